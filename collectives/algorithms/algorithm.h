@@ -1,0 +1,51 @@
+/*
+ * The table of algorithms. To add one: write algorithms/NAME.c with a generator, add a row to
+ * algorithms/table.c. The checker, the printer, the executor, selection, the tests and the
+ * documentation find it there.
+ *
+ * A generator is pure: same request, same schedule. It is never asked for what `fits` refuses.
+ */
+#ifndef MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
+#define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
+
+#include "collectives/schedule.h"
+
+/* What a generator gets. */
+struct muster_plan {
+    enum muster_collective collective;
+    const struct muster_topology *topology; /* borrowed */
+    uint32_t rank;
+    uint32_t root;  /* broadcast; else 0 */
+    uint64_t count; /* the call's count, elements */
+};
+
+struct muster_builder; /* collectives/builder.h */
+
+struct muster_algorithm {
+    const char *name; /* lower case with underscores; `muster plan --list` prints it */
+    const char *what; /* one line with its source */
+    enum muster_collective collective;
+    /* True if it can do it. False: ret_why (size bytes) says what would fit. */
+    bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
+    /* Adds this rank's steps. */
+    muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
+    /* The textbook's numbers for the busiest rank: rounds, and elements sent. The tests hold every
+     * schedule to them. */
+    void (*formula)(const struct muster_plan *plan, uint32_t *ret_rounds, uint64_t *ret_elements);
+};
+
+/* Rows are identified by their index, which travels in frames. */
+extern const struct muster_algorithm muster_algorithms[];
+extern const size_t muster_algorithm_count;
+
+/* The row with this name for this collective. MUSTER_INVALID lists the names that there are. */
+MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collective,
+                                                   const char *name, size_t *ret_index);
+
+/* Generates the schedule of plan->rank. The caller finishes it. MUSTER_INVALID: rank or root out
+ * of range, counts that overflow, an algorithm that does not fit (the text says what would). */
+MUSTER_CHECKED muster_status muster_schedule_generate(size_t algorithm,
+                                                      const struct muster_plan *plan,
+                                                      struct muster_schedule *ret_schedule);
+
+#endif

@@ -1,0 +1,57 @@
+/* The words that schedules and fabrics share: collectives, element types, operations, spans. */
+#ifndef MUSTER_COLLECTIVES_COLLECTIVE_H
+#define MUSTER_COLLECTIVES_COLLECTIVE_H
+
+#include "worker/muster.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The values travel in frames: append only. */
+enum muster_collective {
+    MUSTER_ALLREDUCE = 1,
+    MUSTER_REDUCE_SCATTER = 2,
+    MUSTER_ALLGATHER = 3,
+    MUSTER_BROADCAST = 4,
+    MUSTER_BARRIER = 5,
+};
+
+enum { MUSTER_TYPE_COUNT = 5, MUSTER_OP_COUNT = 5 };
+
+/* "allreduce", "float32", "sum"; "unknown" for values out of range. */
+const char *muster_collective_name(enum muster_collective collective);
+const char *muster_type_name(muster_type type);
+const char *muster_op_name(muster_op op);
+
+/* The name -> the value. MUSTER_INVALID lists the names there are. */
+MUSTER_CHECKED muster_status muster_collective_parse(const char *name,
+                                                     enum muster_collective *ret_collective);
+MUSTER_CHECKED muster_status muster_type_parse(const char *name, muster_type *ret_type);
+MUSTER_CHECKED muster_status muster_op_parse(const char *name, muster_op *ret_op);
+
+/* Bytes of one element; 0 for values out of range. */
+size_t muster_type_size_bytes(muster_type type);
+
+/* A range of elements of one of a call's buffers; not an address. */
+struct muster_span {
+    uint64_t offset; /* elements from the start of the buffer */
+    uint64_t count;  /* elements */
+};
+
+/* What all members of a context must agree on for one operation; travels in every frame. */
+struct muster_call {
+    uint8_t collective; /* enum muster_collective */
+    uint8_t type;       /* muster_type */
+    uint8_t op;         /* muster_op; 0 where the collective does not reduce */
+    uint8_t algorithm;  /* index in muster_algorithms[] */
+    uint32_t root;      /* 0 where there is none */
+    uint64_t count;     /* the caller's count, elements */
+};
+
+/* True if both say the same. Else false, and ret_text (size bytes) says what differs, for example
+ * "count 100 here, 128 there". */
+bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
+                         char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,38 @@
+/* The floor: the few scoped clean-ups that the house uses. */
+#ifndef MUSTER_BASE_CLEANUP_H
+#define MUSTER_BASE_CLEANUP_H
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void muster_cleanup_free(void *pointer)
+{
+    free(*(void **)pointer);
+}
+
+static inline void muster_cleanup_close(const int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+}
+
+/* Frees / closes when the scope ends. Move out with TAKE or TAKE_FD. */
+#define AUTO_FREE __attribute__((cleanup(muster_cleanup_free)))
+#define AUTO_CLOSE __attribute__((cleanup(muster_cleanup_close)))
+
+/* Yields the value and leaves NULL (or -1) behind, so that the scope no longer cleans it up. */
+#define TAKE(pointer)                         \
+    __extension__({                           \
+        __typeof__(pointer) taken_ = pointer; \
+        (pointer) = NULL;                     \
+        taken_;                               \
+    })
+#define TAKE_FD(fd)      \
+    __extension__({      \
+        int taken_ = fd; \
+        (fd) = -1;       \
+        taken_;          \
+    })
+
+#endif

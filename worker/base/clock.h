@@ -1,0 +1,20 @@
+/* The floor: time. Only shells include this; the cores get `now` as an argument. */
+#ifndef MUSTER_BASE_CLOCK_H
+#define MUSTER_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* A deadline that never comes. */
+#define MUSTER_NEVER INT64_MAX
+
+/* CLOCK_MONOTONIC. */
+int64_t muster_clock_ns(void);
+int64_t muster_clock_ms(void);
+
+/* The deadline (in muster_clock_ns() time) that lies so far ahead. */
+int64_t muster_clock_after_ms(uint32_t timeout_ms);
+
+/* Milliseconds from now to the deadline, rounded up; 0 when it has passed, at most INT_MAX. */
+int muster_clock_left_ms(int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,2 @@
+#include "worker/context.h"
+#include "worker/executor.h"

@@ -1,0 +1,67 @@
+/*
+ * A context: a group of ranks that run collectives together in one generation.
+ *
+ * It numbers the operations, chooses algorithms, keeps their schedules, and has one executor. The
+ * way from a call to the wire takes no allocation, no lock of the context for long, and no log once
+ * the schedule is cached.
+ *
+ * Threads: one collective at a time (a second caller waits for the first).
+ *
+ * May use: executor, fabric, collectives, base. May not know: the session, the service.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_H
+#define MUSTER_WORKER_CONTEXT_H
+
+#include "collectives/select.h"
+#include "worker/fabric/fabric.h"
+
+struct muster_context;
+
+struct muster_context_options {
+    struct muster_fabric *fabric; /* borrowed; has begun the generation */
+    uint64_t generation;
+    uint32_t number;                        /* unique within the generation on each member */
+    const char *name;                       /* "global", for errors; copied */
+    const struct muster_topology *topology; /* of this group; copied */
+    const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
+    uint32_t rank;                          /* this member's rank in the group */
+    const struct muster_cost_model *model;  /* same on all members; copied */
+    const char *algorithm;                  /* forced for all calls, or NULL; copied */
+};
+
+MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
+                                                   struct muster_context **ret_context);
+void muster_context_destroy(struct muster_context *context);
+
+uint32_t muster_context_rank(const struct muster_context *context);
+uint32_t muster_context_size(const struct muster_context *context);
+
+/* Operations finished since the context was made: the progress counter. Any thread. */
+uint64_t muster_context_progress(const struct muster_context *context);
+
+/* One collective. Unused members are 0. */
+struct muster_request {
+    enum muster_collective collective;
+    const void *in;
+    void *out;
+    uint64_t count;
+    muster_type type;
+    muster_op op;
+    uint32_t root;
+    const char *algorithm; /* or NULL */
+    int64_t deadline_ns;
+};
+
+/* Runs it. Statuses are those of muster.h's collectives. When the deadline passes the text names
+ * the ranks it waited for, and the status is MUSTER_REJOIN; ret_suspect (may be NULL) then gets the
+ * global rank of the first of them, and UINT32_MAX in all other cases. A lost link also sets it. */
+MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
+                                                const struct muster_request *request,
+                                                uint32_t *ret_suspect);
+
+/* Name of the algorithm that a request would run with. */
+MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *context,
+                                                      const struct muster_request *request,
+                                                      const char **ret_name);
+
+#endif

@@ -1,0 +1,181 @@
+/*
+ * The fabric: all links of one process.
+ *
+ * What it moves are messages whose key both ends know beforehand, because both hold the schedule:
+ * the sender posts a send transfer, the receiver posts a receive transfer with the same key, in
+ * either order, and each is completed once. Transfers with different keys never wait for each
+ * other for longer than one segment. Links to a member are opened when the first transfer names
+ * it, in parallel, and outlive generations.
+ *
+ * Ownership: a transfer record and its data are the caller's and must stay valid and untouched
+ * from muster_fabric_post() until its state is DONE or muster_fabric_withdraw() has returned.
+ *
+ * Threads: any thread may call anything here. One of the waiting threads drives the progress of
+ * all transfers, whoever posted them; there is no thread of the fabric's own. Nothing moves while
+ * nobody waits, except that what the kernel and the peer can do alone goes on.
+ *
+ * Never blocks, except muster_fabric_wait().
+ *
+ * May use: worker/base, collectives/collective.h. May not know: schedules, contexts, sessions.
+ */
+#ifndef MUSTER_WORKER_FABRIC_FABRIC_H
+#define MUSTER_WORKER_FABRIC_FABRIC_H
+
+#include "collectives/collective.h"
+#include "worker/base/random.h"
+
+enum {
+    MUSTER_ADDRESSES_MAX = 8,  /* published by one member */
+    MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
+    MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
+    MUSTER_REASON_SIZE = 256,  /* why an operation was aborted or a generation revoked */
+};
+
+struct muster_fabric;
+struct muster_hub; /* where inproc fabrics of one process find each other */
+
+/* Identifies a message between two members. */
+struct muster_message_key {
+    uint64_t generation;
+    uint64_t sequence; /* number of the operation within its context, from 1 */
+    uint32_t context;  /* number of the context within the generation */
+    uint32_t ordinal;  /* n-th message of this lane from this sender to this receiver, from 0 */
+    uint16_t lane;
+};
+
+enum muster_direction {
+    MUSTER_SEND = 1,
+    MUSTER_RECEIVE = 2,
+};
+
+enum muster_transfer_state {
+    MUSTER_TRANSFER_IDLE = 0,
+    MUSTER_TRANSFER_POSTED = 1,
+    MUSTER_TRANSFER_DONE = 2, /* status says how it ended */
+};
+
+struct muster_transfer;
+
+/* Called for each piece that arrives, in order, with pieces that are whole elements; data is
+ * borrowed for the call (for some links it is the sender's own memory). Called with no lock of the
+ * caller's held; must not call the fabric. */
+typedef void (*muster_consume_function)(struct muster_transfer *transfer, uint64_t offset_bytes,
+                                        const void *data, size_t size_bytes);
+
+/* Called once when the transfer has become DONE, by the thread that drives progress, with the
+ * fabric's lock held: it may call muster_fabric_post_locked(), and nothing else here. */
+typedef void (*muster_done_function)(struct muster_transfer *transfer);
+
+struct muster_transfer {
+    /* Filled by the caller. */
+    struct muster_message_key key;
+    const struct muster_call *call; /* travels with the message and is compared; borrowed */
+    enum muster_direction direction;
+    uint32_t peer;       /* global rank in key.generation */
+    void *data;          /* SEND: read from here; RECEIVE: written here, unless consume is set */
+    uint64_t size_bytes; /* both ends must say the same; 0 is a message too */
+    muster_consume_function consume; /* RECEIVE: gets the pieces instead of data; or NULL */
+    uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
+    muster_done_function done;       /* or NULL */
+    void *owner;                     /* the caller's */
+
+    /* Written by the fabric. */
+    enum muster_transfer_state state;
+    muster_status status; /* when DONE: OK, INVALID (the ends disagree), REJOIN (link lost) */
+    uint64_t moved_bytes; /* so far; only ever grows */
+
+    /* The link's own. */
+    struct muster_transfer *next, *previous;
+    uint64_t link_word;
+};
+
+struct muster_fabric_options {
+    const char *member;     /* this member's UUID; copied */
+    const char *link_token; /* both ends of a link must have it; "" for none; copied */
+    const char *listen;     /* numeric IPv4 or IPv6 address for TCP; NULL: no TCP */
+    struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
+};
+
+/* Starts listening on a free port. MUSTER_INVALID: the address is none of this machine's or not
+ * numeric; MUSTER_FATAL: no descriptors or memory. */
+MUSTER_CHECKED muster_status muster_fabric_create(const struct muster_fabric_options *options,
+                                                  struct muster_fabric **ret_fabric);
+
+/* Sends what was accepted, says goodbye on each link so that peers see a leave and not a death,
+ * waits for their goodbyes at most linger_ms, closes. No transfer may be posted. Accepts NULL. */
+void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms);
+
+/* The link token is learnt when the job is joined. Links opened from now on need it. */
+void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
+
+/* What to publish, "tcp://10.0.0.1:41234" or "inproc://MEMBER"; index < the count. */
+uint32_t muster_fabric_address_count(const struct muster_fabric *fabric);
+const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index);
+
+/* A member as the others see it. */
+struct muster_peer {
+    char member[MUSTER_UUID_SIZE];
+    char host[64]; /* for messages to people */
+    uint32_t address_count;
+    char addresses[MUSTER_ADDRESSES_MAX][MUSTER_ADDRESS_SIZE]; /* tried in order */
+};
+
+/* Begins a generation: peers[i] is global rank i (oneself included), copied. Links to members that
+ * are still there stay open, others close. What arrives for older generations is dropped from now
+ * on; what arrived early for this one is kept. Transfers of older generations must have been
+ * withdrawn. Generations only grow. */
+MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric *fabric,
+                                                            uint64_t generation,
+                                                            const struct muster_peer *peers,
+                                                            uint32_t count);
+
+/* Makes the present and all future waits and posts of generations up to this one end with
+ * MUSTER_REJOIN and this reason. Wakes all waiting threads. */
+void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason);
+
+/* Posts a transfer. What goes wrong later is the transfer's status. MUSTER_REJOIN: the key's
+ * generation is revoked, or the link to the peer is lost. */
+MUSTER_CHECKED muster_status muster_fabric_post(struct muster_fabric *fabric,
+                                                struct muster_transfer *transfer);
+
+/* The same from within a done function, where the fabric's lock is held. */
+MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
+                                                       struct muster_transfer *transfer);
+
+/* Drives progress until *finished is true (checked under the fabric's lock; done functions set
+ * it), the deadline (muster_clock_ns() time) passes, or the generation is revoked. MUSTER_OK: it
+ * is finished; MUSTER_RETRY: the deadline has passed; MUSTER_REJOIN: revoked, the text says why. */
+MUSTER_CHECKED muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
+                                                const bool *finished, int64_t deadline_ns);
+
+/* Takes back all posted transfers of one operation: afterwards the fabric no longer touches them or
+ * their data, and what still arrives for the operation is dropped. */
+void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, uint32_t context,
+                            uint64_t sequence);
+
+/* Tells the peer that this operation has failed here, and why; the peer's transfers of that
+ * operation, posted now or later, end with MUSTER_INVALID and that reason. */
+void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
+                         uint32_t context, uint64_t sequence, const char *reason);
+
+/* The first link of this generation that was lost, for the report to the service: true if there is
+ * one. ret_reason gets MUSTER_REASON_SIZE bytes at most. */
+bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, uint32_t *ret_rank,
+                             char *ret_reason);
+
+/* Figures for people and tests. */
+struct muster_fabric_figures {
+    uint64_t links_opened, links_lost;
+    uint64_t strangers_refused; /* wrong token, garbage, unknown member, wrong version */
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received; /* of messages, headers not included */
+    uint64_t stale_dropped;              /* frames of older generations or withdrawn operations */
+};
+struct muster_fabric_figures muster_fabric_figures(struct muster_fabric *fabric);
+
+/* A hub joins the inproc fabrics of one process (threads as ranks, for tests and benchmarks). It
+ * must outlive them. */
+MUSTER_CHECKED muster_status muster_hub_create(struct muster_hub **ret_hub);
+void muster_hub_destroy(struct muster_hub *hub);
+
+#endif

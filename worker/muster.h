@@ -1,0 +1,222 @@
+/*
+ * Muster: collectives for jobs whose processes come and go.
+ *
+ * This is the only installed header. It is also the floor of the source tree: it includes nothing
+ * of ours, and every other file may include it for the words it defines (statuses, element types,
+ * reduce operations, scopes).
+ *
+ * Every function that can fail returns a muster_status, which says what the caller should do;
+ * muster_last_error() says in one line what happened and names the rank, host or argument.
+ * Outputs come last, are named ret_*, and are left untouched on failure.
+ *
+ * Threads: one session may be used from several threads, but each scope runs one collective at a
+ * time, and all members must call the collectives of one scope in the same order.
+ */
+#ifndef MUSTER_H
+#define MUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MUSTER_API __attribute__((visibility("default")))
+#define MUSTER_CHECKED __attribute__((warn_unused_result))
+
+/* What the caller should do next. */
+typedef enum muster_status {
+    MUSTER_OK = 0,
+    MUSTER_INVALID = 1, /* fix the call: an argument is wrong, or the members' calls disagree */
+    MUSTER_RETRY = 2,   /* try again later or with more time: nothing is broken, nothing was done */
+    MUSTER_REJOIN = 3,  /* the membership changed: restore the state and call muster_rejoin() */
+    MUSTER_ENDED = 4,   /* this member is out of the job, or the job is over: clean up and exit */
+    MUSTER_FATAL = 5,   /* give up: this process cannot go on (no memory, no descriptors, a bug) */
+} muster_status;
+
+/* The status as a word, "rejoin" for example. Never NULL. */
+MUSTER_API const char *muster_status_name(muster_status status);
+
+/* What went wrong in this thread's last failed call: one line without a newline, never NULL,
+ * borrowed until this thread's next call. */
+MUSTER_API const char *muster_last_error(void);
+
+/* The version of the library, "0.1.0" for example. */
+MUSTER_API const char *muster_version(void);
+
+typedef enum muster_type {
+    MUSTER_FLOAT32 = 0,
+    MUSTER_FLOAT64 = 1,
+    MUSTER_INT32 = 2,
+    MUSTER_INT64 = 3,
+    MUSTER_UINT8 = 4,
+} muster_type;
+
+/* AVERAGE is the sum divided by the number of ranks; for integers the quotient is truncated. */
+typedef enum muster_op {
+    MUSTER_SUM = 0,
+    MUSTER_AVERAGE = 1,
+    MUSTER_PROD = 2,
+    MUSTER_MIN = 3,
+    MUSTER_MAX = 4,
+} muster_op;
+
+/* Which members act together: all; those of this host; those that have this local rank on the
+ * other hosts (the cross size is the number of hosts that have it). */
+typedef enum muster_scope {
+    MUSTER_GLOBAL = 0,
+    MUSTER_LOCAL = 1,
+    MUSTER_CROSS = 2,
+} muster_scope;
+
+/* Sessions ------------------------------------------------------------------------------------ */
+
+typedef struct muster_session muster_session;
+
+/* How to find the job. muster_options_init() fills it from the environment, then from defaults;
+ * strings are borrowed until muster_open() returns. */
+typedef struct muster_options {
+    const char *rendezvous; /* MUSTER_RENDEZVOUS: "http://HOST:PORT"; required */
+    const char *job;        /* MUSTER_JOB: letters, digits, '.', '_', '-'; default "default" */
+    const char *token;      /* MUSTER_TOKEN: the job's shared secret; default none */
+    const char *host;       /* MUSTER_HOST: members of one name share a host; default host name */
+    const char *listen;     /* MUSTER_LISTEN: address to publish to the peers, without a port;
+                               default: loopback when the rendezvous is on it, else the address
+                               that reaches the rendezvous */
+    uint32_t min_size;      /* MUSTER_MIN: the job waits for at least so many members; default 1 */
+    uint32_t max_size;      /* MUSTER_MAX: never more than so many; default 1024 */
+    uint32_t target_size;   /* MUSTER_TARGET: start as soon as so many are there; 0: none */
+    uint32_t order;         /* MUSTER_ORDER: newcomers of a host are ranked by it; default 0 */
+    uint32_t join_timeout_ms; /* MUSTER_JOIN_TIMEOUT_MS: give up joining after; default 60,000 */
+    uint32_t call_timeout_ms; /* MUSTER_CALL_TIMEOUT_MS: a collective that has not finished by
+                                 then reports who it waits for, and ends with MUSTER_REJOIN;
+                                 default 60,000 */
+    int leave_on_sigterm;     /* MUSTER_LEAVE_ON_SIGTERM: if SIGTERM has its default action, make it
+                                 a planned leave at the next commit; default 1 */
+} muster_options;
+
+MUSTER_API void muster_options_init(muster_options *options);
+
+/* Joins the job and blocks until a generation that includes this process has formed. options may
+ * be NULL: the environment then says everything. The session is the caller's; muster_close() it.
+ * Errors: MUSTER_INVALID (an option is wrong, the token is refused, members disagree on min or
+ * max), MUSTER_RETRY (no server, or too few members before join_timeout_ms; the text says who is
+ * there), MUSTER_ENDED (the job is over), MUSTER_FATAL. */
+MUSTER_API MUSTER_CHECKED muster_status muster_open(const muster_options *options,
+                                                    muster_session **ret_session);
+
+/* Leaves the job in order and frees the session. Blocks at most two seconds. Accepts NULL. */
+MUSTER_API void muster_close(muster_session *session);
+
+/* Moves over to the next generation after MUSTER_REJOIN; muster_run() does this by itself. Blocks
+ * like muster_open() and has its errors. Afterwards ranks and sizes may be others and
+ * muster_sync() must be called before the state is used. */
+MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
+
+/* Asks to leave the job at the next commit: that commit returns MUSTER_REJOIN to every member, and
+ * muster_rejoin() then returns MUSTER_ENDED to this one. Async-signal-safe. */
+MUSTER_API void muster_leave(muster_session *session);
+
+/* This member's position among the members of the scope, and their number. */
+MUSTER_API uint32_t muster_rank(const muster_session *session, muster_scope scope);
+MUSTER_API uint32_t muster_size(const muster_session *session, muster_scope scope);
+
+/* The generation's number: it grows whenever the membership changes. */
+MUSTER_API uint64_t muster_generation(const muster_session *session);
+
+/* Collectives --------------------------------------------------------------------------------- */
+
+/* Options of one call; NULL means all defaults. */
+typedef struct muster_call_options {
+    const char *algorithm; /* NULL: chosen by predicted cost (or MUSTER_ALGORITHM); else a name that
+                              `muster plan --list` prints. All members must name the same. */
+    uint32_t timeout_ms;   /* 0: the session's call_timeout_ms */
+} muster_call_options;
+
+/* All block until this member's part is done. Buffers are the caller's and need only the alignment
+ * of their type; in == out means in place; other overlaps are MUSTER_INVALID. Counts are elements,
+ * may be 0, and must be the same on every member. On failure out is undefined, and in is intact
+ * unless the call was in place.
+ *
+ * Errors: MUSTER_INVALID (bad argument; or the members disagree on collective, count, type,
+ * operation, root or algorithm: the text names the rank and both values, and every member that
+ * takes part gets it), MUSTER_REJOIN (a member died, left, or stalled for longer than the
+ * timeout), MUSTER_ENDED, MUSTER_FATAL. */
+
+/* out[0..count) = op over all members of in[0..count). The result has the same bits everywhere. */
+MUSTER_API MUSTER_CHECKED muster_status muster_allreduce(muster_session *session,
+                                                         muster_scope scope, const void *in,
+                                                         void *out, size_t count, muster_type type,
+                                                         muster_op op,
+                                                         const muster_call_options *options);
+
+/* in has size x count elements; out[0..count) = op over all members of in's block number rank. In
+ * place: out == in, and the result stands in its first count elements. */
+MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter(muster_session *session,
+                                                              muster_scope scope, const void *in,
+                                                              void *out, size_t count,
+                                                              muster_type type, muster_op op,
+                                                              const muster_call_options *options);
+
+/* out has size x count elements; block i = member i's in[0..count). In place: in == out + this
+ * rank's block. */
+MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session,
+                                                         muster_scope scope, const void *in,
+                                                         void *out, size_t count, muster_type type,
+                                                         const muster_call_options *options);
+
+/* data[0..count) of the root is copied to every member. */
+MUSTER_API MUSTER_CHECKED muster_status muster_broadcast(muster_session *session,
+                                                         muster_scope scope, void *data,
+                                                         size_t count, muster_type type,
+                                                         uint32_t root,
+                                                         const muster_call_options *options);
+
+/* Returns when every member has called it. */
+MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
+                                                       const muster_call_options *options);
+
+/* State --------------------------------------------------------------------------------------- */
+
+/* Names memory that the job must not lose (weights, optimizer, step count). All members register
+ * the same names with the same sizes in the same order before the first muster_sync(). The memory
+ * stays the caller's and must stay valid until muster_close(). MUSTER_INVALID: a name twice,
+ * empty or over 63 bytes, more than 1024 regions, or registered after the first commit. */
+MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session, const char *name,
+                                                        void *data, size_t size_bytes);
+
+/* Keeps a copy of the registered memory as the state to return to, then asks all members whether
+ * the membership is to change (a small allreduce). Blocks. MUSTER_REJOIN: it is, or a member died;
+ * the copy has been made, nothing is lost. Without registered memory it is only the question. */
+MUSTER_API MUSTER_CHECKED muster_status muster_commit(muster_session *session);
+
+/* Copies the last commit back. MUSTER_INVALID: nothing was ever committed or synced. */
+MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
+
+/* Gives every member that lacks it the newest committed state. Collective: all members call it
+ * after muster_open() and muster_rejoin(), before using the state. Blocks. In the first
+ * generation the state of rank 0 is given to all. MUSTER_INVALID: a region differs in name or
+ * size; the text names it. MUSTER_REJOIN: a member died meanwhile. */
+MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
+
+/* The number of commits behind the state in memory; 0 before the first sync. */
+MUSTER_API uint64_t muster_version_of_state(const muster_session *session);
+
+/* The user's work. It trains until it is done, calls muster_commit() now and then, and returns any
+ * status other than MUSTER_OK as soon as it gets one. It is called again after each change of
+ * membership, with the state as last committed; it reads ranks and sizes anew each time. */
+typedef muster_status (*muster_function)(muster_session *session, void *user);
+
+/* Calls function until all members' calls have returned MUSTER_OK, moving over to new generations
+ * as members come, leave and die. Returns MUSTER_OK when the work is done on every member,
+ * MUSTER_ENDED when this member has left as asked or the job was ended, and otherwise the error
+ * that function, muster_rejoin() or muster_sync() gave. */
+MUSTER_API MUSTER_CHECKED muster_status muster_run(muster_session *session,
+                                                   muster_function function, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
