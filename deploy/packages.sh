@@ -1,0 +1,38 @@
+# Which Debian packages Muster needs, and how the scripts install them. Sourced by deploy/quickstart
+# and tests/run.
+# shellcheck shell=bash disable=SC2034
+
+build_packages="gcc cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev
+    libsqlite3-dev zlib1g-dev uthash-dev"
+example_packages="wamerican"
+test_packages="g++ clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev wamerican curl
+    iproute2 procps"
+
+# install_packages NAME...: installs those that are missing, and says which. Fails with one line if
+# it may not.
+install_packages() {
+    local name missing=()
+    for name in "$@"; do
+        dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' || missing+=("$name")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    local as_root=()
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "Muster needs these Debian packages; as root: apt-get install ${missing[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "== install ${missing[*]}"
+    local log
+    log=$(mktemp)
+    if ! { "${as_root[@]}" apt-get update &&
+        DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}"; } \
+        >"$log" 2>&1; then
+        tail -20 "$log" >&2
+        echo "apt-get could not install ${missing[*]}" >&2
+        return 1
+    fi
+    rm -f "$log"
+}

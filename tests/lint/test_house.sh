@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# House rules that a script can see: sizes, names, places, unique file names.
+set -eu
+cd "${MUSTER_SOURCE:-$(dirname "$0")/../..}"
+failed=0
+complain() {
+    echo "$1"
+    failed=1
+}
+sources() { find worker collectives elastic rendezvous tests -name '*.[ch]'; }
+
+# The top level holds exactly this, and dot files.
+expected="CMakeLists.txt CMakePresets.json LICENSE README.md collectives deploy elastic rendezvous tests worker"
+found=$(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' | LC_ALL=C sort | xargs)
+[ "$found" = "$expected" ] || complain "top level holds \"$found\", not \"$expected\""
+
+while read -r file; do
+    lines=$(wc -l <"$file")
+    [ "$lines" -le 600 ] || complain "$file has $lines lines, 600 are the most"
+done < <(sources)
+
+twice=$(sources | grep -v '^tests/' | xargs -n1 basename | sort | uniq -d)
+[ -z "$twice" ] || complain "file names are not unique: $twice"
+
+words=$(sources | xargs grep -nE '\b(TODO|FIXME|XXX)\b' || true)
+[ -z "$words" ] || complain "unfinished by its own word: $words"
+
+# Non-static functions are muster_<module>_<verb>; only what muster.h declares is exported.
+if [ -n "${MUSTER_BIN:-}" ] && command -v nm >/dev/null; then
+    for library in "${MUSTER_BIN%/bin}"/worker/libmuster.a "${MUSTER_BIN%/bin}"/rendezvous/libmusterd_static.a; do
+        alien=$(nm --defined-only -g "$library" 2>/dev/null |
+            awk 'NF == 3 && $3 !~ /^(muster_|__|_)/ {print $3}' | sort -u | xargs)
+        [ -z "$alien" ] || complain "$library: names without muster_: $alien"
+    done
+fi
+[ $failed = 0 ] && echo "$(sources | wc -l) files keep to the house rules"
+exit $failed
