@@ -65,6 +65,6 @@ cycle=$(find worker collectives elastic rendezvous -name '*.h' | while read -r f
 done | tsort 2>&1 >/dev/null | head -5)
 [ -z "$cycle" ] || complain "headers include each other: $cycle"
 
-[ $checked -gt 50 ] || complain "only $checked includes were seen: is this the source tree?"
+[ $checked -gt 20 ] || complain "only $checked includes were seen: is this the source tree?"
 [ $failed = 0 ] && echo "$checked includes keep to the layers"
 exit $failed
