@@ -62,8 +62,10 @@ struct muster_transfer;
 typedef void (*muster_consume_function)(struct muster_transfer *transfer, uint64_t offset_bytes,
                                         const void *data, size_t size_bytes);
 
-/* Called once when the transfer has become DONE, by the thread that drives progress, with the
- * fabric's lock held: it may call muster_fabric_post_locked(), and nothing else here. */
+/* Called once when the transfer has become DONE, by the thread that drives progress (or that posts
+ * it, if it can be done at once), with the fabric's lock held: it may call
+ * muster_fabric_post_locked(), and nothing else here. If the status is not MUSTER_OK,
+ * muster_last_error() says why for the length of the call, and names the peer's rank. */
 typedef void (*muster_done_function)(struct muster_transfer *transfer);
 
 struct muster_transfer {
