@@ -1,0 +1,37 @@
+/*
+ * The `muster` command: its subcommands, and what they share. Nothing in here is installed.
+ *
+ * A subcommand gets its own arguments, argv[0] being "muster NAME" (so argp's usage and error lines
+ * read well), and returns the process's exit status. Options are argp's: a wrong one is one line, a
+ * hint, and exit status MUSTER_CLI_USAGE.
+ */
+#ifndef MUSTER_CLI_CLI_H
+#define MUSTER_CLI_CLI_H
+
+#include "worker/base/status.h"
+
+#include <stdint.h>
+
+enum muster_cli_exit {
+    MUSTER_CLI_DONE = 0,
+    MUSTER_CLI_FAILED = 1,
+    MUSTER_CLI_USAGE = 2,
+    MUSTER_CLI_NOT_EXECUTABLE = 126, /* the command is there but cannot be run */
+    MUSTER_CLI_NOT_FOUND = 127,
+};
+
+int muster_cli_run(int argc, char **argv);
+int muster_cli_bench(int argc, char **argv);
+int muster_cli_plan(int argc, char **argv);
+int muster_cli_job(int argc, char **argv);
+
+/* Whole decimal numbers only. MUSTER_INVALID names `what` ("--min", "-n"), the text and the
+ * range. */
+MUSTER_CHECKED muster_status muster_cli_parse_number(const char *what, const char *text,
+                                                     uint32_t min, uint32_t max,
+                                                     uint32_t *ret_number);
+
+/* Prints "muster: " and the last error on standard error, and returns `exit_status`. */
+int muster_cli_fail(int exit_status);
+
+#endif

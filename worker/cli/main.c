@@ -1,0 +1,125 @@
+/* The `muster` command: picks the subcommand. */
+#include "worker/cli/cli.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*main)(int argc, char **argv);
+};
+
+/* Weak: a build without one of these files has the command say so. */
+extern int muster_cli_bench(int argc, char **argv) __attribute__((weak));
+extern int muster_cli_plan(int argc, char **argv) __attribute__((weak));
+extern int muster_cli_run(int argc, char **argv) __attribute__((weak));
+extern int muster_cli_job(int argc, char **argv) __attribute__((weak));
+
+enum { NAME_MAX_BYTES = 32 };
+
+struct choice {
+    const struct command *command;
+    int first; /* index of the command's name in argv */
+};
+
+static const char doc[] =
+    "Runs jobs whose workers come and go, looks at them, and measures what they do."
+    "\v"
+    "Commands:\n"
+    "  run      start workers and keep them together until the job is over\n"
+    "             muster run -n 4 -- ./train --epochs 3\n"
+    "  job      list, show, resize or end the jobs of a rendezvous server\n"
+    "             muster job resize train 6 --rendezvous http://127.0.0.1:7070\n"
+    "  bench    measure collectives\n"
+    "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
+    "  plan     print and check who sends what to whom in a collective\n"
+    "             muster plan allreduce --ranks 8 --algorithm ring\n"
+    "\n"
+    "`muster COMMAND --help' explains a command and its options.";
+
+static const struct command *find_command(const char *name)
+{
+    static const struct command commands[] = {
+        {"run", muster_cli_run},
+        {"job", muster_cli_job},
+        {"bench", muster_cli_bench},
+        {"plan", muster_cli_plan},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(name, commands[i].name) == 0 && commands[i].main != NULL) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct choice *choice = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        choice->command = find_command(argument);
+        if (choice->command == NULL) {
+            argp_error(state, "there is no command \"%.64s\": use run, job, bench or plan",
+                       argument);
+            return EINVAL;
+        }
+        choice->first = state->next - 1;
+        state->next = state->argc; /* the rest belongs to the command */
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "a command is missing: run, job, bench or plan");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int muster_cli_fail(int exit_status)
+{
+    (void)fprintf(stderr, "muster: %s\n", muster_last_error());
+    return exit_status;
+}
+
+muster_status muster_cli_parse_number(const char *what, const char *text, uint32_t min,
+                                      uint32_t max, uint32_t *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    bool whole = text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
+    if (!whole || number < min || number > max) {
+        return muster_error_set(MUSTER_INVALID, "%s: \"%.64s\" is not a number from %u to %u", what,
+                                text, min, max);
+    }
+    *ret_number = (uint32_t)number;
+    return MUSTER_OK;
+}
+
+static void print_version(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    (void)fprintf(stream, "muster %s\n", muster_version());
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {.parser = parse, .args_doc = "COMMAND [ARGS...]", .doc = doc};
+    argp_program_version_hook = print_version;
+    argp_err_exit_status = MUSTER_CLI_USAGE;
+    struct choice choice = {0};
+    char me[] = "muster"; /* in messages, however it was started */
+    argv[0] = me;
+    error_t failed = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+    if (failed != 0 || choice.command == NULL) {
+        return MUSTER_CLI_USAGE;
+    }
+    char name[NAME_MAX_BYTES];
+    (void)snprintf(name, sizeof name, "muster %s", choice.command->name);
+    argv[choice.first] = name;
+    return choice.command->main(argc - choice.first, argv + choice.first);
+}
