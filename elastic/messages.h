@@ -51,6 +51,16 @@ const char *muster_rpc_code_name(enum muster_rpc_code code);
 unsigned muster_rpc_code_http(enum muster_rpc_code code);
 enum muster_rpc_code muster_rpc_code_parse(const char *name);
 
+/* How a status travels as a code, and back, so that what the caller should do survives the trip:
+ * INVALID invalid_argument, RETRY unavailable, REJOIN aborted, ENDED failed_precondition, FATAL
+ * internal. To Join, Watch, Leave and Report one kind of ENDED is answered with not_found instead:
+ * the member was declared dead, or is unknown to the running job (or the job to the server). It may
+ * join again, as a new member; with failed_precondition it must not. On the way back codes that no
+ * status has mean: deadline_exceeded, resource_exhausted RETRY; unknown, data_loss FATAL; all
+ * others INVALID. */
+enum muster_rpc_code muster_rpc_code_of_status(muster_status status);
+muster_status muster_rpc_code_status(enum muster_rpc_code code);
+
 /* The method, as in the path: "Join". */
 enum muster_rpc_method {
     MUSTER_RPC_JOIN = 0,
