@@ -1,0 +1,218 @@
+#include "worker/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/rendezvous_client.h"
+
+enum {
+    DEFAULT_MAX_SIZE = 1024,
+    DEFAULT_TIMEOUT_MS = 60000,
+    TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
+};
+
+/* muster_options_init() cannot fail: a variable that is no number becomes this value, which no
+ * option may have, and muster_open() then says what is wrong with the variable. */
+#define BAD_NUMBER UINT32_MAX
+
+static bool parse_number(const char *text, uint32_t *ret_number)
+{
+    if (text[0] < '0' || text[0] > '9') {
+        return false; /* strtoul takes signs and spaces */
+    }
+    char *end = NULL;
+    errno = 0;
+    unsigned long number = strtoul(text, &end, 10);
+    if (errno != 0 || *end != '\0' || number >= BAD_NUMBER) {
+        return false;
+    }
+    *ret_number = (uint32_t)number;
+    return true;
+}
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+static uint32_t number_variable(const char *name, uint32_t fallback)
+{
+    const char *text = variable(name);
+    uint32_t number = fallback;
+    if (text != NULL && !parse_number(text, &number)) {
+        return BAD_NUMBER;
+    }
+    return number;
+}
+
+void muster_options_init(muster_options *options)
+{
+    *options = (muster_options){
+        .rendezvous = variable("MUSTER_RENDEZVOUS"),
+        .job = variable("MUSTER_JOB"),
+        .token = variable("MUSTER_TOKEN"),
+        .host = variable("MUSTER_HOST"),
+        .listen = variable("MUSTER_LISTEN"),
+        .min_size = number_variable("MUSTER_MIN", 1),
+        .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
+        .target_size = number_variable("MUSTER_TARGET", 0),
+        .order = number_variable("MUSTER_ORDER", 0),
+        .join_timeout_ms = number_variable("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
+        .call_timeout_ms = number_variable("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
+    };
+    uint32_t leave = number_variable("MUSTER_LEAVE_ON_SIGTERM", 1);
+    options->leave_on_sigterm = leave == BAD_NUMBER ? -1 : (int)(leave & INT32_MAX);
+}
+
+/* One number and where it may lie. */
+struct range {
+    const char *option, *variable;
+    uint32_t least, most;
+};
+
+static muster_status check_number(uint32_t number, struct range range)
+{
+    if (number >= range.least && number <= range.most) {
+        return MUSTER_OK;
+    }
+    const char *text = variable(range.variable);
+    uint32_t parsed = 0;
+    if (number == BAD_NUMBER && text != NULL && !parse_number(text, &parsed)) {
+        return muster_error_set(MUSTER_INVALID, "%s=\"%.64s\": must be a number from %u to %u",
+                                range.variable, text, range.least, range.most);
+    }
+    return muster_error_set(MUSTER_INVALID, "%s (%s) %u: must be from %u to %u", range.option,
+                            range.variable, number, range.least, range.most);
+}
+
+static muster_status check_numbers(const muster_options *options)
+{
+    uint32_t leave =
+        options->leave_on_sigterm < 0 ? BAD_NUMBER : (uint32_t)options->leave_on_sigterm;
+    TRY(check_number(options->min_size,
+                     (struct range){"min_size", "MUSTER_MIN", 1, MUSTER_MEMBERS_MAX}));
+    TRY(check_number(options->max_size, (struct range){"max_size", "MUSTER_MAX", options->min_size,
+                                                       MUSTER_MEMBERS_MAX}));
+    if (options->target_size != 0) {
+        TRY(check_number(
+            options->target_size,
+            (struct range){"target_size", "MUSTER_TARGET", options->min_size, options->max_size}));
+    }
+    TRY(check_number(options->order, (struct range){"order", "MUSTER_ORDER", 0, BAD_NUMBER - 1}));
+    TRY(check_number(
+        options->join_timeout_ms,
+        (struct range){"join_timeout_ms", "MUSTER_JOIN_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}));
+    TRY(check_number(
+        options->call_timeout_ms,
+        (struct range){"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}));
+    return check_number(leave, (struct range){"leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM", 0, 1});
+}
+
+static muster_status check_host(const char *host)
+{
+    size_t length = strlen(host);
+    bool good = length > 0 && length < MUSTER_HOST_SIZE;
+    for (size_t i = 0; good && i < length; i++) {
+        good = host[i] > ' ' && host[i] <= '~';
+    }
+    return good ? MUSTER_OK
+                : muster_error_set(MUSTER_INVALID,
+                                   "host (MUSTER_HOST) \"%.80s\": must be 1 to %d printable "
+                                   "characters without spaces",
+                                   host, MUSTER_HOST_SIZE - 1);
+}
+
+static muster_status copy(const char *text, char **ret_copy)
+{
+    char *copied = strdup(text);
+    if (copied == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    *ret_copy = copied;
+    return MUSTER_OK;
+}
+
+static muster_status copy_host(const char *host, char **ret_copy)
+{
+    char name[MUSTER_HOST_SIZE] = "";
+    if (host == NULL) {
+        /* A longer host name is cut: any name will do that is the same for the whole host. */
+        if (gethostname(name, sizeof name) != 0 && errno != ENAMETOOLONG) {
+            return muster_error_errno(MUSTER_FATAL, "host name");
+        }
+        name[sizeof name - 1] = '\0';
+        host = name;
+    }
+    TRY(check_host(host));
+    return copy(host, ret_copy);
+}
+
+static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
+{
+    const char *job = options->job != NULL ? options->job : "default";
+    const char *algorithm = variable("MUSTER_ALGORITHM");
+    if (options->rendezvous == NULL) {
+        return muster_error_set(
+            MUSTER_INVALID, "rendezvous (MUSTER_RENDEZVOUS) is not set: it is http://HOST:PORT");
+    }
+    TRY(muster_client_check_url(options->rendezvous));
+    if (!muster_job_name_valid(job)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "job (MUSTER_JOB) \"%.80s\": must be 1 to %d letters, digits, "
+                                "'.', '_', '-'",
+                                job, MUSTER_JOB_NAME_SIZE - 1);
+    }
+    TRY(copy(options->rendezvous, &settings->rendezvous));
+    TRY(copy(job, &settings->job));
+    TRY(copy(options->token != NULL ? options->token : "", &settings->token));
+    TRY(copy_host(options->host, &settings->host));
+    if (options->listen != NULL) {
+        TRY(copy(options->listen, &settings->listen));
+    }
+    if (algorithm != NULL) {
+        TRY(copy(algorithm, &settings->algorithm));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_settings_init(const muster_options *options,
+                                   struct muster_settings *ret_settings)
+{
+    muster_options environment;
+    if (options == NULL) {
+        muster_options_init(&environment);
+        options = &environment;
+    }
+    TRY(check_numbers(options));
+    struct muster_settings settings = {
+        .min_size = options->min_size,
+        .max_size = options->max_size,
+        .target_size = options->target_size,
+        .order = options->order,
+        .join_timeout_ms = options->join_timeout_ms,
+        .call_timeout_ms = options->call_timeout_ms,
+        .leave_on_sigterm = options->leave_on_sigterm != 0,
+    };
+    muster_status status = copy_strings(options, &settings);
+    if (status != MUSTER_OK) {
+        muster_settings_finish(&settings);
+        return status;
+    }
+    *ret_settings = settings;
+    return MUSTER_OK;
+}
+
+void muster_settings_finish(struct muster_settings *settings)
+{
+    free(settings->rendezvous);
+    free(settings->job);
+    free(settings->token);
+    free(settings->host);
+    free(settings->listen);
+    free(settings->algorithm);
+    *settings = (struct muster_settings){0};
+}

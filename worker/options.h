@@ -1,0 +1,35 @@
+/*
+ * Settings of a session: muster_options, checked and copied.
+ *
+ * May use: rendezvous_client (to check the URL), elastic/messages (bounds), base.
+ */
+#ifndef MUSTER_WORKER_OPTIONS_H
+#define MUSTER_WORKER_OPTIONS_H
+
+#include "elastic/messages.h"
+
+#include <stdbool.h>
+
+/* All strings are owned and never NULL, unless said otherwise. */
+struct muster_settings {
+    char *rendezvous;
+    char *job;
+    char *token;     /* "": none */
+    char *host;      /* the name of the host that this member is on */
+    char *listen;    /* NULL: found out from the way to the rendezvous */
+    char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
+    uint32_t min_size, max_size, target_size;
+    uint32_t order;
+    uint32_t join_timeout_ms, call_timeout_ms;
+    bool leave_on_sigterm;
+};
+
+/* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its
+ * variable and the bad value. */
+MUSTER_CHECKED muster_status muster_settings_init(const muster_options *options,
+                                                  struct muster_settings *ret_settings);
+
+/* Accepts zeroed storage. */
+void muster_settings_finish(struct muster_settings *settings);
+
+#endif
