@@ -1,2 +1,375 @@
+/*
+ * From a call to the wire: check the request, find (or make) the operation for its shape, number
+ * it, run it, and put the status and the text into the caller's terms.
+ *
+ * Operations are kept by shape, because a training loop asks for the same few again and again. The
+ * table is bounded in entries and in steps; what was not used for the longest time goes first.
+ */
 #include "worker/context.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "worker/base/status.h"
+#include "worker/base/thread.h"
+#include "worker/context_request.h"
 #include "worker/executor.h"
+
+enum {
+    CACHED_OPERATIONS_MAX = 256,
+    CACHED_STEPS_MAX = 1 << 18, /* of all kept operations together: some 50 MiB */
+    SCRATCH_ALIGNMENT = 64,     /* a cache line */
+    ALGORITHM_BY_COST = 0,      /* in a shape; else 1 + the index of the named one */
+};
+
+/* What a schedule depends on. Without padding: it is hashed as bytes. */
+struct shape {
+    uint64_t count;
+    uint32_t collective;
+    uint32_t root;
+    uint32_t algorithm;
+    uint32_t element_size_bytes; /* selection depends on it */
+};
+
+struct kept_operation {
+    struct shape shape;
+    struct muster_operation *operation;
+    size_t algorithm;
+    uint64_t scratch_bytes;
+    size_t step_count;
+    TAILQ_ENTRY(kept_operation) order;
+    UT_hash_handle hh;
+};
+
+struct muster_context {
+    struct muster_fabric *fabric; /* borrowed */
+    uint64_t generation;
+    uint32_t number;
+    uint32_t rank;
+    char *name;
+    char *algorithm; /* or NULL */
+    uint32_t *ranks;
+    struct muster_topology topology;
+    struct muster_cost_model model;
+    atomic_uint_fast64_t progress;
+
+    pthread_mutex_t mutex; /* held for a whole collective; guards what follows */
+    uint64_t sequence;     /* of the last operation */
+    struct kept_operation *kept;
+    TAILQ_HEAD(kept_order, kept_operation) order; /* by last use, newest first */
+    size_t kept_steps;
+    void *scratch;
+    uint64_t scratch_bytes;
+    muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
+    char broken_text[MUSTER_ERROR_MAX];
+};
+
+/* Making -------------------------------------------------------------------------------------- */
+
+static muster_status check_algorithm_name(const char *name)
+{
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (strcmp(muster_algorithms[i].name, name) == 0) {
+            return MUSTER_OK;
+        }
+    }
+    return muster_error_set(MUSTER_INVALID, "algorithm \"%s\": no collective has one of this name",
+                            name);
+}
+
+static muster_status copy_options(struct muster_context *context,
+                                  const struct muster_context_options *options)
+{
+    const struct muster_topology *topology = options->topology;
+    context->fabric = options->fabric;
+    context->generation = options->generation;
+    context->number = options->number;
+    context->rank = options->rank;
+    context->model = *options->model;
+    context->name = strdup(options->name);
+    context->ranks = calloc(topology->ranks, sizeof *context->ranks);
+    if (context->name == NULL || context->ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
+    }
+    memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
+    if (options->algorithm != NULL) {
+        context->algorithm = strdup(options->algorithm);
+        if (context->algorithm == NULL) {
+            return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
+        }
+    }
+    return muster_topology_init(topology->hosts, topology->host_sizes, &context->topology);
+}
+
+muster_status muster_context_create(const struct muster_context_options *options,
+                                    struct muster_context **ret_context)
+{
+    if (options->rank >= options->topology->ranks) {
+        return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
+                                options->rank, options->topology->ranks);
+    }
+    if (options->algorithm != NULL) {
+        TRY(check_algorithm_name(options->algorithm));
+    }
+    struct muster_context *context = calloc(1, sizeof *context);
+    if (context == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
+    }
+    muster_mutex_init(&context->mutex);
+    TAILQ_INIT(&context->order);
+    muster_status status = copy_options(context, options);
+    if (status != MUSTER_OK) {
+        muster_context_destroy(context);
+        return status;
+    }
+    *ret_context = context;
+    return MUSTER_OK;
+}
+
+static void drop_operation(struct muster_context *context, struct kept_operation *kept)
+{
+    /* The analyzer cannot know that what is in the order is also in the table. */
+    HASH_DEL(context->kept, kept); /* NOLINT(clang-analyzer-core.NullDereference) */
+    TAILQ_REMOVE(&context->order, kept, order);
+    context->kept_steps -= kept->step_count;
+    muster_operation_destroy(kept->operation);
+    free(kept);
+}
+
+void muster_context_destroy(struct muster_context *context)
+{
+    if (context == NULL) {
+        return;
+    }
+    while (!TAILQ_EMPTY(&context->order)) {
+        drop_operation(context, TAILQ_FIRST(&context->order));
+    }
+    muster_topology_finish(&context->topology);
+    pthread_mutex_destroy(&context->mutex);
+    free(context->scratch);
+    free(context->ranks);
+    free(context->algorithm);
+    free(context->name);
+    free(context);
+}
+
+uint32_t muster_context_rank(const struct muster_context *context)
+{
+    return context->rank;
+}
+
+uint32_t muster_context_size(const struct muster_context *context)
+{
+    return context->topology.ranks;
+}
+
+uint64_t muster_context_progress(const struct muster_context *context)
+{
+    return atomic_load(&context->progress);
+}
+
+/* Choosing ------------------------------------------------------------------------------------ */
+
+/* The algorithm that the whole context is bound to, where it has a say: it must exist for this
+ * collective and fit. Else by cost. */
+static bool find_forced(const struct muster_context *context, const struct muster_plan *plan,
+                        size_t *ret_algorithm)
+{
+    char why[MUSTER_ERROR_MAX];
+    return context->algorithm != NULL &&
+           muster_algorithm_find(plan->collective, context->algorithm, ret_algorithm) ==
+               MUSTER_OK &&
+           muster_algorithms[*ret_algorithm].fits(plan, why, sizeof why);
+}
+
+static muster_status choose(const struct muster_context *context, const struct shape *shape,
+                            const struct muster_plan *plan, size_t *ret_algorithm)
+{
+    if (shape->algorithm != ALGORITHM_BY_COST) {
+        *ret_algorithm = shape->algorithm - 1;
+        return MUSTER_OK;
+    }
+    if (find_forced(context, plan, ret_algorithm)) {
+        return MUSTER_OK;
+    }
+    return muster_select(plan, shape->element_size_bytes, &context->model, ret_algorithm);
+}
+
+static muster_status shape_of(const struct muster_request *request, struct shape *ret_shape)
+{
+    struct muster_call call = muster_request_call(request, 0);
+    struct shape shape = {
+        .count = call.count,
+        .collective = call.collective,
+        .root = call.root,
+        .algorithm = ALGORITHM_BY_COST,
+        .element_size_bytes = (uint32_t)muster_type_size_bytes((muster_type)call.type),
+    };
+    if (request->algorithm != NULL) {
+        size_t index;
+        TRY(muster_algorithm_find(request->collective, request->algorithm, &index));
+        shape.algorithm = (uint32_t)index + 1;
+    }
+    *ret_shape = shape;
+    return MUSTER_OK;
+}
+
+/* The kept operations ------------------------------------------------------------------------- */
+
+/* Makes room for one more operation of so many steps. */
+static void trim(struct muster_context *context, size_t step_count)
+{
+    while (!TAILQ_EMPTY(&context->order) && (HASH_COUNT(context->kept) >= CACHED_OPERATIONS_MAX ||
+                                             context->kept_steps + step_count > CACHED_STEPS_MAX)) {
+        struct kept_operation *oldest = TAILQ_LAST(&context->order, kept_order);
+        drop_operation(context, oldest); /* NOLINT(clang-analyzer-unix.Malloc): it is unlinked */
+    }
+}
+
+static muster_status keep(struct muster_context *context, const struct kept_operation *made,
+                          struct kept_operation **ret_kept)
+{
+    trim(context, made->step_count);
+    struct kept_operation *kept = malloc(sizeof *kept);
+    if (kept != NULL) {
+        *kept = *made;
+        HASH_ADD(hh, context->kept, shape, sizeof kept->shape, kept);
+    }
+    if (kept == NULL || kept->hh.tbl == NULL) {
+        free(kept);
+        muster_operation_destroy(made->operation);
+        return muster_error_set(MUSTER_FATAL, "no memory to keep an operation");
+    }
+    TAILQ_INSERT_HEAD(&context->order, kept, order);
+    context->kept_steps += kept->step_count;
+    *ret_kept = kept;
+    return MUSTER_OK;
+}
+
+static muster_status make_operation(struct muster_context *context, const struct shape *shape,
+                                    struct kept_operation **ret_kept)
+{
+    const struct muster_plan plan = {
+        .collective = (enum muster_collective)shape->collective,
+        .topology = &context->topology,
+        .rank = context->rank,
+        .root = shape->root,
+        .count = shape->count,
+    };
+    struct kept_operation made = {.shape = *shape};
+    TRY(choose(context, shape, &plan, &made.algorithm));
+    struct muster_schedule schedule;
+    TRY(muster_schedule_generate(made.algorithm, &plan, &schedule));
+    made.step_count = schedule.step_count;
+    made.scratch_bytes = schedule.scratch_count * shape->element_size_bytes;
+    TRY(muster_operation_create(&schedule, context->ranks, &made.operation));
+    return keep(context, &made, ret_kept);
+}
+
+static muster_status find_operation(struct muster_context *context,
+                                    const struct muster_request *request,
+                                    struct kept_operation **ret_kept)
+{
+    struct shape shape;
+    TRY(shape_of(request, &shape));
+    struct kept_operation *kept;
+    HASH_FIND(hh, context->kept, &shape, sizeof shape, kept);
+    if (kept == NULL) {
+        return make_operation(context, &shape, ret_kept);
+    }
+    TAILQ_REMOVE(&context->order, kept, order);
+    TAILQ_INSERT_HEAD(&context->order, kept, order);
+    *ret_kept = kept;
+    return MUSTER_OK;
+}
+
+/* Running ------------------------------------------------------------------------------------- */
+
+static muster_status reserve_scratch(struct muster_context *context, uint64_t size_bytes)
+{
+    if (size_bytes <= context->scratch_bytes) {
+        return MUSTER_OK;
+    }
+    void *scratch = NULL;
+    if (posix_memalign(&scratch, SCRATCH_ALIGNMENT, size_bytes) != 0) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %llu bytes of scratch",
+                                (unsigned long long)size_bytes);
+    }
+    free(context->scratch);
+    context->scratch = scratch;
+    context->scratch_bytes = size_bytes;
+    return MUSTER_OK;
+}
+
+/* The members' numbering can no longer be trusted to agree after this. */
+static muster_status break_context(struct muster_context *context, muster_status status)
+{
+    context->broken = status;
+    (void)snprintf(context->broken_text, sizeof context->broken_text, "%s", muster_last_error());
+    return status;
+}
+
+static muster_status run_numbered(struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct kept_operation *kept, uint32_t *ret_suspect)
+{
+    struct muster_binding binding = {
+        .fabric = context->fabric,
+        .generation = context->generation,
+        .context = context->number,
+        .sequence = ++context->sequence,
+        .call = muster_request_call(request, kept->algorithm),
+        .in = request->collective == MUSTER_BROADCAST ? request->out : request->in,
+        .out = request->out,
+        .scratch = context->scratch,
+        .deadline_ns = request->deadline_ns,
+    };
+    muster_status status = muster_operation_run(kept->operation, &binding, ret_suspect);
+    if (status == MUSTER_OK) {
+        atomic_fetch_add(&context->progress, 1);
+        return MUSTER_OK;
+    }
+    (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",
+                              muster_collective_name(request->collective),
+                              (unsigned long long)context->sequence, context->name,
+                              (unsigned long long)context->generation);
+    if (status == MUSTER_INVALID) {
+        return status; /* all members failed this one alike */
+    }
+    return break_context(context, status == MUSTER_RETRY ? MUSTER_REJOIN : status);
+}
+
+muster_status muster_context_run(struct muster_context *context,
+                                 const struct muster_request *request, uint32_t *ret_suspect)
+{
+    uint32_t unused = UINT32_MAX;
+    uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
+    *suspect = UINT32_MAX;
+    TRY(muster_request_check(request, context->rank, context->topology.ranks));
+    AUTO_LOCK(&context->mutex);
+    if (context->broken != MUSTER_OK) {
+        return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    struct kept_operation *kept;
+    TRY(find_operation(context, request, &kept));
+    TRY(reserve_scratch(context, kept->scratch_bytes));
+    return run_numbered(context, request, kept, suspect);
+}
+
+muster_status muster_context_algorithm(struct muster_context *context,
+                                       const struct muster_request *request, const char **ret_name)
+{
+    TRY(muster_request_check(request, context->rank, context->topology.ranks));
+    AUTO_LOCK(&context->mutex);
+    struct kept_operation *kept;
+    TRY(find_operation(context, request, &kept));
+    *ret_name = muster_algorithms[kept->algorithm].name;
+    return MUSTER_OK;
+}

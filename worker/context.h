@@ -26,7 +26,8 @@ struct muster_context_options {
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
     uint32_t rank;                          /* this member's rank in the group */
     const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;                  /* forced for all calls, or NULL; copied */
+    const char *algorithm;                  /* for all calls whose collective has one of this name
+                                               that fits; or NULL: chosen by cost; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -39,7 +40,7 @@ uint32_t muster_context_size(const struct muster_context *context);
 /* Operations finished since the context was made: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 
-/* One collective. Unused members are 0. */
+/* One collective. Unused members are 0; a broadcast's data is `out`. */
 struct muster_request {
     enum muster_collective collective;
     const void *in;
@@ -54,7 +55,14 @@ struct muster_request {
 
 /* Runs it. Statuses are those of muster.h's collectives. When the deadline passes the text names
  * the ranks it waited for, and the status is MUSTER_REJOIN; ret_suspect (may be NULL) then gets the
- * global rank of the first of them, and UINT32_MAX in all other cases. A lost link also sets it. */
+ * global rank of the first of them, and UINT32_MAX in all other cases. A lost link also sets it.
+ * Texts name global ranks.
+ *
+ * Where the members disagree all get MUSTER_INVALID, and the context goes on to serve the next
+ * operation. A request that is wrong in itself is refused here before it gets a number: the others
+ * do not hear of it and wait, until this member makes the call it should have made or their
+ * deadline passes. After MUSTER_REJOIN the context is of no more use; each call repeats the
+ * status and the text. */
 MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);

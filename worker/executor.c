@@ -1,0 +1,552 @@
+/*
+ * How an operation moves.
+ *
+ * Each lane has a window of steps, the round under way, and a count of what is outstanding in it.
+ * Who takes the count to zero starts the next round: a done function (under the fabric's lock, so
+ * that the next message leaves without waking anybody), or the owner, the thread in
+ * muster_operation_run(). Whoever starts a round holds one unit of the count itself until all of
+ * the round is posted, so that messages that are done at once can neither start a round that is
+ * still being posted nor recurse through the rounds.
+ *
+ * Local steps (copy, reduce) may be long, and a done function must not do long work: whoever starts
+ * a round with local steps leaves its unit with the lane, sets local_work and wakes the owner, who
+ * does them without the lock, while the messages that were posted move.
+ *
+ * What is shared: lane windows belong to who starts the round (handed over by the count); pending
+ * and failure are written under the fabric's lock, and read by the owner after
+ * muster_fabric_withdraw(), which takes that lock and ends all calls of done functions.
+ */
+#include "worker/executor.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/base/status.h"
+
+/* Ranks that an error text lists at most. */
+enum { LISTED_RANKS_MAX = 4 };
+
+struct lane {
+    struct muster_operation *operation;
+    size_t first, end;      /* its steps: [first, end) of the schedule */
+    size_t start, next;     /* the round under way: [start, next) */
+    atomic_size_t waiting;  /* messages of the round not yet done, plus the starter's unit */
+    atomic_bool local_work; /* the round's local steps are the owner's to do */
+};
+
+/* A step's message; unused where the step is local. */
+struct message {
+    struct muster_transfer transfer; /* first: the fabric hands it back */
+    const struct muster_step *step;
+    struct lane *lane;
+    uint32_t ordinal;
+    bool pending; /* posted and not done */
+};
+
+struct muster_operation {
+    struct muster_schedule schedule;
+    const uint32_t *ranks;    /* borrowed */
+    struct message *messages; /* [schedule.step_count] */
+    struct lane *lanes;       /* [schedule.lanes] */
+    uint32_t *peers;          /* [peer_count] the schedule's distinct peers, global ranks */
+    size_t peer_count;
+
+    /* Of the run under way. */
+    const struct muster_binding *binding;
+    char *buffers[3]; /* by enum muster_buffer */
+    size_t element_size_bytes;
+    muster_reduce_function reduce;
+    atomic_size_t lanes_left;
+    bool awake; /* the owner has something to do; see wake() */
+    atomic_bool failed;
+    muster_status failure;
+    char reason[MUSTER_ERROR_MAX];
+};
+
+/* muster_fabric_post() for the owner, muster_fabric_post_locked() for done functions. */
+typedef muster_status (*post_function)(struct muster_fabric *fabric,
+                                       struct muster_transfer *transfer);
+
+static bool is_local(const struct muster_step *step)
+{
+    return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE;
+}
+
+/* The fabric reads the flag under its lock; the owner clears it without, hence the atomics. */
+static void wake(struct muster_operation *operation)
+{
+    __atomic_store_n(&operation->awake, true, __ATOMIC_SEQ_CST);
+}
+
+/* Addresses and local work ------------------------------------------------------------------- */
+
+static char *address_of(const struct muster_operation *operation, uint8_t buffer, uint64_t offset)
+{
+    char *base = operation->buffers[buffer];
+    return base == NULL ? NULL : base + offset * operation->element_size_bytes;
+}
+
+static void run_local_step(const struct muster_operation *operation, const struct muster_step *step)
+{
+    char *target = address_of(operation, step->target, step->at);
+    const char *source = address_of(operation, step->source, step->span.offset);
+    if (step->span.count == 0) {
+        return;
+    }
+    if (step->kind == MUSTER_STEP_REDUCE) {
+        operation->reduce(target, target, source, step->span.count);
+    } else if (target != source) {
+        memcpy(target, source, step->span.count * operation->element_size_bytes);
+    }
+}
+
+static void run_local_steps(struct lane *lane)
+{
+    const struct muster_operation *operation = lane->operation;
+    for (size_t i = lane->start; i < lane->next; i++) {
+        if (is_local(&operation->schedule.steps[i])) {
+            run_local_step(operation, &operation->schedule.steps[i]);
+        }
+    }
+}
+
+static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset_bytes,
+                               const void *data, size_t size_bytes)
+{
+    const struct message *message = transfer->owner;
+    const struct muster_operation *operation = message->lane->operation;
+    const struct muster_step *step = message->step;
+    char *target = address_of(operation, step->target, step->at) + offset_bytes;
+    const char *source = address_of(operation, step->source, step->span.offset) + offset_bytes;
+    operation->reduce(target, source, data, size_bytes / operation->element_size_bytes);
+}
+
+/* Rounds -------------------------------------------------------------------------------------- */
+
+static void when_done(struct muster_transfer *transfer);
+
+static void bind_message(struct message *message)
+{
+    const struct muster_operation *operation = message->lane->operation;
+    const struct muster_binding *binding = operation->binding;
+    const struct muster_step *step = message->step;
+    bool sends = step->kind == MUSTER_STEP_SEND;
+    message->transfer = (struct muster_transfer){
+        .key = {.generation = binding->generation,
+                .sequence = binding->sequence,
+                .context = binding->context,
+                .ordinal = message->ordinal,
+                .lane = step->lane},
+        .call = &binding->call,
+        .direction = sends ? MUSTER_SEND : MUSTER_RECEIVE,
+        .peer = operation->ranks[step->peer],
+        .data = sends ? address_of(operation, step->source, step->span.offset)
+                      : address_of(operation, step->target, step->at),
+        .size_bytes = step->span.count * operation->element_size_bytes,
+        .consume = step->kind == MUSTER_STEP_RECV_REDUCE ? consume_and_reduce : NULL,
+        .element_size_bytes = (uint32_t)operation->element_size_bytes,
+        .done = when_done,
+        .owner = message,
+    };
+    message->pending = true;
+}
+
+/* Moves the window to the next round. Returns the number of its messages. */
+static size_t enter_next_round(struct lane *lane, bool *ret_has_local)
+{
+    const struct muster_step *steps = lane->operation->schedule.steps;
+    size_t messages = 0;
+    *ret_has_local = false;
+    lane->start = lane->next;
+    while (lane->next < lane->end && steps[lane->next].round == steps[lane->start].round) {
+        if (is_local(&steps[lane->next])) {
+            *ret_has_local = true;
+        } else {
+            messages++;
+        }
+        lane->next++;
+    }
+    return messages;
+}
+
+static muster_status post_round(struct lane *lane, post_function post)
+{
+    struct muster_operation *operation = lane->operation;
+    for (size_t i = lane->start; i < lane->next; i++) {
+        struct message *message = &operation->messages[i];
+        if (!is_local(message->step)) {
+            bind_message(message);
+            TRY(post(operation->binding->fabric, &message->transfer));
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Gives back one unit of the round. True if that was the last one: the round is over. */
+static bool give_unit(struct lane *lane)
+{
+    return atomic_fetch_sub(&lane->waiting, 1) == 1;
+}
+
+/* Starts the next round, and the ones after it for as long as they are over at once. */
+static muster_status start_rounds(struct lane *lane, post_function post)
+{
+    struct muster_operation *operation = lane->operation;
+    do {
+        if (lane->next == lane->end) {
+            if (atomic_fetch_sub(&operation->lanes_left, 1) == 1) {
+                wake(operation);
+            }
+            return MUSTER_OK;
+        }
+        bool has_local;
+        size_t messages = enter_next_round(lane, &has_local);
+        atomic_store(&lane->waiting, messages + 1);
+        TRY(post_round(lane, post));
+        if (has_local) {
+            atomic_store(&lane->local_work, true);
+            wake(operation);
+            return MUSTER_OK;
+        }
+    } while (give_unit(lane));
+    return MUSTER_OK;
+}
+
+/* Keeps why, in whoever's thread it happened. Under the fabric's lock; the first one counts. */
+static void fail(struct muster_operation *operation, muster_status status)
+{
+    if (!atomic_load(&operation->failed)) {
+        operation->failure = status;
+        (void)snprintf(operation->reason, sizeof operation->reason, "%s", muster_last_error());
+        atomic_store(&operation->failed, true);
+    }
+    wake(operation);
+}
+
+static void when_done(struct muster_transfer *transfer)
+{
+    struct message *message = transfer->owner;
+    struct lane *lane = message->lane;
+    struct muster_operation *operation = lane->operation;
+    message->pending = false;
+    if (transfer->status != MUSTER_OK) {
+        fail(operation, transfer->status);
+        return;
+    }
+    if (give_unit(lane) && !atomic_load(&operation->failed)) {
+        muster_status status = start_rounds(lane, muster_fabric_post_locked);
+        if (status != MUSTER_OK) {
+            fail(operation, status);
+        }
+    }
+}
+
+/* Runs ---------------------------------------------------------------------------------------- */
+
+static void bind_operation(struct muster_operation *operation, const struct muster_binding *binding)
+{
+    const struct muster_call *call = &binding->call;
+    operation->binding = binding;
+    operation->buffers[MUSTER_INPUT] = (char *)binding->in; /* only ever read */
+    operation->buffers[MUSTER_OUTPUT] = binding->out;
+    operation->buffers[MUSTER_SCRATCH] = binding->scratch;
+    operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
+    operation->reduce = muster_reduce_kernel((muster_type)call->type, (muster_op)call->op);
+    operation->failure = MUSTER_OK;
+    operation->awake = false;
+    atomic_store(&operation->failed, false);
+    atomic_store(&operation->lanes_left, operation->schedule.lanes);
+    for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
+        struct lane *lane = &operation->lanes[i];
+        lane->start = lane->next = lane->first;
+        atomic_store(&lane->local_work, false);
+    }
+    for (size_t i = 0; i < operation->schedule.step_count; i++) {
+        operation->messages[i].pending = false;
+    }
+}
+
+/* Does the local work that is left with the lanes. */
+static muster_status serve_lanes(struct muster_operation *operation)
+{
+    for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
+        struct lane *lane = &operation->lanes[i];
+        while (atomic_exchange(&lane->local_work, false)) {
+            run_local_steps(lane);
+            if (give_unit(lane)) {
+                TRY(start_rounds(lane, muster_fabric_post));
+            }
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* A done function on another thread may have ended the last lane and still be on its way out; when
+ * this returns it has left the fabric's lock, and the operation is the owner's alone. */
+static void settle(const struct muster_operation *operation)
+{
+    const struct muster_binding *binding = operation->binding;
+    const bool finished = true;
+    muster_status status =
+        muster_fabric_wait(binding->fabric, binding->generation, &finished, binding->deadline_ns);
+    (void)status; /* this rank's part is done, whatever has become of the generation */
+}
+
+/* The owner's part. MUSTER_OK: finished, or failed is set. */
+static muster_status drive(struct muster_operation *operation)
+{
+    const struct muster_binding *binding = operation->binding;
+    for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
+        TRY(start_rounds(&operation->lanes[i], muster_fabric_post));
+    }
+    while (true) {
+        /* Cleared before looking: what comes after the look sets it again. */
+        __atomic_store_n(&operation->awake, false, __ATOMIC_SEQ_CST);
+        TRY(serve_lanes(operation));
+        if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
+            return MUSTER_OK;
+        }
+        TRY(muster_fabric_wait(binding->fabric, binding->generation, &operation->awake,
+                               binding->deadline_ns));
+    }
+}
+
+/* Failures ------------------------------------------------------------------------------------ */
+
+struct waited {
+    uint32_t ranks[LISTED_RANKS_MAX]; /* global */
+    size_t count;
+    bool more;
+    const struct muster_step *step; /* of the first */
+};
+
+static void note_waited(struct waited *waited, uint32_t rank, const struct muster_step *step)
+{
+    for (size_t i = 0; i < waited->count; i++) {
+        if (waited->ranks[i] == rank) {
+            return;
+        }
+    }
+    if (waited->count == LISTED_RANKS_MAX) {
+        waited->more = true;
+        return;
+    }
+    if (waited->count == 0) {
+        waited->step = step;
+    }
+    waited->ranks[waited->count++] = rank;
+}
+
+/* Whose messages have not come; only then who has not taken ours, which may be a mere echo. */
+static struct waited find_waited(const struct muster_operation *operation)
+{
+    struct waited waited = {.count = 0};
+    for (int sends = 0; sends < 2; sends++) {
+        for (size_t i = 0; i < operation->schedule.step_count; i++) {
+            const struct message *message = &operation->messages[i];
+            if (message->pending && (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {
+                note_waited(&waited, message->transfer.peer, message->step);
+            }
+        }
+    }
+    return waited;
+}
+
+static muster_status report_deadline(const struct muster_operation *operation,
+                                     uint32_t *ret_suspect)
+{
+    struct waited waited = find_waited(operation);
+    if (waited.count == 0) {
+        return muster_error_set(MUSTER_RETRY, "the deadline passed before the local work was done");
+    }
+    char list[16 * LISTED_RANKS_MAX] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < waited.count; i++) {
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", i == 0 ? "" : ", ",
+                                 waited.ranks[i]);
+    }
+    *ret_suspect = waited.ranks[0];
+    return muster_error_set(MUSTER_RETRY,
+                            "the deadline passed while it waited for rank%s %s%s "
+                            "(lane %u, round %u: %s)",
+                            waited.count == 1 ? "" : "s", list, waited.more ? " and more" : "",
+                            waited.step->lane, waited.step->round,
+                            waited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
+}
+
+static void tell_peers(const struct muster_operation *operation)
+{
+    const struct muster_binding *binding = operation->binding;
+    char reason[MUSTER_REASON_SIZE];
+    (void)snprintf(reason, sizeof reason, "%s", muster_last_error());
+    for (size_t i = 0; i < operation->peer_count; i++) {
+        muster_fabric_abort(binding->fabric, operation->peers[i], binding->generation,
+                            binding->context, binding->sequence, reason);
+    }
+}
+
+/* Takes everything back and says why. status is the owner's own failure, or OK. */
+static muster_status end_failed(struct muster_operation *operation, muster_status status,
+                                uint32_t *ret_suspect)
+{
+    const struct muster_binding *binding = operation->binding;
+    char own_reason[MUSTER_ERROR_MAX];
+    (void)snprintf(own_reason, sizeof own_reason, "%s", muster_last_error());
+    muster_fabric_withdraw(binding->fabric, binding->generation, binding->context,
+                           binding->sequence);
+    if (atomic_load(&operation->failed)) {
+        status = muster_error_set(operation->failure, "%s", operation->reason);
+    } else if (status == MUSTER_RETRY) {
+        return report_deadline(operation, ret_suspect);
+    } else {
+        (void)muster_error_set(status, "%s", own_reason);
+    }
+    if (status == MUSTER_INVALID) {
+        tell_peers(operation);
+    } else if (status == MUSTER_REJOIN) {
+        char lost_reason[MUSTER_REASON_SIZE];
+        (void)muster_fabric_lost_peer(binding->fabric, binding->generation, ret_suspect,
+                                      lost_reason);
+    }
+    return status;
+}
+
+static void divide_by_ranks(const struct muster_operation *operation)
+{
+    const struct muster_call *call = &operation->binding->call;
+    bool reduces =
+        call->collective == MUSTER_ALLREDUCE || call->collective == MUSTER_REDUCE_SCATTER;
+    if (reduces && call->op == MUSTER_AVERAGE && call->count > 0) {
+        muster_reduce_divide(operation->binding->out, call->count, (muster_type)call->type,
+                             operation->schedule.ranks);
+    }
+}
+
+muster_status muster_operation_run(struct muster_operation *operation,
+                                   const struct muster_binding *binding, uint32_t *ret_suspect)
+{
+    bind_operation(operation, binding);
+    muster_status status = drive(operation);
+    if (atomic_load(&operation->lanes_left) > 0) {
+        uint32_t suspect = UINT32_MAX;
+        status = end_failed(operation, status, &suspect);
+        if (ret_suspect != NULL) {
+            *ret_suspect = suspect;
+        }
+        return status;
+    }
+    if (operation->peer_count > 0) {
+        settle(operation);
+    }
+    divide_by_ranks(operation);
+    return MUSTER_OK;
+}
+
+/* Making -------------------------------------------------------------------------------------- */
+
+/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks], all 0, and is left
+ * so. */
+static void number_lane(struct muster_operation *operation, const struct lane *lane,
+                        uint32_t *counts)
+{
+    for (size_t i = lane->first; i < lane->end; i++) {
+        const struct muster_step *step = &operation->schedule.steps[i];
+        if (!is_local(step)) {
+            size_t sends = step->kind == MUSTER_STEP_SEND;
+            operation->messages[i].ordinal = counts[2 * (size_t)step->peer + sends]++;
+        }
+    }
+    for (size_t i = lane->first; i < lane->end; i++) {
+        const struct muster_step *step = &operation->schedule.steps[i];
+        if (!is_local(step)) {
+            memset(&counts[2 * (size_t)step->peer], 0, 2 * sizeof *counts);
+        }
+    }
+}
+
+static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
+{
+    const struct muster_schedule *schedule = &operation->schedule;
+    size_t next = 0;
+    for (uint32_t i = 0; i < schedule->lanes; i++) {
+        struct lane *lane = &operation->lanes[i];
+        *lane = (struct lane){.operation = operation, .first = next};
+        while (next < schedule->step_count && schedule->steps[next].lane == i) {
+            operation->messages[next].step = &schedule->steps[next];
+            operation->messages[next].lane = lane;
+            next++;
+        }
+        lane->end = next;
+        number_lane(operation, lane, counts);
+    }
+    assert(next == schedule->step_count); /* ordered by lane: the builder's promise */
+}
+
+/* seen is [2 x ranks], all 0. */
+static void list_peers(struct muster_operation *operation, uint32_t *seen)
+{
+    const struct muster_schedule *schedule = &operation->schedule;
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        if (is_local(step)) {
+            continue;
+        }
+        assert(step->peer < schedule->ranks && step->peer != schedule->rank);
+        if (seen[step->peer] == 0) {
+            seen[step->peer] = 1;
+            operation->peers[operation->peer_count++] = operation->ranks[step->peer];
+        }
+    }
+}
+
+static size_t at_least_one(size_t count)
+{
+    return count == 0 ? 1 : count;
+}
+
+muster_status muster_operation_create(struct muster_schedule *schedule, const uint32_t *ranks,
+                                      struct muster_operation **ret_operation)
+{
+    struct muster_operation *operation = calloc(1, sizeof *operation);
+    if (operation == NULL) {
+        muster_schedule_finish(schedule);
+        return muster_error_set(MUSTER_FATAL, "no memory for an operation");
+    }
+    operation->schedule = *schedule;
+    *schedule = (struct muster_schedule){.steps = NULL};
+    schedule = &operation->schedule;
+    size_t peers_max =
+        schedule->step_count < schedule->ranks ? schedule->step_count : schedule->ranks;
+    uint32_t *counts = calloc(2 * (size_t)schedule->ranks, sizeof *counts);
+    operation->ranks = ranks;
+    operation->messages = calloc(at_least_one(schedule->step_count), sizeof *operation->messages);
+    operation->lanes = calloc(at_least_one(schedule->lanes), sizeof *operation->lanes);
+    operation->peers = calloc(at_least_one(peers_max), sizeof *operation->peers);
+    if (counts == NULL || operation->messages == NULL || operation->lanes == NULL ||
+        operation->peers == NULL) {
+        size_t steps = schedule->step_count;
+        free(counts);
+        muster_operation_destroy(operation);
+        return muster_error_set(MUSTER_FATAL, "no memory for an operation of %zu steps", steps);
+    }
+    cut_lanes(operation, counts);
+    list_peers(operation, counts);
+    free(counts);
+    *ret_operation = operation;
+    return MUSTER_OK;
+}
+
+void muster_operation_destroy(struct muster_operation *operation)
+{
+    if (operation == NULL) {
+        return;
+    }
+    muster_schedule_finish(&operation->schedule);
+    free(operation->messages);
+    free(operation->lanes);
+    free(operation->peers);
+    free(operation);
+}
