@@ -1,7 +1,7 @@
 /*
- * The table of algorithms. To add one: write algorithms/NAME.c with a generator, add a row to
- * algorithms/table.c. The checker, the printer, the executor, selection, the tests and the
- * documentation find it there.
+ * The table of algorithms. To add one: write algorithms/NAME.c with a generator and a formula,
+ * declare both in algorithms/generators.h, add a row to algorithms/table.c. The checker, the
+ * printer, the executor, selection, the tests and `muster plan` find it there.
  *
  * A generator is pure: same request, same schedule. It is never asked for what `fits` refuses.
  */
@@ -21,6 +21,24 @@ struct muster_plan {
 
 struct muster_builder; /* collectives/builder.h */
 
+/* Messages that wait for one another, and the elements that they carry. */
+struct muster_path {
+    uint64_t messages;
+    uint64_t elements;
+};
+
+/* The textbook's numbers. */
+struct muster_formula {
+    /* Of the busiest rank; exact: the tests hold every schedule to them. */
+    uint32_t rounds;
+    uint64_t elements; /* sent */
+    /* Along the longest way through the job, within hosts and between them; what goes through a
+     * host's busiest uplink at the same time is added up. For selection in large jobs. */
+    struct muster_path local;
+    struct muster_path cross;
+    uint64_t reduced; /* elements reduced along that way */
+};
+
 struct muster_algorithm {
     const char *name; /* lower case with underscores; `muster plan --list` prints it */
     const char *what; /* one line with its source */
@@ -29,18 +47,20 @@ struct muster_algorithm {
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
     /* Adds this rank's steps. */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
-    /* The textbook's numbers for the busiest rank: rounds, and elements sent. The tests hold every
-     * schedule to them. */
-    void (*formula)(const struct muster_plan *plan, uint32_t *ret_rounds, uint64_t *ret_elements);
+    /* plan->rank is ignored. */
+    void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 
-/* Rows are identified by their index, which travels in frames. */
+/* Rows are identified by their index, which travels in frames: append only. */
 extern const struct muster_algorithm muster_algorithms[];
 extern const size_t muster_algorithm_count;
 
 /* The row with this name for this collective. MUSTER_INVALID lists the names that there are. */
 MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collective,
                                                    const char *name, size_t *ret_index);
+
+/* MUSTER_INVALID as muster_schedule_generate() would say it. */
+MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);
 
 /* Generates the schedule of plan->rank. The caller finishes it. MUSTER_INVALID: rank or root out
  * of range, counts that overflow, an algorithm that does not fit (the text says what would). */

@@ -1,0 +1,84 @@
+/*
+ * Ring allreduce: reduce-scatter around the ring, then allgather around it. P chunks, 2(P-1)
+ * rounds, every rank sends about 2(P-1)/P of the data: the least there can be.
+ *
+ * Source: P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of
+ * workstations. Journal of Parallel and Distributed Computing 69 (2009).
+ *
+ * Four ranks; a digit is a chunk, and each rank sends to the next:
+ *
+ *   round           0        1        2     |   3        4        5
+ *   rank 0 sends    0        3        2     |   1        0        3
+ *   rank 1 sends    1        0        3     |   2        1        0
+ *   rank 2 sends    2        1        0     |   3        2        1
+ *   rank 3 sends    3        2        1     |   0        3        2
+ *                   the receiver reduces    |   the receiver keeps
+ *
+ * After round 2, rank r has all of chunk r+1. Each chunk is reduced at one place at a time, in one
+ * order, and then copied: all ranks end with the same bits.
+ */
+#include "collectives/algorithms/generators.h"
+
+void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
+{
+    uint32_t size = group->size;
+    if (size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+        return;
+    }
+    uint32_t next = muster_group_rank(group, (uint64_t)group->index + 1);
+    uint32_t previous = muster_group_rank(group, (uint64_t)group->index + size - 1);
+    for (uint32_t round = 0; round < 2 * (size - 1); round++) {
+        /* Both stay above 0 for any round: 2 x size is added. */
+        uint64_t out = ((uint64_t)group->index + 2 * (uint64_t)size - round) % size;
+        struct muster_span outgoing = muster_span_part(span, size, out);
+        struct muster_span incoming = muster_span_part(span, size, (out + size - 1) % size);
+        muster_builder_send(builder, next, round == 0 ? source : MUSTER_OUTPUT, outgoing);
+        if (round < size - 1) {
+            muster_builder_recv_reduce(builder, previous, source, incoming, MUSTER_OUTPUT,
+                                       incoming.offset);
+        } else {
+            muster_builder_recv(builder, previous, MUSTER_OUTPUT, incoming);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+/* Of the chunks, it never sends index+1 in the first half and index+2 in the second. */
+uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    if (size == 1) {
+        return 0;
+    }
+    struct muster_span span = {.count = count};
+    return 2 * count - muster_span_part(span, size, ((uint64_t)index + 1) % size).count -
+           muster_span_part(span, size, ((uint64_t)index + 2) % size).count;
+}
+
+uint32_t muster_ring_part_rounds(uint32_t size, uint32_t index)
+{
+    (void)index; /* all ranks of a ring do alike */
+    return 2 * (size - 1);
+}
+
+muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    muster_ring_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    return MUSTER_OK;
+}
+
+void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    /* Larger chunks come first, so the rank that leaves out the last two sends most. */
+    uint64_t elements = muster_ring_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
+    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0
+                                                                : muster_ring_part_rounds(ranks, 0),
+                                           .elements = elements,
+                                           .reduced = elements / 2};
+    muster_formula_flat(plan->topology,
+                        (struct muster_path){.messages = ret_formula->rounds, .elements = elements},
+                        1, ret_formula);
+}

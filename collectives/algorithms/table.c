@@ -1,0 +1,159 @@
+#include "collectives/algorithms/algorithm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/algorithms/generators.h"
+#include "worker/base/status.h"
+
+static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t size)
+{
+    (void)plan;
+    (void)ret_why;
+    (void)size;
+    return true;
+}
+
+const struct muster_algorithm muster_algorithms[] = {
+    {.name = "ring",
+     .what = "reduce-scatter and allgather around a ring (Patarasuk, Yuan 2009)",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = fits_always,
+     .generate = muster_ring_generate,
+     .formula = muster_ring_formula},
+    {.name = "ring_chunked",
+     .what = "two rings of half the data in two lanes, so that reducing and sending overlap",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = fits_always,
+     .generate = muster_ring_chunked_generate,
+     .formula = muster_ring_chunked_formula},
+    {.name = "ring",
+     .what = "every block once around a ring (Thakur et al. 2005)",
+     .collective = MUSTER_ALLGATHER,
+     .fits = fits_always,
+     .generate = muster_allgather_ring_generate,
+     .formula = muster_allgather_ring_formula},
+    {.name = "ring",
+     .what = "every block collects its sum around a ring (Thakur et al. 2005)",
+     .collective = MUSTER_REDUCE_SCATTER,
+     .fits = fits_always,
+     .generate = muster_reduce_scatter_ring_generate,
+     .formula = muster_reduce_scatter_ring_formula},
+    {.name = "binomial",
+     .what = "whole messages down a binomial tree (Thakur et al. 2005)",
+     .collective = MUSTER_BROADCAST,
+     .fits = fits_always,
+     .generate = muster_broadcast_binomial_generate,
+     .formula = muster_broadcast_binomial_formula},
+    {.name = "dissemination",
+     .what = "in round k everyone tells the rank 2^k further on (Hensgen et al. 1988)",
+     .collective = MUSTER_BARRIER,
+     .fits = fits_always,
+     .generate = muster_barrier_dissemination_generate,
+     .formula = muster_barrier_dissemination_formula},
+};
+
+const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];
+
+_Static_assert(sizeof muster_algorithms / sizeof muster_algorithms[0] <= UINT8_MAX,
+               "the index travels in one byte");
+
+void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
+                         uint32_t uplink, struct muster_formula *ret_formula)
+{
+    if (topology->hosts == 1) {
+        ret_formula->local = path;
+    } else {
+        ret_formula->cross = path;
+        ret_formula->cross.elements *= uplink;
+    }
+}
+
+/* ", "-separated names of a collective's algorithms that fit the plan; all of them without one. */
+static void list_names(enum muster_collective collective, const struct muster_plan *plan,
+                       char *ret_names, size_t size)
+{
+    size_t used = 0;
+    ret_names[0] = '\0';
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        const struct muster_algorithm *row = &muster_algorithms[i];
+        char why[MUSTER_ERROR_MAX];
+        if (row->collective != collective || (plan != NULL && !row->fits(plan, why, sizeof why)) ||
+            used >= size) {
+            continue;
+        }
+        used += (size_t)snprintf(ret_names + used, size - used, "%s%s", used == 0 ? "" : ", ",
+                                 row->name);
+    }
+}
+
+muster_status muster_algorithm_find(enum muster_collective collective, const char *name,
+                                    size_t *ret_index)
+{
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (muster_algorithms[i].collective == collective &&
+            strcmp(muster_algorithms[i].name, name) == 0) {
+            *ret_index = i;
+            return MUSTER_OK;
+        }
+    }
+    char names[256];
+    list_names(collective, NULL, names, sizeof names);
+    return muster_error_set(MUSTER_INVALID, "%s has no algorithm \"%.64s\": there are %s",
+                            muster_collective_name(collective), name, names);
+}
+
+/* Elements that a call may have in one buffer: their bytes stay below 2^63. */
+static const uint64_t elements_max = UINT64_C(1) << 60;
+
+muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
+{
+    if (algorithm >= muster_algorithm_count) {
+        return muster_error_set(MUSTER_INVALID, "there is no algorithm number %zu", algorithm);
+    }
+    const struct muster_algorithm *row = &muster_algorithms[algorithm];
+    uint32_t ranks = plan->topology->ranks;
+    const char *name = muster_collective_name(plan->collective);
+    if (row->collective != plan->collective) {
+        return muster_error_set(MUSTER_INVALID, "algorithm %s does %s, not %s", row->name,
+                                muster_collective_name(row->collective), name);
+    }
+    if (plan->rank >= ranks || plan->root >= ranks) {
+        bool root = plan->rank < ranks;
+        return muster_error_set(MUSTER_INVALID, "%s: %s %" PRIu32 " of %" PRIu32 " ranks", name,
+                                root ? "root" : "rank", root ? plan->root : plan->rank, ranks);
+    }
+    if (plan->root != 0 && plan->collective != MUSTER_BROADCAST) {
+        return muster_error_set(MUSTER_INVALID, "%s has no root", name);
+    }
+    if (plan->count > elements_max / ranks) {
+        return muster_error_set(MUSTER_INVALID,
+                                "%s: count %" PRIu64 " on %" PRIu32
+                                " ranks is over the limit of "
+                                "%" PRIu64 " elements",
+                                name, plan->count, ranks, elements_max);
+    }
+    char why[MUSTER_ERROR_MAX];
+    if (!row->fits(plan, why, sizeof why)) {
+        char names[256];
+        list_names(plan->collective, plan, names, sizeof names);
+        return muster_error_set(MUSTER_INVALID, "algorithm %s does not fit: %s; these do: %s",
+                                row->name, why, names);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_schedule_generate(size_t algorithm, const struct muster_plan *plan,
+                                       struct muster_schedule *ret_schedule)
+{
+    TRY(muster_plan_check(algorithm, plan));
+    const struct muster_algorithm *row = &muster_algorithms[algorithm];
+    struct muster_builder builder;
+    muster_builder_init(plan, &builder);
+    muster_status status = row->generate(plan, &builder);
+    if (status != MUSTER_OK && builder.status == MUSTER_OK) {
+        builder.status = status;
+    }
+    return muster_builder_finish(&builder, ret_schedule);
+}
