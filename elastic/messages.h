@@ -24,6 +24,7 @@ enum {
     MUSTER_WAIT_MAX_MS = 30000,
     MUSTER_MISSING_MAX = 8,
     MUSTER_MISSING_SIZE = 128,
+    MUSTER_JSON_DEPTH_MAX = 16,
 };
 
 /* gRPC's canonical codes, as far as Muster uses them. */
@@ -238,8 +239,8 @@ void muster_jobs_response_finish(struct muster_jobs_response *value);
 /* Membership events, for the store. */
 MUSTER_MESSAGE(event, muster_event);
 
-/* Text of at most max_bytes -> object, depth and duplicate keys checked. MUSTER_INVALID says where
- * in the text it goes wrong. */
+/* Text of at most MUSTER_ANSWER_MAX_BYTES -> object; at most MUSTER_JSON_DEPTH_MAX objects and
+ * arrays in each other, no key twice. MUSTER_INVALID says where in the text it goes wrong. */
 MUSTER_CHECKED muster_status muster_json_parse(const char *text, size_t size_bytes,
                                                json_t **ret_json);
 
