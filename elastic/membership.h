@@ -3,7 +3,13 @@
  *
  * No clock, socket, thread, log or global: time comes in with each event (milliseconds of any clock
  * that only grows), so that every decision can be tested, replayed and simulated. A shell (musterd)
- * checks an event, stores it, applies it, and does what the actions say.
+ * checks an event, stores it, applies it, and does what the actions say; then it does the same
+ * with the events that muster_membership_due() hands out, until there are none.
+ *
+ * Two kinds of knowledge: what the stored events decided (phases, members, ranks, records), and
+ * signs of life (heartbeats, suspicions), which are not stored. The second kind decides nothing by
+ * itself: it only makes muster_membership_due() hand out a DEATH, which is an event and is stored.
+ * So a replay of the stored events gives the same decisions without a single heartbeat.
  *
  * The life of a job: FORMING (no generation runs; members arrive by Join) -> RUNNING (one
  * generation) -> FORMING ... -> ENDED.
@@ -81,11 +87,12 @@ enum muster_event_kind {
     MUSTER_EVENT_JOIN = 1,       /* info; settings are compared, or taken if it is the first */
     MUSTER_EVENT_LEAVE = 2,      /* member, generation, leave_reason, why */
     MUSTER_EVENT_REPORT = 3,     /* member (the reporter), suspect, generation, why */
-    MUSTER_EVENT_DISCONNECT = 4, /* member: the connection of its held request broke */
+    MUSTER_EVENT_DISCONNECT = 4, /* member: the connection of its latest held request broke */
     MUSTER_EVENT_RESIZE = 5,     /* target_size */
     MUSTER_EVENT_END = 6,        /* why */
-    MUSTER_EVENT_TICK = 7,       /* time has passed: leases, settle windows, verdicts */
+    MUSTER_EVENT_TICK = 7,       /* time has passed: settle windows, forming */
     MUSTER_EVENT_RESTART = 8,    /* the server came back: everyone has a fresh lease */
+    MUSTER_EVENT_DEATH = 9,      /* member, why: a verdict; only muster_membership_due() makes it */
 };
 
 struct muster_event {
@@ -102,7 +109,7 @@ struct muster_event {
 };
 
 enum muster_action_kind {
-    MUSTER_ACTION_ANSWER_JOINS = 1,   /* a generation has formed: answer every held Join */
+    MUSTER_ACTION_ANSWER_JOINS = 1,   /* answer the held Joins of all that are ACTIVE now */
     MUSTER_ACTION_NOTIFY_WATCHES = 2, /* something a Watch shows has changed */
     MUSTER_ACTION_GONE = 3,           /* this member is gone: answer its held requests so */
     MUSTER_ACTION_ENDED = 4,          /* answer everything */
@@ -131,8 +138,13 @@ void muster_membership_destroy(struct muster_membership *membership);
 MUSTER_CHECKED muster_status muster_membership_check(const struct muster_membership *membership,
                                                      const struct muster_event *event);
 
-/* Applies an event that check has accepted in this state. MUSTER_FATAL: no memory, nothing
- * changed. */
+/* Applies an event that check accepts in this state (else: check's status, nothing changed).
+ * MUSTER_FATAL: no memory, nothing changed.
+ *
+ * A Join may be answered at once: with ANSWER_JOINS, when a generation forms or when the member is
+ * ACTIVE already and only its answer got lost (its info.generation is older than the running one);
+ * with GONE, when its generation has begun to finish. So hold the request first, then do the
+ * actions. A Leave that check refuses with MUSTER_ENDED has done its work before. */
 MUSTER_CHECKED muster_status muster_membership_apply(struct muster_membership *membership,
                                                      const struct muster_event *event,
                                                      struct muster_actions *ret_actions);
@@ -142,11 +154,16 @@ MUSTER_CHECKED muster_status muster_membership_apply(struct muster_membership *m
 void muster_membership_heartbeat(struct muster_membership *membership, const char *member,
                                  uint64_t progress, int64_t now_ms);
 
-/* When the next TICK could change something; INT64_MAX: never. */
+/* When to ask muster_membership_due() again, unless an event comes before; INT64_MAX: never. Exact
+ * enough to sleep until then: it lies ahead once due has said false. */
 int64_t muster_membership_next_ms(const struct muster_membership *membership);
 
-/* True if a TICK now would change something; such ticks are stored, others not applied. */
-bool muster_membership_due(const struct muster_membership *membership, int64_t now_ms);
+/* True if something is to happen now: ret_event is then a DEATH or a TICK at now_ms, to be stored
+ * and applied like any other event. Ask after each event, until it says false. Deaths come before
+ * the TICK that forms a generation, so that no generation forms with a member that is known to be
+ * dead. Changes nothing that a view shows. */
+bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
+                           struct muster_event *ret_event);
 
 /* What the shell answers from. Pointers are borrowed until the next call that changes anything. */
 struct muster_member_view {
