@@ -1,0 +1,74 @@
+/* The public collectives: each becomes a request, which the context of the scope checks. */
+#include "worker/base/clock.h"
+#include "worker/session.h"
+
+static muster_status run(struct muster_session *session, muster_scope scope,
+                         struct muster_request *request, const muster_call_options *options)
+{
+    if ((unsigned)scope >= MUSTER_SCOPE_COUNT) {
+        return muster_error_set(MUSTER_INVALID, "%s: scope %d: there is no such scope",
+                                muster_collective_name(request->collective), (int)scope);
+    }
+    uint32_t timeout_ms = session->settings.call_timeout_ms;
+    if (options != NULL) {
+        request->algorithm = options->algorithm;
+        timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : timeout_ms;
+    }
+    request->deadline_ns = muster_clock_after_ms(timeout_ms);
+    return muster_session_run(session, scope, request);
+}
+
+muster_status muster_allreduce(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type, muster_op op,
+                               const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                     .in = in,
+                                     .out = out,
+                                     .count = count,
+                                     .type = type,
+                                     .op = op};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_reduce_scatter(muster_session *session, muster_scope scope, const void *in,
+                                    void *out, size_t count, muster_type type, muster_op op,
+                                    const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_REDUCE_SCATTER,
+                                     .in = in,
+                                     .out = out,
+                                     .count = count,
+                                     .type = type,
+                                     .op = op};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_allgather(muster_session *session, muster_scope scope, const void *in,
+                               void *out, size_t count, muster_type type,
+                               const muster_call_options *options)
+{
+    struct muster_request request = {
+        .collective = MUSTER_ALLGATHER, .in = in, .out = out, .count = count, .type = type};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_broadcast(muster_session *session, muster_scope scope, void *data,
+                               size_t count, muster_type type, uint32_t root,
+                               const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_BROADCAST,
+                                     .in = data,
+                                     .out = data,
+                                     .count = count,
+                                     .type = type,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_barrier(muster_session *session, muster_scope scope,
+                             const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_BARRIER, .type = MUSTER_UINT8};
+    return run(session, scope, &request, options);
+}
