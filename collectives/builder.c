@@ -83,25 +83,10 @@ static bool room(struct muster_builder *builder)
     return true;
 }
 
-static uint64_t buffer_count(const struct muster_schedule *schedule, enum muster_buffer buffer)
-{
-    switch (buffer) {
-    case MUSTER_INPUT:
-        return muster_collective_input_count(schedule->collective, schedule->count,
-                                             schedule->ranks);
-    case MUSTER_OUTPUT:
-        return muster_collective_output_count(schedule->collective, schedule->count,
-                                              schedule->ranks);
-    case MUSTER_SCRATCH:
-        return schedule->scratch_count;
-    }
-    return 0;
-}
-
 static bool within(const struct muster_schedule *schedule, unsigned buffer, uint64_t offset,
                    uint64_t count)
 {
-    uint64_t all = buffer_count(schedule, (enum muster_buffer)buffer);
+    uint64_t all = muster_buffer_count(schedule, buffer);
     return offset <= all && count <= all - offset;
 }
 

@@ -4,10 +4,12 @@
  * It proves: peers exist and are not oneself; spans are within their buffers; sender and receiver
  * agree on size and order; no two steps that may run at the same time race; no deadlock under
  * unbuffered sends; at the end every result element counts every rank exactly once (or is the right
- * block of the right rank); INPUT is never written and never read after the same elements of OUTPUT
- * were (so in place works); and a barrier lets nobody out before everybody is in.
+ * block of the right rank) and was reduced in the same order on all ranks, so that it has the same
+ * bits; INPUT is never written, except in place, and all this holds in place too; and a barrier
+ * lets nobody out before everybody is in.
  *
- * Pure and sequential. Memory grows with ranks x ranks x distinct span borders / 8.
+ * Pure and sequential. Memory grows with all ranks' steps, and with ranks / 8 bytes for each
+ * different partial result.
  */
 #ifndef MUSTER_COLLECTIVES_CHECK_H
 #define MUSTER_COLLECTIVES_CHECK_H

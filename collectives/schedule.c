@@ -35,6 +35,22 @@ uint64_t muster_collective_output_count(enum muster_collective collective, uint6
     return 0;
 }
 
+uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned buffer)
+{
+    switch (buffer) {
+    case MUSTER_INPUT:
+        return muster_collective_input_count(schedule->collective, schedule->count,
+                                             schedule->ranks);
+    case MUSTER_OUTPUT:
+        return muster_collective_output_count(schedule->collective, schedule->count,
+                                              schedule->ranks);
+    case MUSTER_SCRATCH:
+        return schedule->scratch_count;
+    default:
+        return 0;
+    }
+}
+
 void muster_schedule_finish(struct muster_schedule *schedule)
 {
     if (schedule != NULL) {
@@ -75,7 +91,7 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
     return totals;
 }
 
-static const char *buffer_name(uint8_t buffer)
+const char *muster_buffer_name(unsigned buffer)
 {
     static const char *const names[] = {"input", "output", "scratch"};
     return buffer < sizeof names / sizeof names[0] ? names[buffer] : "unknown";
@@ -83,7 +99,8 @@ static const char *buffer_name(uint8_t buffer)
 
 static void print_range(FILE *out, uint8_t buffer, uint64_t offset, uint64_t count)
 {
-    (void)fprintf(out, "%s[%" PRIu64 "..%" PRIu64 ")", buffer_name(buffer), offset, offset + count);
+    (void)fprintf(out, "%s[%" PRIu64 "..%" PRIu64 ")", muster_buffer_name(buffer), offset,
+                  offset + count);
 }
 
 static void print_source(FILE *out, const struct muster_step *step)

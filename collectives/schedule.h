@@ -27,6 +27,9 @@ enum muster_buffer {
     MUSTER_SCRATCH = 2,
 };
 
+/* "input", "output", "scratch"; "unknown" for values out of range. */
+const char *muster_buffer_name(unsigned buffer);
+
 enum muster_step_kind {
     MUSTER_STEP_SEND = 1,        /* source[span] -> peer */
     MUSTER_STEP_RECV = 2,        /* target[at..] = what the peer sent */
@@ -58,11 +61,17 @@ struct muster_schedule {
     struct muster_step *steps; /* owned; ordered by (lane, round) */
 };
 
+/* Elements in one buffer of a call at most; their bytes stay below 2^63. */
+#define MUSTER_ELEMENTS_MAX (UINT64_C(1) << 60)
+
 /* Elements of INPUT and OUTPUT that a call of `count` has on `ranks` ranks. */
 uint64_t muster_collective_input_count(enum muster_collective collective, uint64_t count,
                                        uint32_t ranks);
 uint64_t muster_collective_output_count(enum muster_collective collective, uint64_t count,
                                         uint32_t ranks);
+
+/* The same for any buffer of this schedule; 0 for values out of range. */
+uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned buffer);
 
 /* Accepts NULL and zeroed storage. */
 void muster_schedule_finish(struct muster_schedule *schedule);

@@ -104,9 +104,6 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
                             muster_collective_name(collective), name, names);
 }
 
-/* Elements that a call may have in one buffer: their bytes stay below 2^63. */
-static const uint64_t elements_max = UINT64_C(1) << 60;
-
 muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
 {
     if (algorithm >= muster_algorithm_count) {
@@ -127,12 +124,12 @@ muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan
     if (plan->root != 0 && plan->collective != MUSTER_BROADCAST) {
         return muster_error_set(MUSTER_INVALID, "%s has no root", name);
     }
-    if (plan->count > elements_max / ranks) {
+    if (plan->count > MUSTER_ELEMENTS_MAX / ranks) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: count %" PRIu64 " on %" PRIu32
                                 " ranks is over the limit of "
                                 "%" PRIu64 " elements",
-                                name, plan->count, ranks, elements_max);
+                                name, plan->count, ranks, MUSTER_ELEMENTS_MAX);
     }
     char why[MUSTER_ERROR_MAX];
     if (!row->fits(plan, why, sizeof why)) {

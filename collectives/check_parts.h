@@ -1,0 +1,28 @@
+/* The parts of the checker. Each returns MUSTER_INVALID with the reason as error text where the
+ * schedules are wrong, and MUSTER_FATAL without memory. */
+#ifndef MUSTER_COLLECTIVES_CHECK_PARTS_H
+#define MUSTER_COLLECTIVES_CHECK_PARTS_H
+
+#include "collectives/walk.h"
+
+/* Where one rank's buffers lie in one line of elements. Out of place they lie apart; in place INPUT
+ * and OUTPUT share elements as schedule.h says. */
+struct muster_layout {
+    uint64_t base[3]; /* of INPUT, OUTPUT and SCRATCH */
+    uint64_t count;   /* of all elements */
+};
+struct muster_layout muster_layout_of(const struct muster_schedule *schedule, bool in_place);
+
+/* check_races.c: no two steps of this rank that may run at the same time touch the same elements,
+ * unless both read; and no step's source overlaps its own target, unless it is the same. */
+MUSTER_CHECKED muster_status muster_check_races(const struct muster_schedule *schedule,
+                                                bool in_place);
+
+/* check_values.c: runs the walk with symbols for elements; at the end each result is what the
+ * collective promises, reduced in the same order on all ranks. */
+MUSTER_CHECKED muster_status muster_check_values(const struct muster_walk *walk, bool in_place);
+
+/* check_barrier.c: nobody is through before everybody has come. */
+MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);
+
+#endif

@@ -1,0 +1,133 @@
+#include "collectives/check_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* One step's use of one range of the rank's elements. */
+struct access {
+    uint64_t begin, end; /* in the layout */
+    const struct muster_step *step;
+    bool writes;
+};
+
+struct muster_layout muster_layout_of(const struct muster_schedule *schedule, bool in_place)
+{
+    uint64_t in =
+        muster_collective_input_count(schedule->collective, schedule->count, schedule->ranks);
+    uint64_t out =
+        muster_collective_output_count(schedule->collective, schedule->count, schedule->ranks);
+    uint64_t scratch = schedule->scratch_count;
+    if (!in_place) {
+        return (struct muster_layout){.base = {0, in, in + out}, .count = in + out + scratch};
+    }
+    uint64_t larger = in > out ? in : out;
+    uint64_t in_base =
+        schedule->collective == MUSTER_ALLGATHER ? schedule->rank * schedule->count : 0;
+    return (struct muster_layout){.base = {in_base, 0, larger}, .count = larger + scratch};
+}
+
+static int compare_accesses(const void *left_access, const void *right_access)
+{
+    const struct access *left = left_access;
+    const struct access *right = right_access;
+    return left->begin == right->begin ? 0 : left->begin < right->begin ? -1 : 1;
+}
+
+static muster_status overlaps_itself(const struct muster_schedule *schedule,
+                                     const struct muster_step *step)
+{
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u round %" PRIu32 ": its target %s[%" PRIu64
+                            "..%" PRIu64 ") overlaps its source",
+                            schedule->rank, step->lane, step->round,
+                            muster_buffer_name(step->target), step->at,
+                            step->at + step->span.count);
+}
+
+/* Adds what the step touches; at most two entries. */
+static muster_status note(const struct muster_schedule *schedule,
+                          const struct muster_layout *layout, const struct muster_step *step,
+                          struct access *accesses, size_t *count)
+{
+    if (step->span.count == 0) {
+        return MUSTER_OK;
+    }
+    bool reads = step->kind != MUSTER_STEP_RECV;
+    bool writes = step->kind != MUSTER_STEP_SEND;
+    struct access source = {.step = step};
+    struct access target = {.step = step, .writes = true};
+    if (reads) {
+        source.begin = layout->base[step->source] + step->span.offset;
+        source.end = source.begin + step->span.count;
+    }
+    if (writes) {
+        target.begin = layout->base[step->target] + step->at;
+        target.end = target.begin + step->span.count;
+    }
+    if (reads && writes) {
+        bool same = source.begin == target.begin;
+        if (same && step->kind == MUSTER_STEP_COPY) {
+            return MUSTER_OK; /* no work */
+        }
+        if (source.begin < target.end && target.begin < source.end &&
+            (!same || step->kind == MUSTER_STEP_REDUCE)) {
+            return overlaps_itself(schedule, step);
+        }
+    }
+    if (reads) {
+        accesses[(*count)++] = source;
+    }
+    if (writes) {
+        accesses[(*count)++] = target;
+    }
+    return MUSTER_OK;
+}
+
+static bool clash(const struct access *left, const struct access *right)
+{
+    const struct muster_step *one = left->step;
+    const struct muster_step *other = right->step;
+    return one != other && (left->writes || right->writes) &&
+           (one->lane != other->lane || one->round == other->round);
+}
+
+static muster_status race(const struct muster_schedule *schedule, const struct access *left,
+                          const struct access *right, bool in_place)
+{
+    const struct access *writer = left->writes ? left : right;
+    const struct access *other = writer == left ? right : left;
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u round %" PRIu32 ": writes %s[%" PRIu64
+                            "..%" PRIu64 ") while lane %u round %" PRIu32 " %s%s",
+                            schedule->rank, writer->step->lane, writer->step->round,
+                            muster_buffer_name(writer->step->target), writer->step->at,
+                            writer->step->at + writer->step->span.count, other->step->lane,
+                            other->step->round, other->writes ? "writes there too" : "reads there",
+                            in_place ? " (in place)" : "");
+}
+
+muster_status muster_check_races(const struct muster_schedule *schedule, bool in_place)
+{
+    struct muster_layout layout = muster_layout_of(schedule, in_place);
+    AUTO_FREE struct access *accesses = calloc(2 * schedule->step_count + 1, sizeof *accesses);
+    if (accesses == NULL) {
+        return muster_error_set(MUSTER_FATAL, "check: no memory for %zu steps",
+                                schedule->step_count);
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        TRY(note(schedule, &layout, &schedule->steps[i], accesses, &count));
+    }
+    qsort(accesses, count, sizeof *accesses, compare_accesses);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = i + 1; j < count && accesses[j].begin < accesses[i].end; j++) {
+            if (clash(&accesses[i], &accesses[j])) {
+                return race(schedule, &accesses[i], &accesses[j], in_place);
+            }
+        }
+    }
+    return MUSTER_OK;
+}

@@ -1,0 +1,228 @@
+#include "collectives/check_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "collectives/pieces.h"
+#include "worker/base/status.h"
+
+struct state {
+    const struct muster_walk *walk;
+    bool in_place;
+    struct muster_terms terms;
+    struct muster_pieces *memories; /* [ranks] all elements of a rank's layout */
+    struct muster_pieces mine, theirs, sum;
+};
+
+static uint64_t address(const struct state *state, uint32_t rank, unsigned buffer, uint64_t offset)
+{
+    return muster_layout_of(&state->walk->schedules[rank], state->in_place).base[buffer] + offset;
+}
+
+/* What a step reads of its own rank's memory. */
+static muster_status read_source(struct state *state, uint32_t rank, const struct muster_step *step,
+                                 struct muster_pieces *ret_part)
+{
+    uint64_t at = address(state, rank, step->source, step->span.offset);
+    TRY(muster_pieces_read(&state->memories[rank], at, step->span.count, ret_part));
+    for (size_t i = 0; i < ret_part->used; i++) {
+        if (ret_part->items[i].term == MUSTER_TERM_NONE) {
+            uint64_t offset = step->span.offset + ret_part->items[i].begin;
+            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which nobody wrote",
+                                    muster_buffer_name(step->source), offset);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status write_target(struct state *state, uint32_t rank,
+                                  const struct muster_step *step, const struct muster_pieces *part)
+{
+    return muster_pieces_write(&state->memories[rank], address(state, rank, step->target, step->at),
+                               part);
+}
+
+static muster_status at_step(const struct state *state, muster_status status,
+                             const struct muster_walk_step *where)
+{
+    return status != MUSTER_INVALID
+               ? status
+               : muster_error_prefix(status, "rank %" PRIu32 " lane %u round %" PRIu32 "%s",
+                                     where->rank, where->step->lane, where->step->round,
+                                     state->in_place ? " (in place)" : "");
+}
+
+static muster_status do_local(struct state *state, uint32_t rank, const struct muster_step *step)
+{
+    TRY(read_source(state, rank, step, &state->theirs));
+    if (step->kind == MUSTER_STEP_COPY) {
+        return write_target(state, rank, step, &state->theirs);
+    }
+    struct muster_step target = *step; /* REDUCE reads its target too */
+    target.source = step->target;
+    target.span.offset = step->at;
+    TRY(read_source(state, rank, &target, &state->mine));
+    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    return write_target(state, rank, step, &state->sum);
+}
+
+static muster_status visit_local(void *user, const struct muster_walk_step *local)
+{
+    struct state *state = user;
+    return at_step(state, do_local(state, local->rank, local->step), local);
+}
+
+static muster_status do_receive(struct state *state, uint32_t rank, const struct muster_step *step)
+{
+    if (step->kind == MUSTER_STEP_RECV) {
+        return write_target(state, rank, step, &state->theirs);
+    }
+    TRY(read_source(state, rank, step, &state->mine));
+    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    return write_target(state, rank, step, &state->sum);
+}
+
+static muster_status visit_message(void *user, const struct muster_walk_step *send,
+                                   const struct muster_walk_step *receive)
+{
+    struct state *state = user;
+    TRY(at_step(state, read_source(state, send->rank, send->step, &state->theirs), send));
+    return at_step(state, do_receive(state, receive->rank, receive->step), receive);
+}
+
+static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
+{
+    (void)user;
+    (void)rank;
+    (void)lane_number;
+    return MUSTER_OK;
+}
+
+/* Before the first step only INPUT holds anything; in a broadcast only that of the root. */
+static muster_status fill(struct state *state, uint32_t rank)
+{
+    const struct muster_schedule *schedule = &state->walk->schedules[rank];
+    struct muster_layout layout = muster_layout_of(schedule, state->in_place);
+    TRY(muster_pieces_append(&state->memories[rank], layout.count, 0, MUSTER_TERM_NONE));
+    if (schedule->collective == MUSTER_BROADCAST && rank != schedule->root) {
+        return MUSTER_OK;
+    }
+    muster_pieces_clear(&state->mine);
+    TRY(muster_pieces_append(&state->mine, muster_buffer_count(schedule, MUSTER_INPUT), 0,
+                             muster_terms_leaf(rank)));
+    return muster_pieces_write(&state->memories[rank], layout.base[MUSTER_INPUT], &state->mine);
+}
+
+/* Is this the right result? Sums are compared with the other ranks' elsewhere. */
+static bool is_promised(const struct state *state, const struct muster_schedule *schedule,
+                        const struct muster_piece *piece)
+{
+    uint64_t block = schedule->count == 0 ? 0 : piece->begin / schedule->count;
+    switch (schedule->collective) {
+    case MUSTER_ALLREDUCE:
+        return muster_terms_is_full(&state->terms, piece->term) && piece->origin == piece->begin;
+    case MUSTER_REDUCE_SCATTER:
+        return muster_terms_is_full(&state->terms, piece->term) &&
+               piece->origin == schedule->rank * schedule->count + piece->begin;
+    case MUSTER_ALLGATHER:
+        return piece->term == muster_terms_leaf((uint32_t)block) &&
+               piece->origin == piece->begin - block * schedule->count &&
+               piece->origin + piece->count <= schedule->count;
+    case MUSTER_BROADCAST:
+        return piece->term == muster_terms_leaf(schedule->root) && piece->origin == piece->begin;
+    case MUSTER_BARRIER:
+        return false; /* it has no elements */
+    }
+    return false;
+}
+
+static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
+                                  const char *what)
+{
+    return muster_error_set(MUSTER_INVALID, "rank %" PRIu32 "%s: output[%" PRIu64 "] %s", rank,
+                            state->in_place ? " (in place)" : "", element, what);
+}
+
+/* Leaves the rank's OUTPUT in ret_output. */
+static muster_status check_result(const struct state *state, uint32_t rank,
+                                  struct muster_pieces *ret_output)
+{
+    const struct muster_schedule *schedule = &state->walk->schedules[rank];
+    TRY(muster_pieces_read(&state->memories[rank], address(state, rank, MUSTER_OUTPUT, 0),
+                           muster_buffer_count(schedule, MUSTER_OUTPUT), ret_output));
+    for (size_t i = 0; i < ret_output->used; i++) {
+        if (!is_promised(state, schedule, &ret_output->items[i])) {
+            return wrong_result(state, rank, ret_output->items[i].begin,
+                                "is not what the collective promises");
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* The lists of pieces are canonical, so equal contents are equal lists. */
+static muster_status check_same(const struct state *state, uint32_t rank,
+                                const struct muster_pieces *first,
+                                const struct muster_pieces *other)
+{
+    for (size_t i = 0; i < first->used; i++) {
+        if (i >= other->used || first->items[i].count != other->items[i].count ||
+            first->items[i].term != other->items[i].term) {
+            return wrong_result(state, rank, first->items[i].begin,
+                                "is reduced in another order than on rank 0");
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status check_results(struct state *state)
+{
+    TRY(check_result(state, 0, &state->mine));
+    for (uint32_t rank = 1; rank < state->walk->ranks; rank++) {
+        TRY(check_result(state, rank, &state->theirs));
+        if (state->walk->schedules[rank].collective == MUSTER_ALLREDUCE) {
+            TRY(check_same(state, rank, &state->mine, &state->theirs));
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status run(struct state *state)
+{
+    for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {
+        TRY(fill(state, rank));
+    }
+    const struct muster_walk_visitor visitor = {.user = state,
+                                                .visit_local = visit_local,
+                                                .visit_message = visit_message,
+                                                .visit_round_end = visit_round_end};
+    TRY(muster_walk_run(state->walk, &visitor));
+    return check_results(state);
+}
+
+static void finish(struct state *state)
+{
+    for (uint32_t rank = 0; state->memories != NULL && rank < state->walk->ranks; rank++) {
+        muster_pieces_finish(&state->memories[rank]);
+    }
+    free(state->memories);
+    muster_terms_finish(&state->terms);
+    muster_pieces_finish(&state->mine);
+    muster_pieces_finish(&state->theirs);
+    muster_pieces_finish(&state->sum);
+}
+
+muster_status muster_check_values(const struct muster_walk *walk, bool in_place)
+{
+    struct state state = {.walk = walk, .in_place = in_place};
+    TRY(muster_terms_init(walk->ranks, &state.terms));
+    state.memories = calloc(walk->ranks, sizeof *state.memories);
+    muster_status status = MUSTER_OK;
+    if (state.memories == NULL) {
+        status =
+            muster_error_set(MUSTER_FATAL, "check: no memory for %" PRIu32 " ranks", walk->ranks);
+    } else {
+        status = run(&state);
+    }
+    finish(&state);
+    return status;
+}

@@ -1,0 +1,40 @@
+/*
+ * Terms: what an element of a buffer stands for, as a symbol. A leaf is one rank's input; a sum is
+ * two terms reduced with one another, in either order. Equal terms have equal numbers, so two ranks
+ * that end with the same number reduced the same things in the same order. A term counts each rank
+ * once at most. For the checker.
+ */
+#ifndef MUSTER_COLLECTIVES_TERMS_H
+#define MUSTER_COLLECTIVES_TERMS_H
+
+#include "worker/muster.h"
+
+#include <stdbool.h>
+
+enum { MUSTER_TERM_NONE = 0 }; /* nothing was ever written there */
+
+struct muster_terms {
+    uint32_t ranks;
+    size_t words;         /* of 64 bits, in one set of ranks */
+    size_t used;          /* terms; number 0 is MUSTER_TERM_NONE, 1 + rank is that rank's leaf */
+    size_t capacity;      /* terms that there is memory for; a power of two */
+    uint32_t (*parts)[2]; /* [capacity] the two that were reduced, the smaller first */
+    uint32_t *members;    /* [capacity] how many ranks it counts */
+    uint64_t *sets;       /* [capacity x words] which */
+    uint32_t *table;      /* [2 x capacity] hash of the parts -> term; 0 is free */
+};
+
+/* MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_terms_init(uint32_t ranks, struct muster_terms *ret_terms);
+void muster_terms_finish(struct muster_terms *terms);
+
+uint32_t muster_terms_leaf(uint32_t rank);
+
+/* Neither may be NONE. MUSTER_INVALID: a rank would count twice; the text says which. */
+MUSTER_CHECKED muster_status muster_terms_add(struct muster_terms *terms, uint32_t left,
+                                              uint32_t right, uint32_t *ret_term);
+
+/* Counts every rank. */
+bool muster_terms_is_full(const struct muster_terms *terms, uint32_t term);
+
+#endif

@@ -1,0 +1,159 @@
+/* Every algorithm of the table is proven, and does no more than its formula says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/support/schedules.h"
+
+enum { RANKS_MAX = 64, COUNTS = 7 };
+
+static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
+{
+    const uint64_t all[COUNTS] = {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 1000003};
+    for (size_t i = 0; i < COUNTS; i++) {
+        counts[i] = all[i];
+    }
+}
+
+static struct muster_plan plan_for(size_t algorithm, const struct muster_topology *topology,
+                                   uint64_t count, uint32_t root)
+{
+    enum muster_collective collective = muster_algorithms[algorithm].collective;
+    return (struct muster_plan){.collective = collective,
+                                .topology = topology,
+                                .root = collective == MUSTER_BROADCAST ? root : 0,
+                                .count = collective == MUSTER_BARRIER ? 0 : count};
+}
+
+static bool fits(size_t algorithm, const struct muster_plan *plan)
+{
+    char why[256];
+    return muster_algorithms[algorithm].fits(plan, why, sizeof why);
+}
+
+static void prove(size_t algorithm, const struct muster_plan *plan)
+{
+    if (!fits(algorithm, plan)) {
+        return;
+    }
+    struct muster_check_result result = test_prove(algorithm, plan);
+    assert_true(result.proven);
+    struct muster_formula formula;
+    muster_algorithms[algorithm].formula(plan, &formula);
+    if (result.rounds != formula.rounds || result.elements_sent_max != formula.elements) {
+        print_error("%s: %u ranks, %u hosts, count %llu\n", muster_algorithms[algorithm].name,
+                    plan->topology->ranks, plan->topology->hosts, (unsigned long long)plan->count);
+    }
+    assert_int_equal(result.rounds, formula.rounds);
+    assert_int_equal(result.elements_sent_max, formula.elements);
+}
+
+static void every_algorithm_is_proven_for_1_to_64_ranks_on_one_host(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        struct muster_topology topology = test_topology_even(ranks, 1);
+        uint64_t counts[COUNTS];
+        counts_for(ranks, counts);
+        for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+            for (size_t i = 0; i < COUNTS; i++) {
+                struct muster_plan plan = plan_for(algorithm, &topology, counts[i], ranks / 3);
+                prove(algorithm, &plan);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void every_algorithm_is_proven_for_1_to_64_ranks_on_several_hosts(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
+        uint32_t hosts = 2 + ranks % 7 < ranks ? 2 + ranks % 7 : ranks;
+        struct muster_topology topology = test_topology_even(ranks, hosts);
+        for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+            struct muster_plan plan = plan_for(algorithm, &topology, 3 * ranks + 2, ranks - 1);
+            prove(algorithm, &plan);
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void every_root_is_proven(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 17; ranks++) {
+        struct muster_topology topology = test_topology_even(ranks, ranks > 4 ? 3 : 1);
+        for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+            if (muster_algorithms[algorithm].collective != MUSTER_BROADCAST) {
+                continue;
+            }
+            for (uint32_t root = 0; root < ranks; root++) {
+                struct muster_plan plan = plan_for(algorithm, &topology, ranks + 1, root);
+                prove(algorithm, &plan);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count)
+{
+    struct muster_topology topology = test_topology(hosts, sizes);
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        struct muster_plan plan = plan_for(algorithm, &topology, count, topology.ranks / 2);
+        prove(algorithm, &plan);
+    }
+    muster_topology_finish(&topology);
+}
+
+static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void **state)
+{
+    (void)state;
+    const uint64_t counts[] = {0, 1, 5, 64};
+    for (uint32_t hosts = 1; hosts <= 4; hosts++) {
+        uint32_t combinations = 1;
+        for (uint32_t host = 0; host < hosts; host++) {
+            combinations *= 3;
+        }
+        for (uint32_t number = 0; number < combinations; number++) {
+            uint32_t sizes[4];
+            for (uint32_t host = 0, rest = number; host < hosts; host++, rest /= 3) {
+                sizes[host] = 1 + rest % 3;
+            }
+            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+                prove_topology(hosts, sizes, counts[i]);
+            }
+        }
+    }
+}
+
+static void random_ragged_topologies_are_proven(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (int i = 0; i < 60; i++) {
+        uint32_t sizes[10];
+        uint32_t hosts = 1 + test_random_below(&random, 10);
+        for (uint32_t host = 0; host < hosts; host++) {
+            sizes[host] = 1 + test_random_below(&random, 6);
+        }
+        prove_topology(hosts, sizes, test_random_below(&random, 200));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_is_proven_for_1_to_64_ranks_on_one_host),
+        cmocka_unit_test(every_algorithm_is_proven_for_1_to_64_ranks_on_several_hosts),
+        cmocka_unit_test(every_root_is_proven),
+        cmocka_unit_test(all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven),
+        cmocka_unit_test(random_ragged_topologies_are_proven),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
