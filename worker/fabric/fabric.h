@@ -107,6 +107,10 @@ MUSTER_CHECKED muster_status muster_fabric_create(const struct muster_fabric_opt
  * waits for their goodbyes at most linger_ms, closes. No transfer may be posted. Accepts NULL. */
 void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms);
 
+/* For tests: ends all links at once and without goodbye, as if the process had died; waits and
+ * posts end with MUSTER_REJOIN. muster_fabric_destroy() is still to be called. Any thread. */
+void muster_fabric_kill(struct muster_fabric *fabric);
+
 /* The link token is learnt when the job is joined. Links opened from now on need it. */
 void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
 

@@ -1,0 +1,224 @@
+#include "tests/conformance/rig.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const struct muster_call rig_call = {
+    .collective = MUSTER_ALLREDUCE, .type = MUSTER_UINT8, .op = MUSTER_SUM, .count = 1};
+
+static const char token[] = "a token that both ends have";
+
+static void make_fabric(struct rig *rig, uint32_t rank)
+{
+    struct muster_peer *peer = &rig->peers[rank];
+    memset(peer, 0, sizeof *peer);
+    muster_random_uuid(peer->member);
+    (void)snprintf(peer->host, sizeof peer->host, "host-%u", rank);
+    struct muster_fabric_options options = {.member = peer->member,
+                                            .link_token = token,
+                                            .listen = rig->transport->listen,
+                                            .hub = rig->hub};
+    muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
+    if (status != MUSTER_OK) {
+        fail_msg("%s", muster_last_error());
+    }
+    peer->address_count = muster_fabric_address_count(rig->fabrics[rank]);
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        (void)snprintf(peer->addresses[i], MUSTER_ADDRESS_SIZE, "%s",
+                       muster_fabric_address(rig->fabrics[rank], i));
+    }
+}
+
+void rig_init(struct rig *rig, const struct rig_transport *transport, uint32_t count)
+{
+    memset(rig, 0, sizeof *rig);
+    rig->transport = transport;
+    rig->count = count;
+    if (transport->hub) {
+        assert_int_equal(muster_hub_create(&rig->hub), MUSTER_OK);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        make_fabric(rig, i);
+    }
+    rig_begin(rig);
+}
+
+static char *destroy_own(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    muster_fabric_destroy(rig->fabrics[rank], 200);
+    rig->fabrics[rank] = NULL;
+    return NULL;
+}
+
+void rig_finish(struct rig *rig)
+{
+    rig_run(rig, destroy_own, NULL);
+    muster_hub_destroy(rig->hub);
+}
+
+void rig_replace(struct rig *rig, uint32_t rank)
+{
+    muster_fabric_destroy(rig->fabrics[rank], 0);
+    make_fabric(rig, rank);
+}
+
+void rig_begin_one(struct rig *rig, uint32_t rank)
+{
+    if (muster_fabric_begin_generation(rig->fabrics[rank], rig->generation, rig->peers,
+                                       rig->count) != MUSTER_OK) {
+        fail_msg("%s", muster_last_error());
+    }
+}
+
+void rig_begin(struct rig *rig)
+{
+    rig->generation++;
+    for (uint32_t i = 0; i < rig->count; i++) {
+        rig_begin_one(rig, i);
+    }
+}
+
+/* Threads ------------------------------------------------------------------------------------ */
+
+struct actor {
+    struct rig *rig;
+    uint32_t rank;
+    rig_function function;
+    void *user;
+    char *complaint;
+    pthread_t thread;
+};
+
+static void *act(void *argument)
+{
+    struct actor *actor = argument;
+    actor->complaint = actor->function(actor->rig, actor->rank, actor->user);
+    return NULL;
+}
+
+void rig_run(struct rig *rig, rig_function function, void *user)
+{
+    struct actor actors[RIG_MAX];
+    for (uint32_t i = 0; i < rig->count; i++) {
+        actors[i] = (struct actor){.rig = rig, .rank = i, .function = function, .user = user};
+        assert_int_equal(pthread_create(&actors[i].thread, NULL, act, &actors[i]), 0);
+    }
+    char *first = NULL;
+    for (uint32_t i = 0; i < rig->count; i++) {
+        (void)pthread_join(actors[i].thread, NULL);
+        if (actors[i].complaint != NULL) {
+            print_error("rank %u: %s\n", i, actors[i].complaint);
+            free(first);
+            first = actors[i].complaint;
+        }
+    }
+    bool failed = first != NULL;
+    free(first);
+    assert_false(failed);
+}
+
+char *rig_complaint(const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return length < 0 ? NULL : text;
+}
+
+/* Transfers ---------------------------------------------------------------------------------- */
+
+static void count_down(struct muster_transfer *transfer)
+{
+    struct rig_tally *tally = transfer->owner;
+    tally->left--;
+    if (transfer->status != MUSTER_OK && tally->status == MUSTER_OK) {
+        tally->status = transfer->status;
+        (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
+    }
+    tally->finished = tally->left == 0 || tally->status != MUSTER_OK;
+}
+
+static struct muster_transfer make_transfer(const struct rig *rig, uint32_t peer, uint64_t sequence,
+                                            uint64_t size_bytes)
+{
+    return (struct muster_transfer){
+        .key = {.generation = rig->generation, .sequence = sequence},
+        .call = &rig_call,
+        .peer = peer,
+        .size_bytes = size_bytes,
+        .element_size_bytes = 1,
+        .done = count_down,
+    };
+}
+
+struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence,
+                                const void *data, uint64_t size_bytes)
+{
+    struct muster_transfer transfer = make_transfer(rig, peer, sequence, size_bytes);
+    transfer.direction = MUSTER_SEND;
+    transfer.data = (void *)(uintptr_t)data;
+    return transfer;
+}
+
+struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_t sequence,
+                                   void *data, uint64_t size_bytes)
+{
+    struct muster_transfer transfer = make_transfer(rig, peer, sequence, size_bytes);
+    transfer.direction = MUSTER_RECEIVE;
+    transfer.data = data;
+    return transfer;
+}
+
+/* The tally belongs to the fabric's lock from the first post on: it is set up before, and a failed
+ * post is counted as posted and left undone, which rig_wait() sees by the status. */
+void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
+              struct muster_transfer *transfer)
+{
+    transfer->owner = tally;
+    muster_status status = muster_fabric_post(rig->fabrics[rank], transfer);
+    if (status != MUSTER_OK) {
+        tally->status = status;
+        (void)snprintf(tally->reason, sizeof tally->reason, "%s", muster_last_error());
+        tally->finished = true;
+    }
+}
+
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally)
+{
+    muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation, &tally->finished,
+                                              muster_clock_after_ms(RIG_PATIENCE_MS));
+    if (status != MUSTER_OK) {
+        return status;
+    }
+    return tally->status;
+}
+
+/* Data --------------------------------------------------------------------------------------- */
+
+void rig_fill(void *data, uint64_t size_bytes, uint64_t seed)
+{
+    unsigned char *bytes = data;
+    for (uint64_t i = 0; i < size_bytes; i++) {
+        bytes[i] = (unsigned char)((i * 167 + seed * 31 + (i >> 8)) & 0xff);
+    }
+}
+
+bool rig_filled(const void *data, uint64_t size_bytes, uint64_t seed)
+{
+    const unsigned char *bytes = data;
+    for (uint64_t i = 0; i < size_bytes; i++) {
+        if (bytes[i] != (unsigned char)((i * 167 + seed * 31 + (i >> 8)) & 0xff)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,85 @@
+/*
+ * Some fabrics of one process, joined by the transport under test, and threads that act for them.
+ * The ranks' threads return what went wrong, NULL if nothing did; the test's own thread asserts.
+ */
+#ifndef MUSTER_TESTS_CONFORMANCE_RIG_H
+#define MUSTER_TESTS_CONFORMANCE_RIG_H
+
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+#include "worker/fabric/fabric.h"
+
+enum {
+    RIG_MAX = 8,
+    RIG_PATIENCE_MS = 20000, /* nothing that works takes so long */
+};
+
+/* How the fabrics under test are made: with a hub, or listening on that address. */
+struct rig_transport {
+    const char *name;
+    const char *listen;
+    bool hub;
+};
+
+struct rig {
+    const struct rig_transport *transport;
+    struct muster_hub *hub;
+    uint32_t count;
+    struct muster_fabric *fabrics[RIG_MAX];
+    struct muster_peer peers[RIG_MAX];
+    uint64_t generation;
+};
+
+void rig_init(struct rig *rig, const struct rig_transport *transport, uint32_t count);
+void rig_finish(struct rig *rig);
+
+/* Replaces a fabric by a new one with another member. */
+void rig_replace(struct rig *rig, uint32_t rank);
+
+/* Begins the next generation with the fabrics that there are, on all of them. */
+void rig_begin(struct rig *rig);
+/* On one of them: generation and peers are the rig's. */
+void rig_begin_one(struct rig *rig, uint32_t rank);
+
+/* What one rank does in a test. */
+typedef char *(*rig_function)(struct rig *rig, uint32_t rank, void *user);
+
+/* Runs the function in one thread a rank, and fails the test with what they return. */
+void rig_run(struct rig *rig, rig_function function, void *user);
+
+/* printf to a string that rig_run() frees. */
+char *rig_complaint(const char *format, ...) MUSTER_PRINTF(1, 2);
+#define RIG_EXPECT(condition)                                                      \
+    do {                                                                           \
+        if (!(condition)) {                                                        \
+            return rig_complaint("%s:%d: %s (%s)", __FILE__, __LINE__, #condition, \
+                                 muster_last_error());                             \
+        }                                                                          \
+    } while (0)
+
+/* Counts transfers of one operation. */
+struct rig_tally {
+    uint32_t left;
+    bool finished;        /* all are done, or one has failed */
+    muster_status status; /* of the first that failed */
+    char reason[MUSTER_ERROR_MAX];
+};
+
+/* A transfer with the rig's generation, context 0, lane 0, elements of one byte, and a tally. */
+struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence,
+                                const void *data, uint64_t size_bytes);
+struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_t sequence,
+                                   void *data, uint64_t size_bytes);
+extern const struct muster_call rig_call;
+
+/* Posts and counts it; a failed post fails the tally. */
+void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
+              struct muster_transfer *transfer);
+/* Waits for all of them, at most RIG_PATIENCE_MS; gives the tally's status, or the wait's. */
+muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally);
+
+/* Bytes that tell where they belong. */
+void rig_fill(void *data, uint64_t size_bytes, uint64_t seed);
+bool rig_filled(const void *data, uint64_t size_bytes, uint64_t seed);
+
+#endif

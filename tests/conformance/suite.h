@@ -1,0 +1,18 @@
+/* The suite's parts. */
+#ifndef MUSTER_TESTS_CONFORMANCE_SUITE_H
+#define MUSTER_TESTS_CONFORMANCE_SUITE_H
+
+#include "tests/conformance/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* The transport under test; set once by muster_conformance_run(). */
+extern const struct rig_transport *conformance_transport;
+
+extern const struct CMUnitTest conformance_moving[];
+extern const size_t conformance_moving_count;
+
+#endif

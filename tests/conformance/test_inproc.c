@@ -1,0 +1,7 @@
+#include "tests/conformance/conformance.h"
+
+int main(void)
+{
+    const struct rig_transport inproc = {.name = "inproc", .hub = true};
+    return muster_conformance_run(&inproc);
+}

@@ -1,0 +1,185 @@
+/* What transports call: a link's states, and the ends of transfers. */
+#include "worker/fabric/link.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Links -------------------------------------------------------------------------------------- */
+
+struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member)
+{
+    struct muster_link *link = NULL;
+    HASH_FIND_STR(fabric->by_member, member, link);
+    return link;
+}
+
+static bool has_scheme(const char *address, const char *scheme)
+{
+    size_t length = strlen(scheme);
+    return strncmp(address, scheme, length) == 0 && strncmp(address + length, "://", 3) == 0;
+}
+
+static bool choose_transport(struct muster_link *link)
+{
+    const struct muster_fabric *fabric = link->fabric;
+    for (uint32_t i = 0; i < link->peer.address_count; i++) {
+        for (uint32_t k = 0; k < fabric->transport_count; k++) {
+            if (has_scheme(link->peer.addresses[i], fabric->transports[k].ops->scheme)) {
+                link->ops = fabric->transports[k].ops;
+                link->transport = fabric->transports[k].self;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void muster_link_open(struct muster_link *link)
+{
+    if (link->state != MUSTER_LINK_IDLE) {
+        return;
+    }
+    if (!choose_transport(link)) {
+        muster_link_fail(link, MUSTER_LINK_LOST, "none of its addresses can be used here");
+        return;
+    }
+    link->ops->open(link);
+}
+
+void muster_link_mark(struct muster_link *link)
+{
+    if (!link->dirty) {
+        link->dirty = true;
+        link->next_dirty = link->fabric->dirty;
+        link->fabric->dirty = link;
+    }
+}
+
+void muster_link_opened(struct muster_link *link)
+{
+    link->state = MUSTER_LINK_OPEN;
+    link->opened++;
+    link->fabric->figures.links_opened++;
+    muster_link_mark(link);
+}
+
+static void end_all(struct muster_link *link, struct muster_transfer_list *transfers,
+                    muster_status status, const char *reason)
+{
+    struct muster_transfer *transfer = NULL;
+    while ((transfer = muster_transfer_list_pop(transfers)) != NULL) {
+        (void)muster_error_set(status, "%s", reason);
+        muster_transfer_complete(link, transfer, status);
+    }
+}
+
+void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what)
+{
+    if (link->state == MUSTER_LINK_LEFT || link->state == MUSTER_LINK_LOST) {
+        return;
+    }
+    struct muster_fabric *fabric = link->fabric;
+    link->state = state;
+    if (state == MUSTER_LINK_LEFT) {
+        (void)snprintf(link->reason, sizeof link->reason, "rank %u (host %s) has left", link->rank,
+                       link->peer.host);
+    } else {
+        (void)snprintf(link->reason, sizeof link->reason, "link to rank %u (host %s): %s",
+                       link->rank, link->peer.host, what);
+        fabric->figures.links_lost++;
+    }
+    if (state == MUSTER_LINK_LOST && !fabric->lost) {
+        fabric->lost = true;
+        fabric->lost_rank = link->rank;
+        memcpy(fabric->lost_reason, link->reason, MUSTER_REASON_SIZE);
+    }
+    struct muster_transfer_list ended = {0};
+    if (link->end != NULL) {
+        link->ops->close(link, &ended);
+    }
+    muster_transfer_table_splice(&link->receives, &ended);
+    end_all(link, &ended, MUSTER_REJOIN, link->reason);
+}
+
+/* Transfers ---------------------------------------------------------------------------------- */
+
+static void count_done(struct muster_link *link, struct muster_transfer *transfer,
+                       muster_status status)
+{
+    struct muster_fabric_figures *figures = &link->fabric->figures;
+    transfer->status = status;
+    bool sent = transfer->direction == MUSTER_SEND;
+    link->sends -= sent;
+    if (status == MUSTER_OK) {
+        transfer->moved_bytes = transfer->size_bytes;
+        figures->messages_sent += sent;
+        figures->messages_received += !sent;
+        figures->bytes_sent += sent ? transfer->size_bytes : 0;
+        figures->bytes_received += sent ? 0 : transfer->size_bytes;
+    }
+}
+
+void muster_transfer_complete(struct muster_link *link, struct muster_transfer *transfer,
+                              muster_status status)
+{
+    count_done(link, transfer, status);
+    transfer->state = MUSTER_TRANSFER_DONE;
+    if (transfer->done != NULL) {
+        transfer->done(transfer);
+    }
+}
+
+void muster_transfer_complete_later(struct muster_link *link, struct muster_transfer *transfer)
+{
+    count_done(link, transfer, MUSTER_OK);
+    muster_transfer_list_append(&link->fabric->completed, transfer);
+}
+
+muster_status muster_transfer_check(const struct muster_link *link,
+                                    const struct muster_transfer *transfer,
+                                    const struct muster_call *call, uint64_t size_bytes)
+{
+    char text[MUSTER_REASON_SIZE];
+    if (!muster_call_matches(transfer->call, call, text, sizeof text)) {
+        return muster_error_set(MUSTER_INVALID, "rank %u (host %s) calls differently: %s",
+                                link->rank, link->peer.host, text);
+    }
+    if (transfer->size_bytes != size_bytes) {
+        return muster_error_set(MUSTER_INVALID,
+                                "rank %u (host %s) differs in a message's size: %" PRIu64
+                                " bytes here, %" PRIu64 " there",
+                                link->rank, link->peer.host, transfer->size_bytes, size_bytes);
+    }
+    return MUSTER_OK;
+}
+
+void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
+                         const char *reason)
+{
+    struct muster_fabric *fabric = link->fabric;
+    if (operation->generation < fabric->generation ||
+        muster_operations_withdrawn(&fabric->operations, operation) ||
+        !muster_operations_abort(&fabric->operations, operation, reason)) {
+        return;
+    }
+    for (uint32_t i = 0; i < fabric->link_count; i++) {
+        struct muster_link *each = fabric->links[i];
+        if (each == NULL || each->end == NULL) {
+            continue;
+        }
+        struct muster_transfer_list ended = {0};
+        each->ops->withdraw(each, operation, &ended);
+        muster_transfer_table_move(&each->receives, operation, &ended);
+        end_all(each, &ended, MUSTER_INVALID, reason);
+    }
+}
+
+bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key)
+{
+    struct muster_operation_id operation = muster_key_operation(key);
+    return key->generation < fabric->generation ||
+           (key->generation == fabric->generation &&
+            (muster_operations_withdrawn(&fabric->operations, &operation) ||
+             muster_operations_aborted(&fabric->operations, &operation) != NULL));
+}

@@ -1,0 +1,247 @@
+/*
+ * Inside the fabric: what a link is, what a transport must provide (struct muster_link_ops), and
+ * what it may call. Nothing outside worker/fabric includes this.
+ *
+ * Locks: everything here happens under the fabric's lock unless it says otherwise. A transport that
+ * moves bytes for long does so between muster_fabric_unlock() and muster_fabric_lock(); what it
+ * touches meanwhile is not taken from under it, because muster_fabric_withdraw() and those who
+ * close links wait for it (muster_fabric_settle()).
+ */
+#ifndef MUSTER_WORKER_FABRIC_LINK_H
+#define MUSTER_WORKER_FABRIC_LINK_H
+
+#include "worker/base/status.h"
+#include "worker/fabric/operations.h"
+#include "worker/fabric/transfers.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uthash.h>
+
+enum {
+    MUSTER_TRANSPORTS_MAX = 4,        /* kinds of links in one fabric */
+    MUSTER_POSTED_MAX = 16384,        /* receives, and sends, posted on one link */
+    MUSTER_ELEMENT_MAX_BYTES = 256,   /* of a transfer's element_size_bytes */
+    MUSTER_SEGMENT_BYTES = 256 * 1024 /* what one message moves before others have their turn */
+};
+
+enum muster_link_state {
+    MUSTER_LINK_IDLE = 0, /* nobody has named the peer yet */
+    MUSTER_LINK_OPENING = 1,
+    MUSTER_LINK_OPEN = 2,
+    MUSTER_LINK_LEFT = 3, /* the peer said goodbye */
+    MUSTER_LINK_LOST = 4, /* reason says why */
+};
+
+/* All that connects this process with one other member. */
+struct muster_link {
+    struct muster_fabric *fabric;
+    const struct muster_link_ops *ops; /* chosen when the link is first opened */
+    void *transport;                   /* the ops' object in this fabric */
+    void *end;                         /* the transport's own; NULL when closed */
+    struct muster_peer peer;
+    uint32_t rank; /* in the present generation */
+    enum muster_link_state state;
+    uint64_t opened;                 /* how often; tells whether it is still the same opening */
+    char reason[MUSTER_REASON_SIZE]; /* LOST and LEFT: whole text, with rank and host */
+    struct muster_transfer_table receives; /* posted, not done */
+    uint32_t sends;                        /* posted, not done; the transport holds them */
+    bool dirty;                            /* in the fabric's list of links to progress */
+    uint64_t named;                        /* in this generation last */
+    struct muster_link *next_dirty, *next; /* next: links that wait to be freed */
+    UT_hash_handle hh;                     /* fabric->by_member */
+};
+
+/* A transport: how links of one kind open, move messages and close. One const table each. */
+struct muster_link_ops {
+    /* Addresses that begin with "SCHEME://" are its own. */
+    const char *scheme;
+
+    /* Makes this fabric's object of the transport and begins to accept. *ret_transport stays NULL
+     * if the options do not ask for this transport. Called without the lock. */
+    muster_status (*start)(struct muster_fabric *fabric,
+                           const struct muster_fabric_options *options, void **ret_transport);
+
+    /* Stops accepting and frees the object; all links are closed. */
+    void (*stop)(void *transport);
+
+    /* Writes what is to be published. */
+    void (*address)(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE]);
+
+    /* muster_fabric_wake() was called since the last time. */
+    void (*woken)(void *transport);
+
+    /* A generation is about to begin: marks links that died while nobody looked, so that they open
+     * anew instead of being lost in the new generation. */
+    void (*refresh)(void *transport);
+
+    /* The peers have changed (fabric->generation, muster_fabric_find_link()): those who waited for
+     * that may be accepted now. */
+    void (*begin_generation)(void *transport);
+
+    /* Ends what has waited too long. Returns when to be called again, or MUSTER_NEVER. */
+    int64_t (*timers)(void *transport, int64_t now_ns);
+
+    /* Begins to open; called once, in state IDLE. Sets the state to OPENING or OPEN, or calls
+     * muster_link_fail(). */
+    void (*open)(struct muster_link *link);
+
+    /* A send is to go out: the transport holds it until it completes it. State OPENING or OPEN. */
+    void (*post_send)(struct muster_link *link, struct muster_transfer *transfer);
+
+    /* A receive was put into link->receives. It may be completed at once. */
+    void (*post_receive)(struct muster_link *link, struct muster_transfer *transfer);
+
+    /* Forgets the operation: moves its sends to ret_sends, no longer touches its receives (already
+     * taken out of link->receives), drops what has arrived for it. May wait for the peer to finish
+     * one segment. */
+    void (*withdraw)(struct muster_link *link, const struct muster_operation_id *operation,
+                     struct muster_transfer_list *ret_sends);
+
+    /* Tells the peer that the operation has failed. Best effort. */
+    void (*abort)(struct muster_link *link, const struct muster_operation_id *operation,
+                  const char *reason);
+
+    /* Moves what can be moved without waiting; called by the leader for links that were marked. */
+    void (*progress)(struct muster_link *link);
+
+    /* Says goodbye to the peer once all that was accepted is out. */
+    void (*goodbye)(struct muster_link *link);
+
+    /* True when the goodbye is out and nothing is left to wait for. */
+    bool (*said_goodbye)(const struct muster_link *link);
+
+    /* Closes at once, whatever the state; moves the sends it holds to ret_sends; link->end is NULL
+     * afterwards. The peer sees a death unless the goodbye is out. */
+    void (*close)(struct muster_link *link, struct muster_transfer_list *ret_sends);
+};
+
+extern const struct muster_link_ops muster_inproc_ops;
+extern const struct muster_link_ops muster_tcp_ops;
+
+/* A descriptor that the leader waits for. Embedded in the transport's record. */
+struct muster_watch {
+    int fd;
+    uint32_t events; /* EPOLLIN, ...; level-triggered */
+    void (*ready)(struct muster_watch *watch, uint32_t events);
+    void (*free)(struct muster_watch *watch); /* called when no thread can still see the record */
+    bool retired;
+    struct muster_watch *next;
+};
+
+struct muster_waiter;
+
+struct muster_fabric {
+    pthread_mutex_t lock;
+    pthread_cond_t idle; /* busy or wanted has changed */
+    char member[MUSTER_UUID_SIZE];
+    char token[MUSTER_TOKEN_SIZE];
+
+    struct {
+        const struct muster_link_ops *ops;
+        void *self;
+        char address[MUSTER_ADDRESS_SIZE];
+    } transports[MUSTER_TRANSPORTS_MAX];
+    uint32_t transport_count;
+
+    uint64_t generation;           /* 0: none begun */
+    struct muster_link **links;    /* [link_count], by rank; NULL for oneself */
+    struct muster_link *by_member; /* the same in a hash */
+    uint32_t link_count;
+    struct muster_operations operations; /* withdrawn and aborted ones of this generation */
+    uint64_t revoked;                    /* generations up to this one */
+    char revoked_reason[MUSTER_REASON_SIZE];
+    bool killed;
+    bool lost; /* a link of this generation was lost; the first one is: */
+    uint32_t lost_rank;
+    char lost_reason[MUSTER_REASON_SIZE];
+
+    /* Progress. */
+    int epoll_fd, wake_fd;
+    struct muster_watch wake_watch;
+    atomic_bool woken, sleeping;
+    bool leading;                          /* one of the waiting threads drives */
+    uint32_t turns;                        /* of the leader since it last took events */
+    struct muster_waiter *waiters;         /* the others sleep */
+    struct muster_link *dirty;             /* links to progress */
+    struct muster_transfer_list completed; /* done within a post: reported by the leader */
+    bool busy;                             /* the leader moves bytes, without the lock */
+    uint32_t wanted;                       /* threads that wait for it to come back */
+    struct muster_watch *retired_watches;
+    struct muster_link *retired_links;
+    int64_t spin_ns; /* how long to look before sleeping; 0 when cores are scarce */
+
+    struct muster_fabric_figures figures;
+};
+
+/* Links ---------------------------------------------------------------------------------------- */
+
+/* The link to a member of this generation; NULL if it is none, or oneself. */
+struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member);
+
+/* Opens it if it is idle. */
+void muster_link_open(struct muster_link *link);
+
+/* Has the leader call ops->progress soon. */
+void muster_link_mark(struct muster_link *link);
+
+/* The transport has opened it: state OPEN. */
+void muster_link_opened(struct muster_link *link);
+
+/* The link is over: closes it and ends its transfers with MUSTER_REJOIN. LOST: `what` says how, and
+ * the loss is noted for the report; LEFT: `what` is not used. */
+void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what);
+
+/* Transfers: each takes it out of nothing; the holder does so first -------------------------- */
+
+/* Ends it and calls its done function. On failure the thread's error text is the reason. */
+void muster_transfer_complete(struct muster_link *link, struct muster_transfer *transfer,
+                              muster_status status);
+
+/* Ends it well; its done function is called by the leader. For use within a post. */
+void muster_transfer_complete_later(struct muster_link *link, struct muster_transfer *transfer);
+
+/* Compares what the peer says with the receive that is posted here. On a mismatch sets the error
+ * text, which names the peer and both values, and returns MUSTER_INVALID. */
+MUSTER_CHECKED muster_status muster_transfer_check(const struct muster_link *link,
+                                                   const struct muster_transfer *transfer,
+                                                   const struct muster_call *call,
+                                                   uint64_t size_bytes);
+
+/* The peer has aborted the operation: ends all transfers of it, now and later. */
+void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
+                         const char *reason);
+
+/* True if what arrives with this key is for nobody: an older generation, an operation that was
+ * withdrawn or aborted. */
+bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
+
+/* Progress ------------------------------------------------------------------------------------- */
+
+/* Any thread, with or without locks: the leader looks again. */
+void muster_fabric_wake(struct muster_fabric *fabric);
+
+MUSTER_CHECKED muster_status muster_watch_add(struct muster_fabric *fabric,
+                                              struct muster_watch *watch);
+void muster_watch_change(struct muster_fabric *fabric, struct muster_watch *watch, uint32_t events);
+/* Closes the descriptor and frees the record as soon as nobody can still see it. */
+void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watch);
+
+/* progress.c, called by fabric.c. Over: MUSTER_REJOIN, and the text says why. */
+muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t generation);
+MUSTER_CHECKED muster_status muster_progress_init(struct muster_fabric *fabric);
+void muster_progress_finish(struct muster_fabric *fabric);
+/* One turn: what is marked, then events until the deadline if nothing was. */
+void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns);
+void muster_progress_wake_all(struct muster_fabric *fabric);
+
+/* The leader gives up the lock while it moves bytes, then takes it again. Meanwhile transfers may
+ * have been posted; afterwards some may have been withdrawn, and links may have been closed. */
+void muster_fabric_unlock(struct muster_fabric *fabric);
+void muster_fabric_lock(struct muster_fabric *fabric);
+
+/* For other threads that hold the lock: waits until the leader moves no bytes (at most a segment).
+ * It does not begin again before the caller gives up the lock. */
+void muster_fabric_settle(struct muster_fabric *fabric);
+
+#endif

@@ -1,0 +1,364 @@
+/*
+ * Progress: one of the waiting threads leads, the others sleep until their operation has finished,
+ * the generation is revoked, or the leader leaves and one of them takes over.
+ */
+#include "worker/base/clock.h"
+#include "worker/base/thread.h"
+#include "worker/fabric/link.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    EVENTS_MAX = 64,          /* taken from epoll at a time */
+    TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
+    NS_PER_S = 1000000000,
+};
+
+struct muster_waiter {
+    const bool *finished;
+    uint64_t generation;
+    pthread_cond_t woken;
+    struct muster_waiter *next, *previous;
+};
+
+/* Waking ------------------------------------------------------------------------------------- */
+
+void muster_fabric_wake(struct muster_fabric *fabric)
+{
+    /* Either the leader sees `woken` before it sleeps, or this sees `sleeping`: both are stored
+     * before the other one is read. */
+    if (atomic_exchange(&fabric->woken, true) || !atomic_load(&fabric->sleeping)) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(fabric->wake_fd, &one, sizeof one);
+    (void)written; /* it cannot fail before 2^64 - 1 wakes were not read */
+}
+
+static void wake_ready(struct muster_watch *watch, uint32_t events)
+{
+    (void)events;
+    uint64_t wakes = 0;
+    ssize_t got = read(watch->fd, &wakes, sizeof wakes);
+    (void)got;
+}
+
+void muster_progress_wake_all(struct muster_fabric *fabric)
+{
+    for (struct muster_waiter *waiter = fabric->waiters; waiter != NULL; waiter = waiter->next) {
+        pthread_cond_signal(&waiter->woken);
+    }
+    muster_fabric_wake(fabric);
+}
+
+static void wake_finished(struct muster_fabric *fabric)
+{
+    for (struct muster_waiter *waiter = fabric->waiters; waiter != NULL; waiter = waiter->next) {
+        if (*waiter->finished) {
+            pthread_cond_signal(&waiter->woken);
+        }
+    }
+}
+
+/* Watches ------------------------------------------------------------------------------------ */
+
+muster_status muster_watch_add(struct muster_fabric *fabric, struct muster_watch *watch)
+{
+    struct epoll_event event = {.events = watch->events, .data.ptr = watch};
+    if (epoll_ctl(fabric->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "epoll");
+    }
+    return MUSTER_OK;
+}
+
+void muster_watch_change(struct muster_fabric *fabric, struct muster_watch *watch, uint32_t events)
+{
+    if (watch->retired || watch->events == events) {
+        return;
+    }
+    watch->events = events;
+    struct epoll_event event = {.events = events, .data.ptr = watch};
+    int failed = epoll_ctl(fabric->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event);
+    assert(failed == 0);
+    (void)failed;
+}
+
+void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watch)
+{
+    if (watch->retired) {
+        return;
+    }
+    close(watch->fd); /* takes it out of epoll too: nobody else holds the open file */
+    watch->fd = -1;
+    watch->retired = true;
+    watch->next = fabric->retired_watches;
+    fabric->retired_watches = watch;
+}
+
+static void reap(struct muster_fabric *fabric)
+{
+    while (fabric->retired_watches != NULL) {
+        struct muster_watch *watch = fabric->retired_watches;
+        fabric->retired_watches = watch->next;
+        watch->free(watch);
+    }
+    while (fabric->retired_links != NULL) {
+        struct muster_link *link = fabric->retired_links;
+        fabric->retired_links = link->next;
+        free(link);
+    }
+}
+
+/* The lock while bytes are moved ------------------------------------------------------------- */
+
+void muster_fabric_unlock(struct muster_fabric *fabric)
+{
+    fabric->busy = true;
+    muster_mutex_unlock(&fabric->lock);
+}
+
+void muster_fabric_lock(struct muster_fabric *fabric)
+{
+    muster_mutex_lock(&fabric->lock);
+    fabric->busy = false;
+    if (fabric->wanted > 0) {
+        pthread_cond_broadcast(&fabric->idle);
+        while (fabric->wanted > 0) {
+            pthread_cond_wait(&fabric->idle, &fabric->lock);
+        }
+    }
+}
+
+void muster_fabric_settle(struct muster_fabric *fabric)
+{
+    fabric->wanted++;
+    while (fabric->busy) {
+        pthread_cond_wait(&fabric->idle, &fabric->lock);
+    }
+    fabric->wanted--;
+    pthread_cond_broadcast(&fabric->idle);
+}
+
+/* A turn ------------------------------------------------------------------------------------- */
+
+static void report_completed(struct muster_fabric *fabric)
+{
+    struct muster_transfer *transfer = NULL;
+    while ((transfer = muster_transfer_list_pop(&fabric->completed)) != NULL) {
+        transfer->state = MUSTER_TRANSFER_DONE;
+        if (transfer->done != NULL) {
+            transfer->done(transfer);
+        }
+    }
+}
+
+/* Each link that is marked now has one go; those it marks meanwhile have theirs next turn. */
+static void progress_marked(struct muster_fabric *fabric)
+{
+    if (atomic_exchange(&fabric->woken, false)) {
+        for (uint32_t i = 0; i < fabric->transport_count; i++) {
+            fabric->transports[i].ops->woken(fabric->transports[i].self);
+        }
+    }
+    struct muster_link *link = fabric->dirty;
+    fabric->dirty = NULL;
+    while (link != NULL) {
+        struct muster_link *next = link->next_dirty;
+        link->dirty = false;
+        if (link->end != NULL) {
+            link->ops->progress(link);
+        }
+        link = next;
+    }
+}
+
+static int64_t run_timers(struct muster_fabric *fabric)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    int64_t now_ns = muster_clock_ns();
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        int64_t next_ns = fabric->transports[i].ops->timers(fabric->transports[i].self, now_ns);
+        due_ns = next_ns < due_ns ? next_ns : due_ns;
+    }
+    return due_ns;
+}
+
+/* Sleeps until the time, unless somebody wakes it; a little while it only looks. Called without the
+ * lock. */
+static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
+{
+    struct timespec none = {0};
+    int64_t now_ns = muster_clock_ns();
+    int64_t spin_until_ns =
+        now_ns + fabric->spin_ns < until_ns ? now_ns + fabric->spin_ns : until_ns;
+    while (now_ns < spin_until_ns) {
+        int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
+        if (got != 0 || atomic_load(&fabric->woken)) {
+            return got;
+        }
+        now_ns = muster_clock_ns();
+    }
+    int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+    struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    atomic_store(&fabric->sleeping, true);
+    if (atomic_load(&fabric->woken)) {
+        left = none;
+    }
+    int got =
+        epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX,
+                     until_ns == MUSTER_NEVER && !atomic_load(&fabric->woken) ? NULL : &left, NULL);
+    atomic_store(&fabric->sleeping, false);
+    return got;
+}
+
+static void take_events(struct muster_fabric *fabric, int64_t until_ns)
+{
+    struct epoll_event events[EVENTS_MAX];
+    muster_mutex_unlock(&fabric->lock);
+    int count = sleep_until(fabric, until_ns, events);
+    muster_mutex_lock(&fabric->lock);
+    assert(count >= 0 || errno == EINTR);
+    for (int i = 0; i < count; i++) {
+        struct muster_watch *watch = events[i].data.ptr;
+        if (!watch->retired) {
+            watch->ready(watch, events[i].events);
+        }
+    }
+}
+
+void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
+{
+    reap(fabric);
+    bool worked =
+        fabric->dirty != NULL || fabric->completed.first != NULL || atomic_load(&fabric->woken);
+    if (worked) {
+        progress_marked(fabric);
+        report_completed(fabric);
+    }
+    fabric->turns = worked ? fabric->turns + 1 : 0;
+    if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
+        int64_t due_ns = run_timers(fabric);
+        bool more = worked || fabric->dirty != NULL || fabric->completed.first != NULL;
+        take_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
+        report_completed(fabric);
+    }
+    wake_finished(fabric);
+}
+
+/* Waiting ------------------------------------------------------------------------------------ */
+
+muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t generation)
+{
+    if (generation <= fabric->revoked) {
+        return muster_error_set(MUSTER_REJOIN, "generation %llu is over: %s",
+                                (unsigned long long)generation, fabric->revoked_reason);
+    }
+    return muster_error_set(MUSTER_REJOIN, "generation %llu is over: generation %llu has begun",
+                            (unsigned long long)generation, (unsigned long long)fabric->generation);
+}
+
+static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, int64_t deadline_ns)
+{
+    waiter->next = fabric->waiters;
+    waiter->previous = NULL;
+    if (waiter->next != NULL) {
+        waiter->next->previous = waiter;
+    }
+    fabric->waiters = waiter;
+    if (deadline_ns == MUSTER_NEVER) {
+        pthread_cond_wait(&waiter->woken, &fabric->lock);
+    } else {
+        struct timespec until = {.tv_sec = deadline_ns / NS_PER_S,
+                                 .tv_nsec = deadline_ns % NS_PER_S};
+        (void)pthread_cond_timedwait(&waiter->woken, &fabric->lock, &until);
+    }
+    if (waiter->next != NULL) {
+        waiter->next->previous = waiter->previous;
+    }
+    if (waiter->previous != NULL) {
+        waiter->previous->next = waiter->next;
+    } else {
+        fabric->waiters = waiter->next;
+    }
+}
+
+static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                                 int64_t deadline_ns)
+{
+    for (;;) {
+        if (*waiter->finished) {
+            return MUSTER_OK;
+        }
+        if (waiter->generation <= fabric->revoked || waiter->generation < fabric->generation) {
+            return muster_fabric_over(fabric, waiter->generation);
+        }
+        if (muster_clock_ns() >= deadline_ns) {
+            return muster_error_set(MUSTER_RETRY, "the deadline has passed");
+        }
+        if (fabric->leading) {
+            follow(fabric, waiter, deadline_ns);
+        } else {
+            fabric->leading = true;
+            muster_progress_turn(fabric, deadline_ns);
+            fabric->leading = false;
+        }
+    }
+}
+
+muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
+                                 const bool *finished, int64_t deadline_ns)
+{
+    struct muster_waiter waiter = {.finished = finished, .generation = generation};
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&waiter.woken, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    muster_mutex_lock(&fabric->lock);
+    muster_status status = wait_locked(fabric, &waiter, deadline_ns);
+    if (!fabric->leading && fabric->waiters != NULL) {
+        pthread_cond_signal(&fabric->waiters->woken);
+    }
+    muster_mutex_unlock(&fabric->lock);
+    pthread_cond_destroy(&waiter.woken);
+    return status;
+}
+
+/* Beginning and end -------------------------------------------------------------------------- */
+
+static void wake_free(struct muster_watch *watch)
+{
+    (void)watch; /* it lies in the fabric */
+}
+
+muster_status muster_progress_init(struct muster_fabric *fabric)
+{
+    muster_mutex_init(&fabric->lock);
+    pthread_cond_init(&fabric->idle, NULL);
+    fabric->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fabric->epoll_fd < 0 || fabric->wake_fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "epoll and eventfd");
+    }
+    fabric->wake_watch = (struct muster_watch){
+        .fd = fabric->wake_fd, .events = EPOLLIN, .ready = wake_ready, .free = wake_free};
+    return muster_watch_add(fabric, &fabric->wake_watch);
+}
+
+void muster_progress_finish(struct muster_fabric *fabric)
+{
+    reap(fabric);
+    if (fabric->epoll_fd >= 0) {
+        close(fabric->epoll_fd);
+    }
+    if (fabric->wake_fd >= 0) {
+        close(fabric->wake_fd);
+    }
+    pthread_cond_destroy(&fabric->idle);
+    pthread_mutex_destroy(&fabric->lock);
+}
