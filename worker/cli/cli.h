@@ -34,4 +34,8 @@ MUSTER_CHECKED muster_status muster_cli_parse_number(const char *what, const cha
 /* Prints "muster: " and the last error on standard error, and returns `exit_status`. */
 int muster_cli_fail(int exit_status);
 
+/* The same with a hint at `muster COMMAND --help', for options that parse but make no sense.
+ * Returns MUSTER_CLI_USAGE. */
+int muster_cli_misuse(const char *command);
+
 #endif

@@ -16,8 +16,6 @@ struct command {
 /* Weak: a build without one of these files has the command say so. */
 extern int muster_cli_bench(int argc, char **argv) __attribute__((weak));
 extern int muster_cli_plan(int argc, char **argv) __attribute__((weak));
-extern int muster_cli_run(int argc, char **argv) __attribute__((weak));
-extern int muster_cli_job(int argc, char **argv) __attribute__((weak));
 
 enum { NAME_MAX_BYTES = 32 };
 
@@ -83,6 +81,13 @@ int muster_cli_fail(int exit_status)
 {
     (void)fprintf(stderr, "muster: %s\n", muster_last_error());
     return exit_status;
+}
+
+int muster_cli_misuse(const char *command)
+{
+    (void)fprintf(stderr, "muster %s: %s\nTry `muster %s --help' for more information.\n", command,
+                  muster_last_error(), command);
+    return MUSTER_CLI_USAGE;
 }
 
 muster_status muster_cli_parse_number(const char *what, const char *text, uint32_t min,

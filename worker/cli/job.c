@@ -1,0 +1,301 @@
+/* `muster job`: looks at the jobs of a rendezvous server, and changes them. */
+#include "worker/base/cleanup.h"
+#include "worker/cli/cli.h"
+#include "worker/cli/report.h"
+#include "worker/cli/service.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_RENDEZVOUS = 256, KEY_TOKEN_FILE, KEY_JSON, KEY_WHY, CALL_TIMEOUT_MS = 5000 };
+
+enum { ARGUMENTS_MAX = 3 };
+
+struct job_options {
+    const char *rendezvous, *token_file, *why;
+    bool json;
+    int count;
+    const char *arguments[ARGUMENTS_MAX]; /* action, job, number */
+};
+
+struct action {
+    const char *name;
+    int arguments; /* its own name included */
+    const char *usage;
+    muster_status (*run)(struct muster_client *client, const struct job_options *options);
+};
+
+static const char doc[] =
+    "Looks at the jobs of a rendezvous server, and changes them."
+    "\v"
+    "  muster job ls              all jobs\n"
+    "  muster job show JOB        one job: members, generations, who left\n"
+    "  muster job resize JOB N    it is to have N workers: its launcher starts\n"
+    "                             those missing, the highest ranks are to leave\n"
+    "  muster job end JOB         end it: its workers are told to stop\n"
+    "\n"
+    "Example:\n"
+    "  muster job resize train 6 --rendezvous http://127.0.0.1:7070\n"
+    "\n"
+    "`muster run' prints the address and the token file of its job when it starts.\n"
+    "\n"
+    "Environment: MUSTER_RENDEZVOUS and MUSTER_TOKEN stand for --rendezvous and what is in "
+    "--token-file.";
+
+static const struct argp_option options_table[] = {
+    {"rendezvous", KEY_RENDEZVOUS, "URL", 0, "The server, http://HOST:PORT", 1},
+    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "The file whose first line is the job's token", 1},
+    {"why", KEY_WHY, "TEXT", 0, "With `end': the reason that its workers are given", 1},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object a line", 1},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct job_options *options = state->input;
+    switch (key) {
+    case KEY_RENDEZVOUS:
+        options->rendezvous = argument;
+        return 0;
+    case KEY_TOKEN_FILE:
+        options->token_file = argument;
+        return 0;
+    case KEY_WHY:
+        options->why = argument;
+        return 0;
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->count == ARGUMENTS_MAX) {
+            argp_error(state, "\"%.80s\" is one argument too many", argument);
+            return EINVAL;
+        }
+        options->arguments[options->count++] = argument;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "say what to do: ls, show JOB, resize JOB N or end JOB");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Takes the object. */
+static muster_status print_json(json_t *json)
+{
+    bool printed =
+        json != NULL && json_dumpf(json, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
+    json_decref(json);
+    return printed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+}
+
+static json_t *summary_json(const struct muster_job_summary *job)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "job", job->name, "phase",
+                     muster_report_phase(job->phase), "generation", (json_int_t)job->generation,
+                     "size", (json_int_t)job->size, "members", (json_int_t)job->members);
+}
+
+static muster_status print_jobs(const struct muster_jobs_response *jobs, bool json)
+{
+    if (!json) {
+        (void)printf("%-32s %-8s %10s %8s %8s\n", "job", "phase", "generation", "workers",
+                     "members");
+    }
+    for (uint32_t i = 0; i < jobs->count; i++) {
+        const struct muster_job_summary *job = &jobs->jobs[i];
+        if (json) {
+            TRY(print_json(summary_json(job)));
+        } else {
+            (void)printf("%-32s %-8s %10" PRIu64 " %8u %8u\n", job->name,
+                         muster_report_phase(job->phase), job->generation, job->size, job->members);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status list(struct muster_client *client, const struct job_options *options)
+{
+    struct muster_jobs_response jobs = {0};
+    TRY(muster_service_list_jobs(client, CALL_TIMEOUT_MS, &jobs));
+    muster_status status = print_jobs(&jobs, options->json);
+    muster_jobs_response_finish(&jobs);
+    return status;
+}
+
+static json_t *job_json(const struct muster_job_response *job)
+{
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "job", job->name,
+                     "phase", muster_report_phase(job->phase), "why", job->why, "generation",
+                     (json_int_t)job->generation, "min_size", (json_int_t)job->min_size, "max_size",
+                     (json_int_t)job->max_size, "target_size", (json_int_t)job->target_size,
+                     "pending", (int)job->pending, "members", muster_report_members_json(job),
+                     "generations", muster_report_generations_json(job), "departures",
+                     muster_report_departures_json(job));
+}
+
+static void print_members(const struct muster_job_response *job)
+{
+    (void)printf("%6s  %-24s %8s  %-8s %8s %10s %10s\n", "rank", "host", "pid", "phase", "commits",
+                 "operations", "silent");
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        const struct muster_job_member *member = &job->members[i];
+        char rank[16] = "-";
+        if (member->rank >= 0) {
+            (void)snprintf(rank, sizeof rank, "%d", member->rank);
+        }
+        (void)printf("%6s  %-24s %8u  %-8s %8" PRIu64 " %10" PRIu64 " %7" PRIu64 " ms%s%s\n", rank,
+                     member->info.host, member->info.pid, muster_report_member_phase(member->phase),
+                     member->info.state_version, member->progress, member->silent_ms,
+                     member->suspected ? " suspected" : "",
+                     member->leave_asked ? " asked to leave" : "");
+    }
+}
+
+static void print_job(const struct muster_job_response *job)
+{
+    char line[MUSTER_REPORT_LINE_SIZE];
+    (void)printf("job %s: %s%s%s; %u to %u workers, target ", job->name,
+                 muster_report_phase(job->phase), job->why[0] != '\0' ? ": " : "", job->why,
+                 job->min_size, job->max_size);
+    if (job->target_size > 0) {
+        (void)printf("%u%s\n", job->target_size, job->pending ? "; a change is pending" : "");
+    } else {
+        (void)printf("none%s\n", job->pending ? "; a change is pending" : "");
+    }
+    if (job->member_count > 0) {
+        print_members(job);
+    }
+    if (job->generation_count > 0) {
+        (void)printf("%s\n", muster_report_generation_head());
+    }
+    for (uint32_t i = 0; i < job->generation_count; i++) {
+        (void)printf("%s\n", muster_report_generation(job, i, line, sizeof line));
+    }
+    for (uint32_t i = 0; i < job->departure_count; i++) {
+        (void)printf("%s\n", muster_report_departure(&job->departures[i], line, sizeof line));
+    }
+}
+
+static muster_status show(struct muster_client *client, const struct job_options *options)
+{
+    struct muster_job_response job = {0};
+    TRY(muster_service_get_job(client, options->arguments[1], CALL_TIMEOUT_MS, &job, NULL));
+    muster_status status = MUSTER_OK;
+    if (options->json) {
+        status = print_json(job_json(&job));
+    } else {
+        print_job(&job);
+    }
+    muster_job_response_finish(&job);
+    return status;
+}
+
+static muster_status resize(struct muster_client *client, const struct job_options *options)
+{
+    uint32_t target = 0;
+    TRY(muster_cli_parse_number("the number of workers", options->arguments[2], 1,
+                                MUSTER_MEMBERS_MAX, &target));
+    TRY(muster_service_resize(client, options->arguments[1], target, CALL_TIMEOUT_MS));
+    if (options->json) {
+        return print_json(json_pack("{s:s, s:I}", "job", options->arguments[1], "target_size",
+                                    (json_int_t)target));
+    }
+    (void)printf("job %s is to have %u workers\n", options->arguments[1], target);
+    return MUSTER_OK;
+}
+
+static muster_status end(struct muster_client *client, const struct job_options *options)
+{
+    const char *why = options->why != NULL ? options->why : "ended by muster job end";
+    TRY(muster_service_end_job(client, options->arguments[1], why, CALL_TIMEOUT_MS));
+    if (options->json) {
+        return print_json(json_pack("{s:s, s:s, s:s}", "job", options->arguments[1], "phase",
+                                    "ended", "why", why));
+    }
+    (void)printf("job %s is ended\n", options->arguments[1]);
+    return MUSTER_OK;
+}
+
+static const struct action *find_action(const struct job_options *options)
+{
+    static const struct action actions[] = {
+        {"ls", 1, "muster job ls", list},
+        {"show", 2, "muster job show JOB", show},
+        {"resize", 3, "muster job resize JOB N", resize},
+        {"end", 2, "muster job end JOB", end},
+    };
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (strcmp(options->arguments[0], actions[i].name) != 0) {
+            continue;
+        }
+        if (options->count != actions[i].arguments) {
+            (void)muster_error_set(MUSTER_INVALID, "use it as: %s", actions[i].usage);
+            return NULL;
+        }
+        return &actions[i];
+    }
+    (void)muster_error_set(MUSTER_INVALID,
+                           "there is no \"muster job %.64s\": use ls, show, resize or end",
+                           options->arguments[0]);
+    return NULL;
+}
+
+static muster_status check(const struct job_options *options)
+{
+    if (options->count > 1 && !muster_job_name_valid(options->arguments[1])) {
+        return muster_error_set(MUSTER_INVALID,
+                                "\"%.80s\" is no job's name: it has 1 to %d letters, digits, '.', "
+                                "'_' or '-'",
+                                options->arguments[1], MUSTER_JOB_NAME_SIZE - 1);
+    }
+    if (options->rendezvous == NULL || options->rendezvous[0] == '\0') {
+        return muster_error_set(MUSTER_INVALID,
+                                "say which server: --rendezvous http://HOST:PORT or "
+                                "MUSTER_RENDEZVOUS");
+    }
+    if (options->why != NULL && strlen(options->why) >= MUSTER_WHY_SIZE) {
+        return muster_error_set(MUSTER_INVALID, "--why: longer than %d bytes", MUSTER_WHY_SIZE - 1);
+    }
+    return muster_client_check_url(options->rendezvous);
+}
+
+static muster_status connect_to(const struct job_options *options,
+                                struct muster_client **ret_client)
+{
+    char token[MUSTER_TOKEN_MAX_BYTES + 1];
+    const char *given = getenv("MUSTER_TOKEN");
+    if (options->token_file != NULL) {
+        TRY(muster_service_read_token(options->token_file, token));
+        given = token;
+    }
+    return muster_client_create(options->rendezvous, given, ret_client);
+}
+
+int muster_cli_job(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options_table, parse, "ls\nshow JOB\nresize JOB N\nend JOB", doc, NULL, NULL, NULL};
+    struct job_options options = {.rendezvous = getenv("MUSTER_RENDEZVOUS")};
+    if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
+        return MUSTER_CLI_USAGE;
+    }
+    const struct action *action = find_action(&options);
+    if (action == NULL || check(&options) != MUSTER_OK) {
+        return muster_cli_misuse("job");
+    }
+    struct muster_client *client = NULL;
+    muster_status status = connect_to(&options, &client);
+    if (status == MUSTER_OK) {
+        status = action->run(client, &options);
+    }
+    muster_client_destroy(client);
+    if (status == MUSTER_OK && fflush(stdout) != 0) {
+        status = muster_error_errno(MUSTER_FATAL, "standard output");
+    }
+    return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
+}

@@ -1,0 +1,175 @@
+#include "worker/cli/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Generations --------------------------------------------------------------------------------- */
+
+/* Milliseconds from the end of a generation to the formation of the next; -1: none formed. */
+static int64_t next_after_ms(const struct muster_job_response *job, uint32_t index)
+{
+    const struct muster_generation_record *this = &job->generations[index];
+    if (this->revoked_ms == 0 || index + 1 >= job->generation_count) {
+        return -1;
+    }
+    return this[1].formed_ms - this->revoked_ms;
+}
+
+/* How long it lasted; -1: it runs. One that nobody revoked ended with its last member. */
+static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
+{
+    const struct muster_generation_record *record = &job->generations[index];
+    int64_t end_ms = record->revoked_ms;
+    if (end_ms == 0 && job->phase != MUSTER_JOB_ENDED) {
+        return -1;
+    }
+    for (uint32_t i = 0; record->revoked_ms == 0 && i < job->departure_count; i++) {
+        const struct muster_departure_record *departure = &job->departures[i];
+        if (departure->generation == record->number && departure->at_ms > end_ms) {
+            end_ms = departure->at_ms;
+        }
+    }
+    return end_ms > record->formed_ms ? end_ms - record->formed_ms : 0;
+}
+
+static double seconds(int64_t ms)
+{
+    return (double)ms / 1000;
+}
+
+const char *muster_report_generation_head(void)
+{
+    return "generation  workers  hosts      lasted  next after  ended because";
+}
+
+const char *muster_report_generation(const struct muster_job_response *job, uint32_t index,
+                                     char *line, size_t size)
+{
+    const struct muster_generation_record *record = &job->generations[index];
+    char next[32] = "-";
+    char lasted[32] = "runs";
+    if (next_after_ms(job, index) >= 0) {
+        (void)snprintf(next, sizeof next, "%" PRId64 " ms", next_after_ms(job, index));
+    }
+    if (lasted_ms(job, index) >= 0) {
+        (void)snprintf(lasted, sizeof lasted, "%.2f s", seconds(lasted_ms(job, index)));
+    }
+    const char *why = record->why;
+    if (record->revoked_ms == 0) {
+        why = job->phase == MUSTER_JOB_ENDED ? job->why : "";
+    }
+    (void)snprintf(line, size, "%10" PRIu64 " %8u %6u %11s %11s  %s", record->number, record->size,
+                   record->hosts, lasted, next, why);
+    return line;
+}
+
+json_t *muster_report_generations_json(const struct muster_job_response *job)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->generation_count; i++) {
+        const struct muster_generation_record *record = &job->generations[i];
+        json_t *item =
+            json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)record->number, "size",
+                      (json_int_t)record->size, "hosts", (json_int_t)record->hosts, "formed_ms",
+                      (json_int_t)record->formed_ms, "why", record->why);
+        int64_t ms = lasted_ms(job, i);
+        (void)json_object_set_new(item, "lasted_ms", ms >= 0 ? json_integer(ms) : json_null());
+        ms = next_after_ms(job, i);
+        (void)json_object_set_new(item, "next_after_ms", ms >= 0 ? json_integer(ms) : json_null());
+        (void)json_array_append_new(list, item);
+    }
+    return list;
+}
+
+/* Departures ---------------------------------------------------------------------------------- */
+
+static const char *departure_word(enum muster_leave_reason reason)
+{
+    switch (reason) {
+    case MUSTER_LEAVE_FINISHED:
+        return "finished";
+    case MUSTER_LEAVE_PLANNED:
+        return "left as asked";
+    case MUSTER_LEAVE_FAILED:
+        return "gave up";
+    default:
+        return "died";
+    }
+}
+
+const char *muster_report_departure(const struct muster_departure_record *record, char *line,
+                                    size_t size)
+{
+    char rank[32] = "a newcomer";
+    if (record->rank != UINT32_MAX) {
+        (void)snprintf(rank, sizeof rank, "rank %u", record->rank);
+    }
+    (void)snprintf(
+        line, size, "%s (host %s, pid %u) %s after %.2f s, in generation %" PRIu64 "%s%s", rank,
+        record->host, record->pid, departure_word(record->reason), seconds(record->at_ms),
+        record->generation, record->why[0] != '\0' ? ": " : "", record->why);
+    return line;
+}
+
+json_t *muster_report_departures_json(const struct muster_job_response *job)
+{
+    static const char *const words[] = {"died", "finished", "planned", "failed"};
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->departure_count; i++) {
+        const struct muster_departure_record *record = &job->departures[i];
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:s}", "member", record->member,
+                            "host", record->host, "pid", (json_int_t)record->pid, "rank",
+                            record->rank == UINT32_MAX ? (json_int_t)-1 : (json_int_t)record->rank,
+                            "generation", (json_int_t)record->generation, "reason",
+                            words[(unsigned)record->reason % 4], "at_ms", (json_int_t)record->at_ms,
+                            "why", record->why));
+    }
+    return list;
+}
+
+/* Members and phases -------------------------------------------------------------------------- */
+
+const char *muster_report_phase(enum muster_job_phase phase)
+{
+    switch (phase) {
+    case MUSTER_JOB_FORMING:
+        return "forming";
+    case MUSTER_JOB_RUNNING:
+        return "running";
+    case MUSTER_JOB_ENDED:
+        return "ended";
+    }
+    return "unknown";
+}
+
+const char *muster_report_member_phase(enum muster_member_phase phase)
+{
+    switch (phase) {
+    case MUSTER_MEMBER_ARRIVED:
+        return "arrived";
+    case MUSTER_MEMBER_ACTIVE:
+        return "active";
+    case MUSTER_MEMBER_AWAITED:
+        return "awaited";
+    }
+    return "unknown";
+}
+
+json_t *muster_report_members_json(const struct muster_job_response *job)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        const struct muster_job_member *member = &job->members[i];
+        (void)json_array_append_new(
+            list,
+            json_pack(
+                "{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:b}", "member", member->info.id,
+                "host", member->info.host, "pid", (json_int_t)member->info.pid, "phase",
+                muster_report_member_phase(member->phase), "rank", (json_int_t)member->rank,
+                "state_version", (json_int_t)member->info.state_version, "progress",
+                (json_int_t)member->progress, "silent_ms", (json_int_t)member->silent_ms,
+                "suspected", (int)member->suspected, "leave_asked", (int)member->leave_asked));
+    }
+    return list;
+}

@@ -1,0 +1,26 @@
+/* A job's history, as lines for people and as JSON for programs: what `muster run` says at the end
+ * and `muster job show` at any time. */
+#ifndef MUSTER_CLI_REPORT_H
+#define MUSTER_CLI_REPORT_H
+
+#include "elastic/messages.h"
+
+enum { MUSTER_REPORT_LINE_SIZE = 512 };
+
+/* The head of the table of generations, and a row of it, written to `line` and returned. */
+const char *muster_report_generation_head(void);
+const char *muster_report_generation(const struct muster_job_response *job, uint32_t index,
+                                     char *line, size_t size);
+/* "rank 2 (host a, pid 4711) died after 3.20 s, in generation 1: ..." */
+const char *muster_report_departure(const struct muster_departure_record *record, char *line,
+                                    size_t size);
+
+const char *muster_report_phase(enum muster_job_phase phase);
+const char *muster_report_member_phase(enum muster_member_phase phase);
+
+/* NULL when memory is out. */
+json_t *muster_report_generations_json(const struct muster_job_response *job);
+json_t *muster_report_departures_json(const struct muster_job_response *job);
+json_t *muster_report_members_json(const struct muster_job_response *job);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * The calls that the command makes to a rendezvous server. Each is one attempt: it blocks until it
+ * is answered, refused or out of time, and whoever wants to try again does so knowingly.
+ *
+ * Threads: as for a muster_client.
+ */
+#ifndef MUSTER_CLI_SERVICE_H
+#define MUSTER_CLI_SERVICE_H
+
+#include "elastic/messages.h"
+#include "worker/rendezvous_client.h"
+
+/* Statuses and texts are those of muster_client_call(). ret_code may be NULL. */
+MUSTER_CHECKED muster_status muster_service_get_job(struct muster_client *client, const char *job,
+                                                    uint32_t timeout_ms,
+                                                    struct muster_job_response *ret_job,
+                                                    enum muster_rpc_code *ret_code);
+MUSTER_CHECKED muster_status muster_service_list_jobs(struct muster_client *client,
+                                                      uint32_t timeout_ms,
+                                                      struct muster_jobs_response *ret_jobs);
+MUSTER_CHECKED muster_status muster_service_resize(struct muster_client *client, const char *job,
+                                                   uint32_t target_size, uint32_t timeout_ms);
+MUSTER_CHECKED muster_status muster_service_end_job(struct muster_client *client, const char *job,
+                                                    const char *why, uint32_t timeout_ms);
+
+/* Reads a token, the file's first line. MUSTER_INVALID names the file. */
+MUSTER_CHECKED muster_status muster_service_read_token(const char *path,
+                                                       char ret_token[MUSTER_TOKEN_MAX_BYTES + 1]);
+
+#endif
