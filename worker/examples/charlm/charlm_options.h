@@ -1,0 +1,24 @@
+/* What charlm is told on its command line. */
+#ifndef CHARLM_OPTIONS_H
+#define CHARLM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct charlm_options {
+    const char *data; /* borrowed from argv */
+    uint64_t steps;
+    uint64_t batch; /* samples a step, of all members together */
+    uint64_t seed;
+    uint64_t hidden, layers, context, embed; /* as in struct charlm_shape */
+    uint64_t commit_every, report_every;     /* steps */
+    uint64_t pace_ms;                        /* a step takes at least so long */
+    double learning_rate;
+    bool alone;
+};
+
+/* Fills in the defaults, then what the command line says. Prints one line and exits on a mistake
+ * (status 64); prints and exits after --help. */
+void charlm_options_parse(struct charlm_options *options, int argc, char **argv);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * The model: the characters before, each looked up in an embedding, side by side; one or two hidden
+ * layers with rectifiers; one score a character of the vocabulary; softmax. (The neural
+ * probabilistic language model of Bengio et al. 2003, section 2, on characters.)
+ *
+ *   context c_1 .. c_n -> E[c_1] | .. | E[c_n] -> W_1 x + b_1 -> max(0, .) -> W_2 x + b_2 ->
+ * softmax
+ *
+ * All parameters stand in one array, so that one allreduce moves all gradients and one copy
+ * commits all weights. Widths are padded to multiples of CHARLM_LANES; the padding's parameters are
+ * zero, get gradient zero, and so stay zero.
+ */
+#ifndef CHARLM_MODEL_H
+#define CHARLM_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CHARLM_MAX_HIDDEN_LAYERS 2
+#define CHARLM_MAX_CONTEXT 64
+
+struct charlm_shape {
+    size_t vocabulary; /* characters */
+    size_t context;    /* how many of them predict the next one */
+    size_t embed;      /* numbers that stand for a character */
+    size_t hidden;     /* units in a hidden layer */
+    size_t layers;     /* hidden layers: 1 or 2 */
+};
+
+/* W is in x out, row after row; `weight` and `bias` are offsets into the parameters. */
+struct charlm_layer {
+    size_t in, out;
+    size_t weight, bias;
+};
+
+struct charlm_model {
+    struct charlm_shape shape;
+    struct charlm_layer layers[CHARLM_MAX_HIDDEN_LAYERS + 1];
+    size_t layer_count;
+    size_t parameter_count;
+    float *parameters;                                /* the embedding, then the layers */
+    float *activations[CHARLM_MAX_HIDDEN_LAYERS + 2]; /* of one chunk of samples */
+    float *delta,
+        *delta_below; /* the loss's derivatives by one layer's sums, and the layer below's */
+    float *transposed[CHARLM_MAX_HIDDEN_LAYERS + 1]; /* the layers' W, column after column */
+};
+
+/* Samples to compute with: contexts has count x shape.context tokens, oldest first. */
+struct charlm_batch {
+    const uint8_t *contexts;
+    const uint8_t *targets;
+    size_t count;
+};
+
+/* False: no memory; nothing is held. */
+bool charlm_model_init(struct charlm_model *model, const struct charlm_shape *shape);
+void charlm_model_finish(struct charlm_model *model);
+
+/* Random weights that keep the size of activations and gradients alike from layer to layer (He et
+ * al. 2015, section 2.2). */
+void charlm_model_randomise(struct charlm_model *model, uint64_t seed);
+
+/* The sum over the samples of -log(probability of the target), in nats. */
+double charlm_model_loss(struct charlm_model *model, const struct charlm_batch *batch);
+
+/* The same, and gradient += scale x the sum's derivative by every parameter. */
+double charlm_model_gradient(struct charlm_model *model, const struct charlm_batch *batch,
+                             float scale, float *gradient);
+
+/* How probable each of shape.vocabulary characters is after the context. */
+void charlm_model_predict(struct charlm_model *model, const uint8_t *context,
+                          float *ret_probabilities);
+
+#endif
