@@ -39,7 +39,7 @@ static struct charlm_data small_data(size_t lines)
 static struct charlm_options small_options(void)
 {
     return (struct charlm_options){
-        .steps = 120,
+        .steps = 300,
         .batch = 37,
         .seed = SEED,
         .hidden = 20,
@@ -137,9 +137,9 @@ static void padding_stays_zero_and_loss_falls(void **state)
     assert_int_equal(charlm_trainer_held_out(&trainer, &after), MUSTER_OK);
     print_message("held-out loss: %.3f before, %.3f after %llu steps\n", before, after,
                   (unsigned long long)options.steps);
-    /* Half the characters are consonants, half vowels: log(10)/2 + log(5)/2 is about 1.96, and the
-     * ends of lines make it less. Nothing below that can be learned, and hardly anything above. */
-    assert_true(before > 2.4);
+    /* Who knows only how frequent the characters are has 2.68 (nats); who knows all there is to
+     * know about this language, 1.83. */
+    assert_true(before > 2.68);
     assert_true(after < 1.96);
     const struct charlm_layer *first = &trainer.model.layers[0];
     for (size_t row = 0; row < first->in; row++) {
