@@ -101,6 +101,7 @@ static int has_avx2(void)
 void charlm_matmul_add(float *c, struct charlm_matrix a, const float *b, size_t rows,
                        size_t columns, size_t depth)
 {
-    struct task task = {c, a, b, rows, columns, depth};
+    struct task task = {.a = a, .b = b, .rows = rows, .columns = columns, .depth = depth};
+    task.c = c;
     (has_avx2() ? add_product_avx2 : add_product_anywhere)(&task);
 }
