@@ -48,6 +48,6 @@ void muster_allgather_ring_formula(const struct muster_plan *plan,
     *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : ranks - 1,
                                            .elements = elements};
     muster_formula_flat(plan->topology,
-                        (struct muster_path){.messages = ranks - 1, .elements = elements}, 1,
+                        (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }

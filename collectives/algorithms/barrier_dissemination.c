@@ -31,6 +31,6 @@ void muster_barrier_dissemination_formula(const struct muster_plan *plan,
                                           struct muster_formula *ret_formula)
 {
     *ret_formula = (struct muster_formula){.rounds = muster_log2_up(plan->topology->ranks)};
-    muster_formula_flat(plan->topology, (struct muster_path){.messages = ret_formula->rounds}, 1,
+    muster_formula_flat(plan->topology, (struct muster_path){.messages = ret_formula->rounds},
                         ret_formula);
 }

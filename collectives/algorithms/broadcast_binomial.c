@@ -49,5 +49,5 @@ void muster_broadcast_binomial_formula(const struct muster_plan *plan,
                                            .elements = rounds * plan->count};
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = rounds, .elements = ret_formula->elements},
-                        1, ret_formula);
+                        ret_formula);
 }

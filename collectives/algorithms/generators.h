@@ -24,6 +24,33 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
 void muster_ring_chunked_formula(const struct muster_plan *plan,
                                  struct muster_formula *ret_formula);
 
+/* halving_doubling.c */
+muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
+                                               struct muster_builder *builder);
+void muster_halving_doubling_formula(const struct muster_plan *plan,
+                                     struct muster_formula *ret_formula);
+void muster_halving_doubling_part(struct muster_builder *builder, const struct muster_group *group,
+                                  enum muster_buffer source, struct muster_span whole);
+uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_halving_doubling_part_rounds(uint32_t size, uint32_t index);
+
+/* recursive_doubling.c */
+muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder);
+void muster_recursive_doubling_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula);
+
+/* hierarchical.c */
+muster_status muster_hierarchical_generate(const struct muster_plan *plan,
+                                           struct muster_builder *builder);
+void muster_hierarchical_formula(const struct muster_plan *plan,
+                                 struct muster_formula *ret_formula);
+muster_status muster_hierarchical_ring_generate(const struct muster_plan *plan,
+                                                struct muster_builder *builder);
+void muster_hierarchical_ring_formula(const struct muster_plan *plan,
+                                      struct muster_formula *ret_formula);
+bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
+
 /* allgather_ring.c */
 muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder);
@@ -42,16 +69,32 @@ muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
 void muster_broadcast_binomial_formula(const struct muster_plan *plan,
                                        struct muster_formula *ret_formula);
 
+/* broadcast_pipelined.c */
+muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
+                                                  struct muster_builder *builder);
+void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
+                                        struct muster_formula *ret_formula);
+
 /* barrier_dissemination.c */
 muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
                                                     struct muster_builder *builder);
 void muster_barrier_dissemination_formula(const struct muster_plan *plan,
                                           struct muster_formula *ret_formula);
 
-/* Whole messages as long as everything went between hosts, if there is more than one host, else
- * within the one; `uplink` ranks of a host send at a time. */
+/* formula.c: the ways through the job, for large ones only (see algorithm.h). */
+
+/* All of the path goes between hosts, one rank of a host at a time, if there is more than one host;
+ * else within the one. */
 void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
-                         uint32_t uplink, struct muster_formula *ret_formula);
+                         struct muster_formula *ret_formula);
+
+/* With partners at distance 1, 2, 4, ...: how many such rounds stay within the largest host. */
+uint32_t muster_formula_near_rounds(const struct muster_topology *topology);
+
+/* Messages one after the other with so many elements in all; if they are not near, every rank of a
+ * host sends its own at the same time. */
+void muster_formula_add(struct muster_formula *formula, const struct muster_topology *topology,
+                        bool near, uint64_t messages, uint64_t elements);
 
 /* The smallest k with 2^k >= value; value >= 1. */
 static inline uint32_t muster_log2_up(uint32_t value)

@@ -67,6 +67,6 @@ void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
     *ret_formula = (struct muster_formula){
         .rounds = ranks - 1 + copies, .elements = elements, .reduced = elements};
     muster_formula_flat(plan->topology,
-                        (struct muster_path){.messages = ranks - 1, .elements = elements}, 1,
+                        (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }

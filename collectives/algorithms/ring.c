@@ -80,5 +80,5 @@ void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *
                                            .reduced = elements / 2};
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = ret_formula->rounds, .elements = elements},
-                        1, ret_formula);
+                        ret_formula);
 }

@@ -48,5 +48,5 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = (uint64_t)LANES * ret_formula->rounds,
                                              .elements = elements},
-                        1, ret_formula);
+                        ret_formula);
 }

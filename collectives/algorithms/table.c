@@ -28,6 +28,30 @@ const struct muster_algorithm muster_algorithms[] = {
      .fits = fits_always,
      .generate = muster_ring_chunked_generate,
      .formula = muster_ring_chunked_formula},
+    {.name = "halving_doubling",
+     .what = "recursive halving, recursive doubling, binary blocks (Thakur et al. 2005)",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = fits_always,
+     .generate = muster_halving_doubling_generate,
+     .formula = muster_halving_doubling_formula},
+    {.name = "recursive_doubling",
+     .what = "all the data in log2 P exchanges, for small calls (Thakur et al. 2005)",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = fits_always,
+     .generate = muster_recursive_doubling_generate,
+     .formula = muster_recursive_doubling_formula},
+    {.name = "hierarchical",
+     .what = "within hosts, then halving_doubling between them, then within hosts",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = muster_hierarchical_fits,
+     .generate = muster_hierarchical_generate,
+     .formula = muster_hierarchical_formula},
+    {.name = "hierarchical_ring",
+     .what = "within hosts, then ring between them, then within hosts",
+     .collective = MUSTER_ALLREDUCE,
+     .fits = muster_hierarchical_fits,
+     .generate = muster_hierarchical_ring_generate,
+     .formula = muster_hierarchical_ring_formula},
     {.name = "ring",
      .what = "every block once around a ring (Thakur et al. 2005)",
      .collective = MUSTER_ALLGATHER,
@@ -46,6 +70,12 @@ const struct muster_algorithm muster_algorithms[] = {
      .fits = fits_always,
      .generate = muster_broadcast_binomial_generate,
      .formula = muster_broadcast_binomial_formula},
+    {.name = "pipelined",
+     .what = "segments along a chain (Traeff, Ripke 2008)",
+     .collective = MUSTER_BROADCAST,
+     .fits = fits_always,
+     .generate = muster_broadcast_pipelined_generate,
+     .formula = muster_broadcast_pipelined_formula},
     {.name = "dissemination",
      .what = "in round k everyone tells the rank 2^k further on (Hensgen et al. 1988)",
      .collective = MUSTER_BARRIER,
@@ -58,17 +88,6 @@ const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_a
 
 _Static_assert(sizeof muster_algorithms / sizeof muster_algorithms[0] <= UINT8_MAX,
                "the index travels in one byte");
-
-void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
-                         uint32_t uplink, struct muster_formula *ret_formula)
-{
-    if (topology->hosts == 1) {
-        ret_formula->local = path;
-    } else {
-        ret_formula->cross = path;
-        ret_formula->cross.elements *= uplink;
-    }
-}
 
 /* ", "-separated names of a collective's algorithms that fit the plan; all of them without one. */
 static void list_names(enum muster_collective collective, const struct muster_plan *plan,
