@@ -379,7 +379,8 @@ static muster_status build(struct muster_session *session, struct muster_join_re
 {
     struct muster_generation *generation = &session->generation;
     TRY(take_topology(generation, response));
-    if (strcmp(response->peers[response->rank].member, session->member) != 0) {
+    if (response->peers == NULL ||
+        strcmp(response->peers[response->rank].member, session->member) != 0) {
         return muster_error_set(MUSTER_FATAL, "the answer to Join: rank %u is another member",
                                 response->rank);
     }

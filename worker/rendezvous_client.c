@@ -446,7 +446,10 @@ muster_status muster_client_local_address(const struct muster_client *client, ch
 {
     AUTO_CURL_TEXT char *host = NULL;
     AUTO_CURL_TEXT char *port = NULL;
-    TRY(split_url(client->url, &host, &port));
+    muster_status status = split_url(client->url, &host, &port);
+    if (status != MUSTER_OK || host == NULL) {
+        return status;
+    }
     size_t length = strlen(host);
     char *name = host;
     if (name[0] == '[' && name[length - 1] == ']') { /* IPv6, as URLs write it */

@@ -206,7 +206,7 @@ static uint32_t collect_ranks(const struct muster_generation *generation, uint32
 static muster_status topology_of(const struct muster_topology *all, const uint32_t *ranks,
                                  uint32_t count, struct muster_topology *ret_topology)
 {
-    AUTO_FREE uint32_t *sizes = calloc(all->hosts, sizeof *sizes);
+    uint32_t *sizes = calloc(all->hosts, sizeof *sizes);
     if (sizes == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
@@ -218,7 +218,9 @@ static muster_status topology_of(const struct muster_topology *all, const uint32
         sizes[hosts - 1]++;
         previous = host;
     }
-    return muster_topology_init(hosts, sizes, ret_topology);
+    muster_status status = muster_topology_init(hosts, sizes, ret_topology);
+    free(sizes);
+    return status;
 }
 
 static uint32_t index_of(const uint32_t *ranks, uint32_t count, uint32_t rank)
@@ -232,15 +234,10 @@ static uint32_t index_of(const uint32_t *ranks, uint32_t count, uint32_t rank)
 }
 
 /* *ret_context is NULL for a member that is not in the group. */
-static muster_status make_group(const struct sync *sync, uint32_t number, uint32_t *ret_root,
-                                struct muster_context **ret_context)
+static muster_status make_group_of(const struct sync *sync, uint32_t number, const uint32_t *ranks,
+                                   uint32_t count, struct muster_context **ret_context)
 {
     const struct muster_generation *generation = sync->generation;
-    AUTO_FREE uint32_t *ranks = calloc(generation->topology.ranks, sizeof *ranks);
-    if (ranks == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory");
-    }
-    uint32_t count = collect_ranks(generation, ranks);
     struct muster_context_options options = {
         .fabric = sync->session->fabric,
         .generation = generation->number,
@@ -259,7 +256,20 @@ static muster_status make_group(const struct sync *sync, uint32_t number, uint32
     options.topology = &topology;
     muster_status status = muster_context_create(&options, ret_context);
     muster_topology_finish(&topology);
-    *ret_root = index_of(ranks, count, generation->state_source);
+    return status;
+}
+
+static muster_status make_group(const struct sync *sync, uint32_t number, uint32_t *ret_root,
+                                struct muster_context **ret_context)
+{
+    uint32_t *ranks = calloc(sync->generation->topology.ranks, sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    uint32_t count = collect_ranks(sync->generation, ranks);
+    muster_status status = make_group_of(sync, number, ranks, count, ret_context);
+    *ret_root = index_of(ranks, count, sync->generation->state_source);
+    free(ranks);
     return status;
 }
 

@@ -1,0 +1,37 @@
+/* A musterd of the test's own, as a process: $MUSTER_BIN/musterd on a free port of the loopback. */
+#ifndef MUSTER_TESTS_SUPPORT_SERVICE_H
+#define MUSTER_TESTS_SUPPORT_SERVICE_H
+
+#include "elastic/messages.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct test_service {
+    pid_t pid;
+    unsigned port;
+    char url[64];
+    char folder[64]; /* its store and port file; removed when it is stopped for good */
+};
+
+/* Leases short enough for tests and long enough for a busy machine under a sanitizer. extra: more
+ * arguments, up to a NULL; or NULL. False with a line on stderr: it does not serve. */
+bool test_service_start(struct test_service *service, const char *const *extra);
+
+/* kill -9, and the same service again: same port, same store. */
+void test_service_kill(struct test_service *service);
+bool test_service_restart(struct test_service *service, const char *const *extra);
+
+/* SIGTERM. Returns its exit status, or -1 if it does not end or dies otherwise. */
+int test_service_stop(struct test_service *service);
+
+/* GetJob. False: there is no such job, or no service. *ret_job is to be finished. */
+bool test_service_job(const struct test_service *service, const char *job,
+                      struct muster_job_response *ret_job);
+
+/* Asks GetJob until ready(job, user) is true: false after timeout_ms. */
+typedef bool (*test_job_predicate)(const struct muster_job_response *job, const void *user);
+bool test_service_wait(const struct test_service *service, const char *job,
+                       test_job_predicate ready, const void *user, unsigned timeout_ms);
+
+#endif

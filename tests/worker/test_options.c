@@ -1,0 +1,179 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/options.h"
+
+static const char *const variables[] = {
+    "MUSTER_RENDEZVOUS",
+    "MUSTER_JOB",
+    "MUSTER_TOKEN",
+    "MUSTER_HOST",
+    "MUSTER_LISTEN",
+    "MUSTER_MIN",
+    "MUSTER_MAX",
+    "MUSTER_TARGET",
+    "MUSTER_ORDER",
+    "MUSTER_ALGORITHM",
+    "MUSTER_JOIN_TIMEOUT_MS",
+    "MUSTER_CALL_TIMEOUT_MS",
+    "MUSTER_LEAVE_ON_SIGTERM",
+};
+
+static int clean_environment(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        (void)unsetenv(variables[i]);
+    }
+    return 0;
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+static void expect_refusal(const muster_options *options, const char *first, const char *second)
+{
+    struct muster_settings settings;
+    assert_int_equal(muster_settings_init(options, &settings), MUSTER_INVALID);
+    if (strstr(muster_last_error(), first) == NULL || strstr(muster_last_error(), second) == NULL) {
+        fail_msg("\"%s\" names neither %s nor %s", muster_last_error(), first, second);
+    }
+    assert_null(strchr(muster_last_error(), '\n'));
+}
+
+static void the_environment_alone_is_enough(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_JOB", "night.run-1");
+    set("MUSTER_MIN", "2");
+    set("MUSTER_MAX", "8");
+    set("MUSTER_TARGET", "4");
+    set("MUSTER_LEAVE_ON_SIGTERM", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_string_equal(settings.rendezvous, "http://127.0.0.1:7070");
+    assert_string_equal(settings.job, "night.run-1");
+    assert_string_equal(settings.token, "");
+    assert_true(strlen(settings.host) > 0);
+    assert_null(settings.listen);
+    assert_int_equal(settings.min_size, 2);
+    assert_int_equal(settings.max_size, 8);
+    assert_int_equal(settings.target_size, 4);
+    assert_int_equal(settings.join_timeout_ms, 60000);
+    assert_false(settings.leave_on_sigterm);
+    muster_settings_finish(&settings);
+}
+
+static void an_option_overrides_its_variable(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_MIN", "2");
+    muster_options_init(&options);
+    assert_int_equal(options.min_size, 2);
+    options.min_size = 3;
+    options.job = "mine";
+    assert_int_equal(muster_settings_init(&options, &settings), MUSTER_OK);
+    assert_int_equal(settings.min_size, 3);
+    assert_string_equal(settings.job, "mine");
+    muster_settings_finish(&settings);
+}
+
+static void without_a_rendezvous_the_variable_is_named(void **state)
+{
+    (void)state;
+    expect_refusal(NULL, "MUSTER_RENDEZVOUS", "http://HOST:PORT");
+}
+
+static void a_bad_url_is_shown(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "127.0.0.1:7070",         "ftp://127.0.0.1:7070",       "http://127.0.0.1",
+        "http://127.0.0.1:99999", "http://127.0.0.1:7070/path", "http://",
+        "http://user@host:1",     "http://host:1?query",
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        set("MUSTER_RENDEZVOUS", urls[i]);
+        expect_refusal(NULL, "rendezvous", urls[i]);
+    }
+}
+
+static void a_variable_that_is_no_number_is_shown(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"MUSTER_MIN",
+                                        "MUSTER_MAX",
+                                        "MUSTER_TARGET",
+                                        "MUSTER_ORDER",
+                                        "MUSTER_JOIN_TIMEOUT_MS",
+                                        "MUSTER_CALL_TIMEOUT_MS",
+                                        "MUSTER_LEAVE_ON_SIGTERM"};
+    static const char *const values[] = {"many", "-1", "4x", " 4", "99999999999999999999", "0x4"};
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            set(names[i], values[j]);
+            expect_refusal(NULL, names[i], values[j]);
+        }
+        assert_int_equal(unsetenv(names[i]), 0);
+    }
+}
+
+static void sizes_must_fit_each_other(void **state)
+{
+    (void)state;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_MIN", "4");
+    set("MUSTER_MAX", "2");
+    expect_refusal(NULL, "max_size (MUSTER_MAX) 2", "from 4");
+    set("MUSTER_MAX", "8");
+    set("MUSTER_TARGET", "9");
+    expect_refusal(NULL, "target_size (MUSTER_TARGET) 9", "from 4 to 8");
+    set("MUSTER_MIN", "0");
+    expect_refusal(NULL, "min_size (MUSTER_MIN) 0", "from 1");
+}
+
+static void names_have_bounds(void **state)
+{
+    (void)state;
+    char longest[200];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_JOB", "a b");
+    expect_refusal(NULL, "job (MUSTER_JOB)", "a b");
+    set("MUSTER_JOB", longest);
+    expect_refusal(NULL, "job (MUSTER_JOB)", "aaa");
+    set("MUSTER_JOB", "fine");
+    set("MUSTER_HOST", longest);
+    expect_refusal(NULL, "host (MUSTER_HOST)", "aaa");
+    set("MUSTER_HOST", "two words");
+    expect_refusal(NULL, "host (MUSTER_HOST)", "two words");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
+        cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
+        cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
+        cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
+        cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),
+        cmocka_unit_test_setup(sizes_must_fit_each_other, clean_environment),
+        cmocka_unit_test_setup(names_have_bounds, clean_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
