@@ -3,6 +3,7 @@
 
 #include "worker/base/clock.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,9 +94,16 @@ muster_status muster_crew_start(struct muster_supervisor *supervisor, uint32_t c
 
 /* Ending -------------------------------------------------------------------------------------- */
 
+/* Nobody holds the other ends any more, whether or not all has been read. */
 static bool pipes_are_closed(const struct muster_worker *worker)
 {
-    return worker->streams[0].fd < 0 && worker->streams[1].fd < 0;
+    for (int i = 0; i < 2; i++) {
+        struct pollfd end = {.fd = worker->streams[i].fd};
+        if (end.fd >= 0 && (poll(&end, 1, 0) != 1 || (end.revents & POLLHUP) == 0)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void say_end(struct muster_supervisor *supervisor, const struct muster_worker *worker)

@@ -21,6 +21,7 @@ enum {
     LINGER_LOOK_MS = 100,
     DRAIN_MS = 1000, /* pipes that stay open after the last worker's end */
     FLUSH_MS = 5000, /* our own output at the end, if nobody reads it */
+    FLUSH_STOPPED_MS = 500,
     FIXED_FDS = 6,
 };
 
@@ -284,7 +285,8 @@ static void finish(struct muster_supervisor *supervisor)
     muster_place_remove(supervisor);
     muster_job_response_finish(&supervisor->look.job);
     free(supervisor->members);
-    int64_t deadline_ns = muster_clock_after_ms(FLUSH_MS);
+    int64_t deadline_ns =
+        muster_clock_after_ms(supervisor->stop_signal == 0 ? FLUSH_MS : FLUSH_STOPPED_MS);
     if (supervisor->output.buffer != NULL) {
         muster_sink_drain(&supervisor->output, deadline_ns);
     }
