@@ -377,11 +377,26 @@ static muster_status report_deadline(const struct muster_operation *operation,
                             waited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
 }
 
+/* Whether the reason came from a peer, who has put its own name before it. */
+static bool is_hearsay(const char *reason)
+{
+    unsigned rank;
+    int used = 0;
+    return sscanf(reason, "rank %u says: %n", &rank, &used) == 1 && used > 0;
+}
+
+/* Who found out says who it is; who was told passes it on as it is, once. */
 static void tell_peers(const struct muster_operation *operation)
 {
     const struct muster_binding *binding = operation->binding;
+    const char *text = muster_last_error();
     char reason[MUSTER_REASON_SIZE];
-    (void)snprintf(reason, sizeof reason, "%s", muster_last_error());
+    if (is_hearsay(text)) {
+        (void)snprintf(reason, sizeof reason, "%s", text);
+    } else {
+        (void)snprintf(reason, sizeof reason, "rank %u says: %s",
+                       operation->ranks[operation->schedule.rank], text);
+    }
     for (size_t i = 0; i < operation->peer_count; i++) {
         muster_fabric_abort(binding->fabric, operation->peers[i], binding->generation,
                             binding->context, binding->sequence, reason);
