@@ -1,0 +1,180 @@
+#include "tests/support/group.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/base/clock.h"
+
+struct started {
+    struct group_member *member;
+    group_work work;
+    void *argument;
+};
+
+static void must(muster_status status)
+{
+    if (status != MUSTER_OK) {
+        fail_msg("%s: %s", muster_status_name(status), muster_last_error());
+    }
+}
+
+int64_t group_deadline(void)
+{
+    return muster_clock_after_ms(GROUP_DEADLINE_MS);
+}
+
+static void start_fabrics(struct group *group, enum group_transport transport)
+{
+    struct muster_peer peers[GROUP_SIZE_MAX];
+    memset(peers, 0, sizeof peers);
+    if (transport == GROUP_INPROC) {
+        must(muster_hub_create(&group->hub));
+    }
+    for (uint32_t i = 0; i < group->size; i++) {
+        struct group_member *member = &group->members[i];
+        struct muster_peer *peer = &peers[i];
+        *member = (struct group_member){.group = group, .rank = i};
+        muster_random_uuid(peer->member);
+        (void)snprintf(peer->host, sizeof peer->host, "host%u",
+                       muster_topology_locate(&group->topology, i).host);
+        const struct muster_fabric_options options = {
+            .member = peer->member,
+            .link_token = "a token",
+            .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
+            .hub = group->hub,
+        };
+        must(muster_fabric_create(&options, &member->fabric));
+        peer->address_count = muster_fabric_address_count(member->fabric);
+        for (uint32_t j = 0; j < peer->address_count; j++) {
+            (void)snprintf(peer->addresses[j], sizeof peer->addresses[j], "%s",
+                           muster_fabric_address(member->fabric, j));
+        }
+    }
+    for (uint32_t i = 0; i < group->size; i++) {
+        must(muster_fabric_begin_generation(group->members[i].fabric, group->generation, peers,
+                                            group->size));
+    }
+}
+
+static void make_context(struct group_member *member, muster_scope scope,
+                         const struct muster_topology *topology, const uint32_t *ranks,
+                         const char *algorithm)
+{
+    static const char *const names[] = {"global", "local", "cross"};
+    uint32_t rank = 0;
+    while (ranks[rank] != member->rank) {
+        rank++;
+    }
+    const struct muster_context_options options = {
+        .fabric = member->fabric,
+        .generation = member->group->generation,
+        .number = (uint32_t)scope,
+        .name = names[scope],
+        .topology = topology,
+        .ranks = ranks,
+        .rank = rank,
+        .model = &muster_cost_model_default,
+        .algorithm = algorithm,
+    };
+    must(muster_context_create(&options, &member->contexts[scope]));
+}
+
+static void make_contexts(struct group_member *member, const char *algorithm)
+{
+    const struct muster_topology *all = &member->group->topology;
+    struct muster_position position = muster_topology_locate(all, member->rank);
+    uint32_t ranks[GROUP_SIZE_MAX];
+    for (uint32_t i = 0; i < all->ranks; i++) {
+        ranks[i] = i;
+    }
+    make_context(member, MUSTER_GLOBAL, all, ranks, algorithm);
+
+    struct muster_topology local;
+    must(muster_topology_init_even(position.local_size, 1, &local));
+    make_context(member, MUSTER_LOCAL, &local, &ranks[all->host_first[position.host]], algorithm);
+    muster_topology_finish(&local);
+
+    struct muster_topology cross;
+    must(muster_topology_init_even(position.cross_size, position.cross_size, &cross));
+    uint32_t crossing = 0;
+    for (uint32_t i = 0; i < all->hosts; i++) {
+        if (all->host_sizes[i] > position.local_rank) {
+            ranks[crossing++] = muster_topology_rank(all, i, position.local_rank);
+        }
+    }
+    make_context(member, MUSTER_CROSS, &cross, ranks, algorithm);
+    muster_topology_finish(&cross);
+}
+
+void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
+                 const uint32_t *host_sizes, const char *algorithm)
+{
+    *group = (struct group){.generation = 3};
+    must(muster_topology_init(hosts, host_sizes, &group->topology));
+    group->size = group->topology.ranks;
+    assert_in_range(group->size, 1, GROUP_SIZE_MAX);
+    start_fabrics(group, transport);
+    for (uint32_t i = 0; i < group->size; i++) {
+        make_contexts(&group->members[i], algorithm);
+    }
+}
+
+void group_start_flat(struct group *group, enum group_transport transport, uint32_t size)
+{
+    group_start(group, transport, 1, &size, NULL);
+}
+
+void group_finish(struct group *group)
+{
+    for (uint32_t i = 0; i < group->size; i++) {
+        for (int scope = 0; scope < GROUP_CONTEXTS; scope++) {
+            muster_context_destroy(group->members[i].contexts[scope]);
+        }
+        muster_fabric_destroy(group->members[i].fabric, 0);
+    }
+    muster_hub_destroy(group->hub);
+    muster_topology_finish(&group->topology);
+}
+
+static void *run_member(void *argument)
+{
+    const struct started *started = argument;
+    started->work(started->member, started->argument);
+    return NULL;
+}
+
+void group_each(struct group *group, group_work work, void *argument)
+{
+    pthread_t threads[GROUP_SIZE_MAX];
+    struct started started[GROUP_SIZE_MAX];
+    for (uint32_t i = 0; i < group->size; i++) {
+        group->members[i].failure[0] = '\0';
+        started[i] = (struct started){&group->members[i], work, argument};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_member, &started[i]), 0);
+    }
+    for (uint32_t i = 0; i < group->size; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    for (uint32_t i = 0; i < group->size; i++) {
+        if (group->members[i].failure[0] != '\0') {
+            fail_msg("rank %u: %s", i, group->members[i].failure);
+        }
+    }
+}
+
+void group_fail(struct group_member *member, const char *format, ...)
+{
+    if (member->failure[0] != '\0') {
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(member->failure, sizeof member->failure, format, arguments);
+    va_end(arguments);
+}

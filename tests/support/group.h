@@ -1,0 +1,58 @@
+/*
+ * A job without a service, for tests: N members in one process, each with a fabric and the three
+ * contexts of its own, and one thread each for as long as they work.
+ *
+ * Helper threads must not assert (cmocka's asserts belong to the main thread): they call
+ * group_fail(), and group_each() fails the test after it has joined them.
+ */
+#ifndef MUSTER_TESTS_SUPPORT_GROUP_H
+#define MUSTER_TESTS_SUPPORT_GROUP_H
+
+#include "worker/base/status.h"
+#include "worker/context.h"
+
+enum group_transport {
+    GROUP_INPROC,
+    GROUP_TCP,
+};
+
+enum { GROUP_SIZE_MAX = 32, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 60000 };
+
+struct group;
+
+struct group_member {
+    struct group *group;
+    uint32_t rank; /* global */
+    struct muster_fabric *fabric;
+    struct muster_context *contexts[GROUP_CONTEXTS]; /* by muster_scope */
+    char failure[MUSTER_ERROR_MAX];                  /* empty: none */
+};
+
+struct group {
+    uint32_t size;
+    uint64_t generation;
+    struct muster_hub *hub;
+    struct muster_topology topology;
+    struct group_member members[GROUP_SIZE_MAX];
+};
+
+/* Hosts of these sizes; algorithm may be NULL. Asserts that all goes well. */
+void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
+                 const uint32_t *host_sizes, const char *algorithm);
+/* One host. */
+void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
+void group_finish(struct group *group);
+
+typedef void (*group_work)(struct group_member *member, void *argument);
+
+/* Runs work for each member in a thread of its own, joins them, and fails the test with the first
+ * failure that was recorded. */
+void group_each(struct group *group, group_work work, void *argument);
+
+/* The first one of a member counts. */
+void group_fail(struct group_member *member, const char *format, ...) MUSTER_PRINTF(2, 3);
+
+/* A deadline that only a hanging test reaches. */
+int64_t group_deadline(void);
+
+#endif

@@ -1,0 +1,155 @@
+#include "tests/support/pattern.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "collectives/schedule.h"
+
+/* Values repeat with this period, which is no divisor of usual block sizes. */
+enum { PERIOD = 56 };
+
+static void store(void *data, size_t index, muster_type type, double value)
+{
+    switch (type) {
+    case MUSTER_FLOAT32:
+        ((float *)data)[index] = (float)value;
+        break;
+    case MUSTER_FLOAT64:
+        ((double *)data)[index] = value;
+        break;
+    case MUSTER_INT32:
+        ((int32_t *)data)[index] = (int32_t)value;
+        break;
+    case MUSTER_INT64:
+        ((int64_t *)data)[index] = (int64_t)value;
+        break;
+    case MUSTER_UINT8:
+        ((uint8_t *)data)[index] = (uint8_t)value;
+        break;
+    }
+}
+
+static double load(const void *data, size_t index, muster_type type)
+{
+    switch (type) {
+    case MUSTER_FLOAT32:
+        return (double)((const float *)data)[index];
+    case MUSTER_FLOAT64:
+        return ((const double *)data)[index];
+    case MUSTER_INT32:
+        return (double)((const int32_t *)data)[index];
+    case MUSTER_INT64:
+        return (double)((const int64_t *)data)[index];
+    case MUSTER_UINT8:
+        return (double)((const uint8_t *)data)[index];
+    }
+    return 0;
+}
+
+/* Negative numbers too where there are any: integer averages truncate toward zero. */
+static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
+{
+    bool has_sign = request->type != MUSTER_UINT8;
+    if (request->op == MUSTER_PROD) {
+        uint64_t phase = (index + rank) % 8;
+        return phase == 0 ? 2 : phase == 3 && has_sign ? -1 : 1;
+    }
+    double small = (double)((index + 3 * (uint64_t)rank) % 7);
+    return has_sign ? small - 4 : small;
+}
+
+static double combine(muster_op op, double left, double right)
+{
+    switch (op) {
+    case MUSTER_PROD:
+        return left * right;
+    case MUSTER_MIN:
+        return left < right ? left : right;
+    case MUSTER_MAX:
+        return left > right ? left : right;
+    case MUSTER_SUM:
+    case MUSTER_AVERAGE:
+        break;
+    }
+    return left + right;
+}
+
+static double reduced(const struct muster_request *request, uint32_t ranks, uint64_t index)
+{
+    double result = value_of(request, 0, index);
+    for (uint32_t i = 1; i < ranks; i++) {
+        result = combine(request->op, result, value_of(request, i, index));
+    }
+    if (request->op == MUSTER_AVERAGE) {
+        result /= ranks;
+        bool is_float = request->type == MUSTER_FLOAT32 || request->type == MUSTER_FLOAT64;
+        return is_float ? result : trunc(result);
+    }
+    return result;
+}
+
+/* What must stand in out[index]. */
+static double expected(const struct muster_request *request, uint32_t rank, uint32_t ranks,
+                       uint64_t index)
+{
+    switch (request->collective) {
+    case MUSTER_ALLREDUCE:
+        return reduced(request, ranks, index % PERIOD);
+    case MUSTER_REDUCE_SCATTER:
+        return reduced(request, ranks, (rank * request->count + index) % PERIOD);
+    case MUSTER_ALLGATHER:
+        return value_of(request, (uint32_t)(index / request->count),
+                        index % request->count % PERIOD);
+    case MUSTER_BROADCAST:
+        return value_of(request, request->root, index % PERIOD);
+    case MUSTER_BARRIER:
+        break;
+    }
+    return 0;
+}
+
+static bool differs(muster_type type, double wanted, double got)
+{
+    double error = fabs(wanted - got);
+    return type == MUSTER_FLOAT32 ? error > 1e-6 * fabs(wanted) : error > 1e-14 * fabs(wanted);
+}
+
+void pattern_fill(const struct muster_request *request, void *in, uint32_t rank, uint32_t ranks)
+{
+    uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
+    for (uint64_t i = 0; i < count; i++) {
+        store(in, i, request->type, value_of(request, rank, i % PERIOD));
+    }
+}
+
+size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32_t ranks,
+                     char *ret_text, size_t size)
+{
+    uint64_t count = muster_collective_output_count(request->collective, request->count, ranks);
+    size_t wrong = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        double wanted = expected(request, rank, ranks, i);
+        double got = load(request->out, i, request->type);
+        if (differs(request->type, wanted, got) && wrong++ == 0) {
+            (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i, got,
+                           wanted);
+        }
+    }
+    return wrong;
+}
+
+size_t pattern_check_input(const struct muster_request *request, uint32_t rank, uint32_t ranks,
+                           char *ret_text, size_t size)
+{
+    uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
+    size_t wrong = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        double wanted = value_of(request, rank, i % PERIOD);
+        double got = load(request->in, i, request->type);
+        if (differs(request->type, wanted, got) && wrong++ == 0) {
+            (void)snprintf(ret_text, size, "in[%llu] became %g, was %g", (unsigned long long)i, got,
+                           wanted);
+        }
+    }
+    return wrong;
+}

@@ -1,0 +1,20 @@
+/* Numbers whose reduction can be told without doing it, for every type and operation. */
+#ifndef MUSTER_TESTS_SUPPORT_PATTERN_H
+#define MUSTER_TESTS_SUPPORT_PATTERN_H
+
+#include "worker/context.h"
+
+/* Fills what `rank` contributes to the request: request->in (a broadcast: request->out), which is
+ * memory of the caller's. Values are small whole numbers, so that every order of reduction gives
+ * the same bits. */
+void pattern_fill(const struct muster_request *request, void *in, uint32_t rank, uint32_t ranks);
+
+/* The number of wrong elements in `out`; ret_text (size bytes) describes the first one. */
+size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32_t ranks,
+                     char *ret_text, size_t size);
+
+/* The same for `in`, which must still be what pattern_fill() made it. */
+size_t pattern_check_input(const struct muster_request *request, uint32_t rank, uint32_t ranks,
+                           char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,542 @@
+/* Contexts: what is refused, what the members must agree on, what outlives a failure. */
+#include "tests/support/group.h"
+#include "tests/support/pattern.h"
+#include "worker/base/clock.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1000, SHORT_MS = 100 };
+
+/* What each member is to call, and what came of it. */
+struct calls {
+    struct muster_request requests[GROUP_SIZE_MAX];
+    bool silent[GROUP_SIZE_MAX]; /* does not call */
+    muster_status statuses[GROUP_SIZE_MAX];
+    uint32_t suspects[GROUP_SIZE_MAX];
+    char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];
+    double in[GROUP_SIZE_MAX][2 * COUNT], out[GROUP_SIZE_MAX][2 * COUNT];
+};
+
+static struct calls *new_calls(enum muster_collective collective)
+{
+    struct calls *calls = calloc(1, sizeof *calls);
+    assert_non_null(calls);
+    for (uint32_t i = 0; i < GROUP_SIZE_MAX; i++) {
+        calls->requests[i] = (struct muster_request){.collective = collective,
+                                                     .in = calls->in[i],
+                                                     .out = calls->out[i],
+                                                     .count = 100,
+                                                     .type = MUSTER_FLOAT32,
+                                                     .op = MUSTER_SUM,
+                                                     .deadline_ns = group_deadline()};
+        if (collective == MUSTER_BROADCAST) {
+            calls->requests[i].in = NULL;
+        }
+    }
+    return calls;
+}
+
+static void call(struct group_member *member, void *argument)
+{
+    struct calls *calls = argument;
+    uint32_t rank = member->rank;
+    if (calls->silent[rank]) {
+        return;
+    }
+    calls->statuses[rank] = muster_context_run(member->contexts[MUSTER_GLOBAL],
+                                               &calls->requests[rank], &calls->suspects[rank]);
+    (void)snprintf(calls->texts[rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
+}
+
+static void allreduce_well(struct group_member *member, void *argument)
+{
+    (void)argument;
+    int64_t in[10];
+    int64_t out[10];
+    char text[128];
+    struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                     .in = in,
+                                     .out = out,
+                                     .count = 10,
+                                     .type = MUSTER_INT64,
+                                     .deadline_ns = group_deadline()};
+    pattern_fill(&request, in, member->rank, member->group->size);
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    } else if (pattern_check(&request, member->rank, member->group->size, text, sizeof text) > 0) {
+        group_fail(member, "%s", text);
+    }
+}
+
+/* Refusals ------------------------------------------------------------------------------------ */
+
+static void assert_refused(struct group *group, struct muster_request request, const char *word)
+{
+    assert_int_equal(muster_context_run(group->members[0].contexts[MUSTER_GLOBAL], &request, NULL),
+                     MUSTER_INVALID);
+    if (strstr(muster_last_error(), word) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", muster_last_error(), word);
+    }
+}
+
+static void a_wrong_request_is_refused_and_takes_no_number(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, 2);
+    float data[40] = {0};
+    const struct muster_request good = {.collective = MUSTER_ALLREDUCE,
+                                        .in = data,
+                                        .out = data + 20,
+                                        .count = 10,
+                                        .deadline_ns = group_deadline()};
+    struct muster_request bad = good;
+    bad.collective = (enum muster_collective)77;
+    assert_refused(&group, bad, "collective 77");
+    bad = good;
+    bad.type = (muster_type)5;
+    assert_refused(&group, bad, "type 5");
+    bad = good;
+    bad.op = (muster_op)-1;
+    assert_refused(&group, bad, "operation");
+    bad = good;
+    bad.out = NULL;
+    assert_refused(&group, bad, "output buffer is NULL");
+    bad = good;
+    bad.in = NULL;
+    assert_refused(&group, bad, "input buffer is NULL");
+    bad = good;
+    bad.out = data + 9;
+    assert_refused(&group, bad, "overlap");
+    bad.collective = MUSTER_REDUCE_SCATTER; /* reads 2 x 10 elements */
+    bad.out = data + 19;
+    assert_refused(&group, bad, "overlap");
+    bad.collective = MUSTER_ALLGATHER; /* in place only at its own block */
+    bad.in = data + 10;
+    bad.out = data;
+    assert_refused(&group, bad, "overlap");
+    bad = good;
+    bad.count = UINT64_MAX / 4;
+    assert_refused(&group, bad, "too large");
+    bad = good;
+    bad.collective = MUSTER_BROADCAST;
+    assert_refused(&group, bad, "one buffer");
+    bad.in = NULL;
+    bad.root = 2;
+    assert_refused(&group, bad, "root 2");
+    bad = good;
+    bad.algorithm = "no_such_thing";
+    assert_refused(&group, bad, "no_such_thing");
+    group_each(&group, allreduce_well, NULL);
+    assert_int_equal(muster_context_progress(group.members[0].contexts[MUSTER_GLOBAL]), 1);
+    group_finish(&group);
+}
+
+static void empty_calls_need_no_buffers(void **state)
+{
+    (void)state;
+    static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,
+                                                         MUSTER_ALLGATHER, MUSTER_BROADCAST,
+                                                         MUSTER_BARRIER};
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, 3);
+    for (size_t i = 0; i < sizeof collectives / sizeof collectives[0]; i++) {
+        struct calls *calls = new_calls(collectives[i]);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            calls->requests[rank].in = calls->requests[rank].out = NULL;
+            calls->requests[rank].count = 0;
+        }
+        group_each(&group, call, calls);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_int_equal(calls->statuses[rank], MUSTER_OK);
+        }
+        free(calls);
+    }
+    group_finish(&group);
+}
+
+/* Agreement ----------------------------------------------------------------------------------- */
+
+/* Rank 1 of 4 calls differently. All must say so, with both values, and be able to go on. */
+static void assert_disagreement(struct calls *calls, const char *one, const char *other)
+{
+    enum { RANKS = 4 };
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, RANKS);
+    group_each(&group, call, calls);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (calls->statuses[i] != MUSTER_INVALID || strstr(calls->texts[i], one) == NULL ||
+            strstr(calls->texts[i], other) == NULL || strstr(calls->texts[i], "rank ") == NULL) {
+            fail_msg("rank %u, for %s and %s: %s: %s", i, one, other,
+                     muster_status_name(calls->statuses[i]), calls->texts[i]);
+        }
+        assert_int_equal(calls->suspects[i], UINT32_MAX);
+    }
+    group_each(&group, allreduce_well, NULL);
+    group_finish(&group);
+    free(calls);
+}
+
+static void members_that_disagree_all_get_told(void **state)
+{
+    (void)state;
+    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    calls->requests[1].count = 128;
+    assert_disagreement(calls, "100", "128");
+
+    calls = new_calls(MUSTER_ALLREDUCE);
+    calls->requests[1].type = MUSTER_INT32;
+    assert_disagreement(calls, "float32", "int32");
+
+    calls = new_calls(MUSTER_ALLREDUCE);
+    calls->requests[1].op = MUSTER_MAX;
+    assert_disagreement(calls, "sum", "max");
+
+    calls = new_calls(MUSTER_ALLREDUCE);
+    calls->requests[1].collective = MUSTER_ALLGATHER;
+    calls->requests[1].count = 10;
+    assert_disagreement(calls, "allreduce", "allgather");
+
+    calls = new_calls(MUSTER_ALLREDUCE);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].algorithm = i == 1 ? "ring" : "ring_chunked";
+    }
+    assert_disagreement(calls, "algorithm", " there");
+}
+
+static void large_calls_that_disagree_fail_too(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    float *data = calloc(LARGE, 2 * sizeof *data);
+    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].in = data;
+        calls->requests[i].out = calloc(LARGE, sizeof *data);
+        calls->requests[i].count = i == 1 ? LARGE - 1 : LARGE;
+    }
+    float *outputs[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        outputs[i] = calls->requests[i].out;
+    }
+    assert_disagreement(calls, "1048576", "1048575");
+    for (uint32_t i = 0; i < 4; i++) {
+        free(outputs[i]);
+    }
+    free(data);
+}
+
+static void a_barrier_does_not_match_an_allreduce(void **state)
+{
+    (void)state;
+    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    calls->requests[1].collective = MUSTER_BARRIER;
+    assert_disagreement(calls, "allreduce", "barrier");
+}
+
+/* Deadlines and revocations ------------------------------------------------------------------- */
+
+static void who_does_not_come_is_named_at_the_deadline(void **state)
+{
+    (void)state;
+    struct group group;
+    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    calls->silent[2] = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        calls->requests[i].deadline_ns = muster_clock_after_ms(SHORT_MS);
+    }
+    group_start_flat(&group, GROUP_INPROC, 3);
+    group_each(&group, call, calls);
+    bool suspected = false;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(calls->statuses[i], MUSTER_REJOIN);
+        assert_non_null(strstr(calls->texts[i],
+                               "allreduce #1 (context global, generation 3): "
+                               "the deadline passed while it waited for rank"));
+        assert_in_range(calls->suspects[i], 0, 2);
+        suspected = suspected || calls->suspects[i] == 2;
+    }
+    assert_true(suspected);
+
+    /* The numbering can no longer be trusted: no call runs any more, and each says why. */
+    char first[MUSTER_ERROR_MAX];
+    memcpy(first, calls->texts[0], sizeof first);
+    calls->silent[1] = true;
+    group_each(&group, call, calls);
+    assert_int_equal(calls->statuses[0], MUSTER_REJOIN);
+    assert_string_equal(calls->texts[0], first);
+    assert_int_equal(calls->suspects[0], UINT32_MAX);
+    group_finish(&group);
+    free(calls);
+}
+
+static void call_or_revoke(struct group_member *member, void *argument)
+{
+    if (member->rank > 0) {
+        call(member, argument);
+        return;
+    }
+    for (uint32_t i = 1; i < member->group->size; i++) {
+        muster_fabric_revoke(member->group->members[i].fabric, member->group->generation,
+                             "two members joined");
+    }
+}
+
+static void a_revoked_generation_ends_the_operation(void **state)
+{
+    (void)state;
+    struct group group;
+    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    group_start_flat(&group, GROUP_INPROC, 4);
+    group_each(&group, call_or_revoke, calls);
+    for (uint32_t i = 1; i < 4; i++) {
+        assert_int_equal(calls->statuses[i], MUSTER_REJOIN);
+        assert_non_null(strstr(calls->texts[i], "two members joined"));
+        assert_int_equal(calls->suspects[i], UINT32_MAX);
+    }
+    group_finish(&group);
+    free(calls);
+}
+
+/* More than one at a time --------------------------------------------------------------------- */
+
+struct scope_work {
+    struct group_member *member;
+    muster_scope scope;
+    char failure[MUSTER_ERROR_MAX];
+};
+
+static void *reduce_in_scope(void *argument)
+{
+    struct scope_work *work = argument;
+    struct muster_context *context = work->member->contexts[work->scope];
+    uint32_t rank = muster_context_rank(context);
+    uint32_t size = muster_context_size(context);
+    float in[COUNT];
+    float out[COUNT];
+    char text[MUSTER_ERROR_MAX] = "";
+    for (uint64_t i = 0; i < 50 && text[0] == '\0'; i++) {
+        struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                         .in = in,
+                                         .out = out,
+                                         .count = 1 + 19 * i,
+                                         .deadline_ns = group_deadline()};
+        pattern_fill(&request, in, rank, size);
+        if (muster_context_run(context, &request, NULL) != MUSTER_OK) {
+            (void)snprintf(text, sizeof text, "%s", muster_last_error());
+        } else {
+            (void)pattern_check(&request, rank, size, text, sizeof text);
+        }
+    }
+    memcpy(work->failure, text, sizeof text);
+    return NULL;
+}
+
+static void work_in_two_scopes(struct group_member *member, void *argument)
+{
+    (void)argument;
+    struct scope_work local = {.member = member, .scope = MUSTER_LOCAL};
+    struct scope_work cross = {.member = member, .scope = MUSTER_CROSS};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, reduce_in_scope, &local) != 0) {
+        abort();
+    }
+    (void)reduce_in_scope(&cross);
+    pthread_join(thread, NULL);
+    if (local.failure[0] != '\0' || cross.failure[0] != '\0') {
+        group_fail(member, "local: %s; cross: %s", local.failure, cross.failure);
+    }
+}
+
+static void scopes_run_at_the_same_time(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {3, 2, 1};
+    for (int transport = GROUP_INPROC; transport <= GROUP_INPROC; transport++) {
+        struct group group;
+        group_start(&group, (enum group_transport)transport, 3, sizes, NULL);
+        group_each(&group, work_in_two_scopes, NULL);
+        group_finish(&group);
+    }
+}
+
+/* Threads of one member that call the same context take turns. Equal requests, as their order is
+ * nobody's business. */
+static void *reduce_ones(void *argument)
+{
+    struct scope_work *work = argument;
+    struct muster_context *context = work->member->contexts[MUSTER_GLOBAL];
+    for (int i = 0; i < 20; i++) {
+        int32_t one = 1;
+        int32_t sum = 0;
+        struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                         .in = &one,
+                                         .out = &sum,
+                                         .count = 1,
+                                         .type = MUSTER_INT32,
+                                         .deadline_ns = group_deadline()};
+        if (muster_context_run(context, &request, NULL) != MUSTER_OK ||
+            sum != (int32_t)muster_context_size(context)) {
+            (void)snprintf(work->failure, sizeof work->failure, "%d: %s", sum, muster_last_error());
+        }
+    }
+    return NULL;
+}
+
+static void reduce_from_two_threads(struct group_member *member, void *argument)
+{
+    (void)argument;
+    struct scope_work works[2] = {{.member = member}, {.member = member}};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, reduce_ones, &works[0]) != 0) {
+        abort();
+    }
+    (void)reduce_ones(&works[1]);
+    pthread_join(thread, NULL);
+    if (works[0].failure[0] != '\0' || works[1].failure[0] != '\0') {
+        group_fail(member, "%s; %s", works[0].failure, works[1].failure);
+    }
+}
+
+static void callers_of_one_context_take_turns(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, 3);
+    group_each(&group, reduce_from_two_threads, NULL);
+    assert_int_equal(muster_context_progress(group.members[1].contexts[MUSTER_GLOBAL]), 40);
+    group_finish(&group);
+}
+
+/* Results and choices ------------------------------------------------------------------------- */
+
+/* Sums that depend on the order: what one rank has, all must have, bit for bit. */
+static void all_ranks_have_the_same_bits(void **state)
+{
+    (void)state;
+    enum { RANKS = 7 };
+    static const uint32_t sizes[] = {4, 3};
+    srand(4711);
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (muster_algorithms[i].collective != MUSTER_ALLREDUCE) {
+            continue;
+        }
+        struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            calls->requests[rank].count = COUNT;
+            calls->requests[rank].type = MUSTER_FLOAT64;
+            calls->requests[rank].algorithm = muster_algorithms[i].name;
+            for (int j = 0; j < COUNT; j++) {
+                calls->in[rank][j] = rand() / 3.0 - rand() * 1e-7; /* NOLINT: repeatable */
+            }
+        }
+        struct group group;
+        group_start(&group, GROUP_INPROC, 2, sizes, NULL);
+        group_each(&group, call, calls);
+        group_finish(&group);
+        for (uint32_t rank = 1; rank < RANKS; rank++) {
+            assert_int_equal(calls->statuses[rank], MUSTER_OK);
+            assert_memory_equal(calls->out[rank], calls->out[0], COUNT * sizeof(double));
+        }
+        free(calls);
+    }
+}
+
+static const char *chosen(const struct group *group, const struct muster_request *request)
+{
+    const char *name = NULL;
+    assert_int_equal(
+        muster_context_algorithm(group->members[0].contexts[MUSTER_GLOBAL], request, &name),
+        MUSTER_OK);
+    return name;
+}
+
+static void a_named_algorithm_is_used_where_it_can_be(void **state)
+{
+    (void)state;
+    struct group group;
+    static const uint32_t sizes[] = {2, 1};
+    group_start(&group, GROUP_INPROC, 2, sizes, "ring_chunked");
+    const struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    struct muster_request request = calls->requests[0];
+    assert_string_equal(chosen(&group, &request), "ring_chunked");
+    request.algorithm = "ring"; /* the call's word counts more */
+    assert_string_equal(chosen(&group, &request), "ring");
+    request.algorithm = NULL;
+    request.collective = MUSTER_BARRIER; /* there is no such barrier */
+    assert_string_not_equal(chosen(&group, &request), "ring_chunked");
+    group_finish(&group);
+    free((void *)calls);
+
+    uint32_t rank = 0;
+    struct muster_topology topology;
+    struct muster_context *context = NULL;
+    assert_int_equal(muster_topology_init_even(1, 1, &topology), MUSTER_OK);
+    const struct muster_context_options options = {.name = "global",
+                                                   .topology = &topology,
+                                                   .ranks = &rank,
+                                                   .model = &muster_cost_model_default,
+                                                   .algorithm = "rnig"};
+    assert_int_equal(muster_context_create(&options, &context), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "\"rnig\""));
+    muster_topology_finish(&topology);
+}
+
+static void reduce_many_shapes(struct group_member *member, void *argument)
+{
+    (void)argument;
+    enum { SHAPES = 300 }; /* more than are kept; the second round makes them anew */
+    int32_t in[SHAPES];
+    int32_t out[SHAPES];
+    char text[128] = "";
+    for (uint64_t i = 0; i < 2 * (uint64_t)SHAPES; i++) {
+        struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                         .in = in,
+                                         .out = out,
+                                         .count = i % SHAPES,
+                                         .type = MUSTER_INT32,
+                                         .deadline_ns = group_deadline()};
+        pattern_fill(&request, in, member->rank, member->group->size);
+        if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+            return;
+        }
+        if (pattern_check(&request, member->rank, member->group->size, text, sizeof text) > 0) {
+            group_fail(member, "%s", text);
+        }
+    }
+}
+
+static void more_shapes_than_are_kept_still_work(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, 2);
+    group_each(&group, reduce_many_shapes, NULL);
+    group_finish(&group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_request_is_refused_and_takes_no_number),
+        cmocka_unit_test(empty_calls_need_no_buffers),
+        cmocka_unit_test(members_that_disagree_all_get_told),
+        cmocka_unit_test(large_calls_that_disagree_fail_too),
+        cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
+        cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
+        cmocka_unit_test(a_revoked_generation_ends_the_operation),
+        cmocka_unit_test(scopes_run_at_the_same_time),
+        cmocka_unit_test(callers_of_one_context_take_turns),
+        cmocka_unit_test(all_ranks_have_the_same_bits),
+        cmocka_unit_test(a_named_algorithm_is_used_where_it_can_be),
+        cmocka_unit_test(more_shapes_than_are_kept_still_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

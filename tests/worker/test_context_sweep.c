@@ -1,0 +1,211 @@
+/* Every algorithm, type and operation, on many shapes of jobs, against a reference. */
+#include "tests/support/group.h"
+#include "tests/support/pattern.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT_MAX = 100000, HOSTS_MAX = 4, ELEMENT_MAX = 8 };
+
+struct shape {
+    uint32_t hosts;
+    uint32_t host_sizes[HOSTS_MAX];
+};
+
+struct sweep {
+    const uint64_t *counts;
+    size_t count_count;
+    size_t first_pair; /* of type and operation; goes on with each call */
+};
+
+/* Input and output in one block, so that both ways of being in place can be bound to it. */
+struct memory {
+    char *in, *out;
+    size_t size_bytes;
+};
+
+static void bind_buffers(struct muster_request *request, const struct memory *memory, uint32_t rank,
+                         bool in_place)
+{
+    request->in = memory->in;
+    request->out = memory->out;
+    if (request->collective == MUSTER_BROADCAST) {
+        request->in = NULL;
+    } else if (in_place && request->collective == MUSTER_ALLGATHER) {
+        request->in = memory->out + rank * request->count * muster_type_size_bytes(request->type);
+    } else if (in_place) {
+        request->in = memory->out;
+    }
+}
+
+static void run_case(struct group_member *member, struct muster_request *request,
+                     const struct memory *memory, bool in_place)
+{
+    uint32_t ranks = member->group->size;
+    char text[128] = "";
+    memset(memory->out, 0x5a, memory->size_bytes);
+    bind_buffers(request, memory, member->rank, in_place);
+    void *data = request->in == NULL ? request->out : (void *)request->in;
+    pattern_fill(request, data, member->rank, ranks);
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], request, NULL);
+    size_t wrong = 0;
+    if (status == MUSTER_OK) {
+        wrong = pattern_check(request, member->rank, ranks, text, sizeof text);
+    }
+    if (status == MUSTER_OK && wrong == 0 && !in_place && request->in != NULL) {
+        wrong = pattern_check_input(request, member->rank, ranks, text, sizeof text);
+    }
+    if (status != MUSTER_OK || wrong > 0) {
+        group_fail(member, "%s %s, count %llu, %s %s, root %u, %s: %s %s (%zu wrong)",
+                   muster_collective_name(request->collective),
+                   request->algorithm != NULL ? request->algorithm : "by cost",
+                   (unsigned long long)request->count, muster_type_name(request->type),
+                   muster_op_name(request->op), request->root,
+                   in_place ? "in place" : "out of place", muster_status_name(status),
+                   status == MUSTER_OK ? text : muster_last_error(), wrong);
+    }
+}
+
+static bool fits(const struct group_member *member, size_t algorithm)
+{
+    char why[MUSTER_ERROR_MAX];
+    const struct muster_plan plan = {.collective = muster_algorithms[algorithm].collective,
+                                     .topology = &member->group->topology,
+                                     .rank = member->rank,
+                                     .count = COUNT_MAX};
+    return muster_algorithms[algorithm].fits(&plan, why, sizeof why);
+}
+
+static void run_algorithm(struct group_member *member, const struct sweep *sweep, size_t algorithm,
+                          const struct memory *memory)
+{
+    for (size_t i = 0; i < 2 * sweep->count_count; i++) {
+        size_t pair = sweep->first_pair + 7 * algorithm + i;
+        struct muster_request request = {
+            .collective = muster_algorithms[algorithm].collective,
+            .count = sweep->counts[i / 2],
+            .type = (muster_type)(pair % MUSTER_TYPE_COUNT),
+            .op = (muster_op)(pair / MUSTER_TYPE_COUNT % MUSTER_OP_COUNT),
+            .algorithm = muster_algorithms[algorithm].name,
+            .deadline_ns = group_deadline(),
+        };
+        if (request.collective == MUSTER_BROADCAST) {
+            request.root = (uint32_t)(i % member->group->size);
+        }
+        run_case(member, &request, memory, i % 2 == 1);
+    }
+}
+
+static void sweep_member(struct group_member *member, void *argument)
+{
+    const struct sweep *sweep = argument;
+    uint64_t most = 1;
+    for (size_t i = 0; i < sweep->count_count; i++) {
+        most = sweep->counts[i] > most ? sweep->counts[i] : most;
+    }
+    struct memory memory = {.size_bytes = most * member->group->size * ELEMENT_MAX};
+    memory.in = malloc(memory.size_bytes);
+    memory.out = malloc(memory.size_bytes);
+    for (size_t i = 0; i < muster_algorithm_count && member->failure[0] == '\0'; i++) {
+        if (fits(member, i)) {
+            run_algorithm(member, sweep, i, &memory);
+        }
+    }
+    free(memory.in);
+    free(memory.out);
+}
+
+static void sweep_shape(enum group_transport transport, const struct shape *shape,
+                        const struct sweep *sweep)
+{
+    struct group group;
+    group_start(&group, transport, shape->hosts, shape->host_sizes, NULL);
+    group_each(&group, sweep_member, (void *)sweep);
+    group_finish(&group);
+}
+
+static void every_algorithm_is_right_on_every_small_job(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 3, 17, 1000};
+    for (uint32_t ranks = 1; ranks <= 9; ranks++) {
+        for (uint32_t hosts = 1; hosts <= 3 && hosts <= ranks; hosts++) {
+            struct shape shape = {.hosts = hosts};
+            for (uint32_t i = 0; i < ranks; i++) {
+                shape.host_sizes[i % hosts]++;
+            }
+            struct sweep sweep = {counts, 5, ranks + 9 * (size_t)hosts};
+            sweep_shape(GROUP_INPROC, &shape, &sweep);
+        }
+    }
+}
+
+static void every_algorithm_is_right_on_ragged_hosts(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {2, {1, 2}}, {3, {3, 1, 4}}, {3, {1, 1, 5}}, {4, {2, 5, 1, 4}}, {2, {9, 8}},
+    };
+    static const uint64_t counts[] = {1, 1001};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct sweep sweep = {counts, 2, 4 * i};
+        sweep_shape(GROUP_INPROC, &shapes[i], &sweep);
+    }
+}
+
+static void large_messages_arrive_in_pieces_and_right(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {{1, {2}}, {2, {2, 1}}, {2, {2, 3}}};
+    static const uint64_t counts[] = {COUNT_MAX};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct sweep sweep = {counts, 1, i};
+        sweep_shape(GROUP_INPROC, &shapes[i], &sweep);
+    }
+}
+
+/* Each pair of type and operation by the algorithm that the context chooses. */
+static void reduce_every_pair(struct group_member *member, void *argument)
+{
+    (void)argument;
+    enum { COUNT = 1003 };
+    struct memory memory = {.size_bytes = COUNT * ELEMENT_MAX};
+    memory.in = malloc(memory.size_bytes);
+    memory.out = malloc(memory.size_bytes);
+    for (size_t pair = 0; pair < (size_t)MUSTER_TYPE_COUNT * MUSTER_OP_COUNT; pair++) {
+        struct muster_request request = {
+            .collective = MUSTER_ALLREDUCE,
+            .count = COUNT,
+            .type = (muster_type)(pair % MUSTER_TYPE_COUNT),
+            .op = (muster_op)(pair / MUSTER_TYPE_COUNT),
+            .deadline_ns = group_deadline(),
+        };
+        run_case(member, &request, &memory, false);
+    }
+    free(memory.in);
+    free(memory.out);
+}
+
+static void every_pair_of_type_and_operation_is_right(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, 5);
+    group_each(&group, reduce_every_pair, NULL);
+    group_finish(&group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_type_and_operation_is_right),
+        cmocka_unit_test(every_algorithm_is_right_on_every_small_job),
+        cmocka_unit_test(every_algorithm_is_right_on_ragged_hosts),
+        cmocka_unit_test(large_messages_arrive_in_pieces_and_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
