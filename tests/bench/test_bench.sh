@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# muster bench: what it prints, what it refuses, and that it leaves no process behind.
+set -eu
+muster=$MUSTER_BIN/muster
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# One object a size, exactly these fields.
+number='[0-9.e+-]+'
+check_json() {
+    local collective=$1 transport=$2 ranks=$3 hosts=$4 bytes=$5
+    shift 5
+    "$muster" bench "$collective" -n "$ranks" --hosts "$hosts" --transport "$transport" \
+        --iterations 3 --json "$@" >"$folder/json" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
+    for size in ${bytes//,/ }; do
+        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number\}$" "$folder/json" ||
+            fail "$collective over $transport, $size bytes: $(cat "$folder/json")"
+    done
+    [ "$(wc -l <"$folder/json")" = "$(wc -w <<<"${bytes//,/ }")" ] || fail "lines: $(cat "$folder/json")"
+}
+
+for transport in inproc; do
+    check_json allreduce $transport 3 2 4,65536,1048576 --bytes 4,64K,1M
+    check_json allreduce $transport 2 1 4096 --bytes 4K --in-place --type int32 --op average
+    check_json reduce_scatter $transport 3 1 1200 --bytes 1200
+    check_json allgather $transport 3 1 1212 --bytes 1201 --type int32 --in-place
+    check_json broadcast $transport 4 2 1024 --bytes 1K --type uint8
+    check_json barrier $transport 3 1 0
+done
+check_json allreduce inproc 1 1 1024 --bytes 1K
+check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
+
+# Wrong options: status 2, and the word is named.
+refuse() {
+    local word=$1 status=0
+    shift
+    "$muster" bench "$@" >"$folder/out" 2>"$folder/errors" || status=$?
+    [ $status = 2 ] || fail "exit status $status for: $*"
+    [ ! -s "$folder/out" ] || fail "output for: $*"
+    grep -qF -- "$word" "$folder/errors" || fail "\"$word\" is not in: $(cat "$folder/errors")"
+    [ "$(wc -l <"$folder/errors")" -le 2 ] || fail "too many lines for: $*"
+}
+refuse "-n" allreduce
+refuse "collective" -n 2
+refuse "\"alreduce\"" alreduce -n 2
+refuse "\"0\"" allreduce -n 0
+refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
+refuse "\"\"" allreduce -n 2 --bytes 4,
+refuse "--hosts" allreduce -n 2 --hosts 3
+refuse "\"udp\"" allreduce -n 2 --transport udp
+refuse "\"float16\"" allreduce -n 2 --type float16
+refuse "\"xor\"" allreduce -n 2 --op xor
+refuse "\"rign\"" allreduce -n 2 --algorithm rign
+refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
+
+echo "bench prints and refuses"

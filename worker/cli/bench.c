@@ -1,0 +1,243 @@
+/* muster bench: the options. */
+#include "worker/cli/bench.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "worker/base/random.h"
+#include "worker/cli/cli.h"
+
+enum {
+    KEY_HOSTS = 256,
+    KEY_TRANSPORT,
+    KEY_BYTES,
+    KEY_ALGORITHM,
+    KEY_TYPE,
+    KEY_OP,
+    KEY_ITERATIONS,
+    KEY_SECONDS,
+    KEY_IN_PLACE,
+    KEY_JSON,
+    SECONDS_DEFAULT = 1,
+    SECONDS_MAX = 3600,
+};
+
+static const uint64_t bytes_max = (uint64_t)1 << 36;
+
+static const char doc[] =
+    "Measures a collective between ranks on this machine.\n"
+    "COLLECTIVE is allreduce, reduce_scatter, allgather, broadcast or barrier."
+    "\v"
+    "The first result is checked, a few more calls warm up, then each call is timed on each rank; "
+    "the "
+    "time of an iteration is the slowest rank's. Bytes are those of the whole vector (allgather "
+    "and "
+    "reduce_scatter: of all ranks together), rounded up to whole elements of all ranks.\n"
+    "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x (n-1)/n for "
+    "reduce_scatter and allgather, x 1 for broadcast.\n"
+    "\n"
+    "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp";
+
+static const struct argp_option argp_options[] = {
+    {"ranks", 'n', "RANKS", 0, "How many ranks take part (required)", 0},
+    {"hosts", KEY_HOSTS, "N", 0, "Spread them over so many pretended hosts (default 1)", 0},
+    {"transport", KEY_TRANSPORT, "NAME", 0,
+     "inproc: threads of one process; tcp: one process a rank, over loopback (default)", 0},
+    {"bytes", KEY_BYTES, "SIZE[,SIZE...]", 0, "Suffixes K, M and G (default 4,1K,16K,256K,1M,16M)",
+     0},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0, "Instead of the one that is predicted to be fastest",
+     0},
+    {"type", KEY_TYPE, "NAME", 0, "float32 (default), float64, int32, int64 or uint8", 0},
+    {"op", KEY_OP, "NAME", 0, "sum (default), average, prod, min or max", 0},
+    {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
+    {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
+    {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
+    {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
+    {0},
+};
+
+static muster_status parse_size(const char *text, uint64_t *ret_bytes)
+{
+    static const char suffixes[] = "KMG";
+    char *end = NULL;
+    uint64_t bytes = strtoull(text, &end, 10);
+    bool good = text[0] >= '0' && text[0] <= '9' && bytes <= bytes_max;
+    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
+    if (good && suffix != NULL) {
+        bytes <<= 10 * (suffix - suffixes + 1);
+        end++;
+    }
+    if (!good || *end != '\0' || bytes > bytes_max) {
+        return muster_error_set(MUSTER_INVALID,
+                                "--bytes: \"%.32s\" is not a size such as 4, 64K or 1M (64G are "
+                                "the most)",
+                                text);
+    }
+    *ret_bytes = bytes;
+    return MUSTER_OK;
+}
+
+static muster_status parse_sizes(const char *text, struct muster_bench_options *options)
+{
+    char copy[1024];
+    if (strlen(text) >= sizeof copy) {
+        return muster_error_set(MUSTER_INVALID, "--bytes: the list is too long");
+    }
+    memcpy(copy, text, strlen(text) + 1);
+    options->size_count = 0;
+    char *rest = copy;
+    for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+        if (options->size_count == MUSTER_BENCH_SIZES_MAX) {
+            return muster_error_set(MUSTER_INVALID, "--bytes: %d sizes are the most",
+                                    MUSTER_BENCH_SIZES_MAX);
+        }
+        TRY(parse_size(word, &options->sizes_bytes[options->size_count]));
+        options->size_count++;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status parse_transport(const char *text, enum muster_bench_transport *ret_transport)
+{
+    if (strcmp(text, "inproc") == 0) {
+        *ret_transport = MUSTER_BENCH_INPROC;
+    } else if (strcmp(text, "tcp") == 0) {
+        *ret_transport = MUSTER_BENCH_TCP;
+    } else {
+        return muster_error_set(MUSTER_INVALID, "--transport: \"%.32s\" is neither inproc nor tcp",
+                                text);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status parse_option(int key, char *text, struct muster_bench_options *options)
+{
+    switch (key) {
+    case 'n':
+        return muster_cli_parse_number("-n", text, 1, MUSTER_BENCH_RANKS_MAX, &options->ranks);
+    case KEY_HOSTS:
+        return muster_cli_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX, &options->hosts);
+    case KEY_TRANSPORT:
+        return parse_transport(text, &options->transport);
+    case KEY_BYTES:
+        return parse_sizes(text, options);
+    case KEY_ALGORITHM:
+        options->algorithm = text;
+        return MUSTER_OK;
+    case KEY_TYPE:
+        return muster_type_parse(text, &options->type);
+    case KEY_OP:
+        return muster_op_parse(text, &options->op);
+    case KEY_ITERATIONS:
+        return muster_cli_parse_number("--iterations", text, 1, MUSTER_BENCH_ITERATIONS_MAX,
+                                       &options->iterations);
+    case KEY_SECONDS:
+        return muster_cli_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
+    default:
+        options->in_place |= key == KEY_IN_PLACE;
+        options->json |= key == KEY_JSON;
+        return MUSTER_OK;
+    }
+}
+
+/* What can only be said once all options are there. */
+static muster_status check_options(struct muster_bench_options *options)
+{
+    if (options->collective == 0) {
+        return muster_error_set(MUSTER_INVALID, "a collective is missing: allreduce, for example");
+    }
+    if (options->ranks == 0) {
+        return muster_error_set(MUSTER_INVALID, "-n is missing: how many ranks take part");
+    }
+    if (options->hosts > options->ranks) {
+        return muster_error_set(MUSTER_INVALID, "--hosts: %u ranks cannot be on %u hosts",
+                                options->ranks, options->hosts);
+    }
+    if (options->iterations != 0 && options->seconds != 0) {
+        return muster_error_set(MUSTER_INVALID, "--iterations and --seconds exclude each other");
+    }
+    if (options->seconds == 0) {
+        options->seconds = SECONDS_DEFAULT;
+    }
+    if (options->collective == MUSTER_BARRIER) {
+        options->size_count = 1;
+        options->sizes_bytes[0] = 0;
+    }
+    size_t index;
+    return options->algorithm == NULL
+               ? MUSTER_OK
+               : muster_algorithm_find(options->collective, options->algorithm, &index);
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct muster_bench_options *options = state->input;
+    muster_status status = MUSTER_OK;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (options->collective != 0) {
+            argp_error(state, "\"%.64s\" is one collective too many", text);
+        }
+        status = muster_collective_parse(text, &options->collective);
+        break;
+    case ARGP_KEY_END:
+        status = check_options(options);
+        break;
+    default:
+        if (key != 'n' && (key < KEY_HOSTS || key > KEY_JSON)) {
+            return ARGP_ERR_UNKNOWN;
+        }
+        status = parse_option(key, text, options);
+    }
+    if (status != MUSTER_OK) {
+        argp_error(state, "%s", muster_last_error());
+    }
+    return 0;
+}
+
+uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
+                            uint64_t *ret_size_bytes)
+{
+    bool shared =
+        options->collective == MUSTER_ALLGATHER || options->collective == MUSTER_REDUCE_SCATTER;
+    uint64_t unit = muster_type_size_bytes(options->type) * (shared ? options->ranks : 1);
+    uint64_t count = (size_bytes + unit - 1) / unit;
+    *ret_size_bytes = count * unit;
+    return count;
+}
+
+static struct muster_bench_board *make_board(const struct muster_bench_options *options,
+                                             size_t size_bytes)
+{
+    struct muster_bench_board *board = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
+                                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (board == MAP_FAILED) {
+        (void)muster_error_errno(MUSTER_FATAL, "memory for %u ranks' figures", options->ranks);
+        return NULL;
+    }
+    board->options = *options;
+    muster_random_hex(sizeof board->link_token / 2, board->link_token);
+    return board;
+}
+
+int muster_cli_bench(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = argp_options, .parser = parse, .args_doc = "COLLECTIVE", .doc = doc};
+    struct muster_bench_options options = {.hosts = 1, .transport = MUSTER_BENCH_TCP};
+    if (parse_sizes("4,1K,16K,256K,1M,16M", &options) != MUSTER_OK ||
+        argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
+        return MUSTER_CLI_USAGE;
+    }
+    size_t size_bytes =
+        sizeof(struct muster_bench_board) + options.ranks * sizeof(struct muster_bench_seat);
+    struct muster_bench_board *board = make_board(&options, size_bytes);
+    if (board == NULL) {
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    int exit_status = muster_bench_lead(board);
+    munmap(board, size_bytes);
+    return exit_status;
+}

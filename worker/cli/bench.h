@@ -1,0 +1,89 @@
+/*
+ * muster bench: what its files share.
+ *
+ * The parent (the command) and N ranks, each with a fabric and a context of its own. Ranks are
+ * threads (inproc) or forked processes (tcp). They share a board in memory; each has a stream
+ * socket to the parent, over which it says that it has finished a phase and hears that it may go
+ * on. The stream's end tells either side that the other is gone.
+ *
+ * Phases: number 0 is "my address is on the board"; then two for each size, "checked and warm" and
+ * "measured".
+ */
+#ifndef MUSTER_WORKER_CLI_BENCH_H
+#define MUSTER_WORKER_CLI_BENCH_H
+
+#include "worker/context.h"
+
+enum {
+    MUSTER_BENCH_RANKS_MAX = 128,
+    MUSTER_BENCH_SIZES_MAX = 64,
+    MUSTER_BENCH_ITERATIONS_MAX = 100000,
+    MUSTER_BENCH_WARM_UP = 5,
+};
+
+enum muster_bench_transport {
+    MUSTER_BENCH_INPROC,
+    MUSTER_BENCH_TCP,
+};
+
+struct muster_bench_options {
+    enum muster_collective collective;
+    enum muster_bench_transport transport;
+    uint32_t ranks;
+    uint32_t hosts;
+    size_t size_count;
+    uint64_t sizes_bytes[MUSTER_BENCH_SIZES_MAX]; /* as defined by muster_bench_count() */
+    const char *algorithm;                        /* NULL: by cost */
+    muster_type type;
+    muster_op op;
+    uint32_t iterations; /* 0: as many as fit into `seconds` */
+    uint32_t seconds;
+    bool in_place;
+    bool json;
+};
+
+/* One rank's corner of the board. */
+struct muster_bench_seat {
+    struct muster_peer peer;
+    muster_status status;
+    char error[512];
+    double times_us[MUSTER_BENCH_ITERATIONS_MAX]; /* of the size being measured */
+};
+
+/* In memory that all ranks and the parent share. Each part has one writer, and is read by others
+ * only in a later phase. */
+struct muster_bench_board {
+    struct muster_bench_options options;
+    char link_token[33];
+    uint32_t iterations;              /* of the size being measured; the parent's */
+    char algorithm[64];               /* that it runs with; rank 0's */
+    double warm_us;                   /* time of a warm iteration; rank 0's */
+    struct muster_bench_seat seats[]; /* [ranks] */
+};
+
+/* The element count to call with for this many bytes, and the bytes that are then counted: the
+ * whole vector (allgather, reduce_scatter: of all ranks together), rounded up to what divides. */
+uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
+                            uint64_t *ret_size_bytes);
+
+/* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
+ * end of the stream to the parent. */
+muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
+                                struct muster_hub *hub);
+
+/* Fills a rank's input; and checks what came out. MUSTER_FATAL names the first wrong element. */
+void muster_bench_fill(const struct muster_request *request, void *in, uint32_t rank,
+                       uint32_t ranks);
+MUSTER_CHECKED muster_status muster_bench_check(const struct muster_request *request, uint32_t rank,
+                                                uint32_t ranks);
+
+/* Starts the ranks and leads them through the phases; prints each size when it is measured. The
+ * program's exit status. No rank is left when it returns. */
+int muster_bench_lead(struct muster_bench_board *board);
+
+/* What was measured, on standard output. */
+void muster_bench_print_head(const struct muster_bench_options *options);
+MUSTER_CHECKED muster_status muster_bench_print(const struct muster_bench_board *board,
+                                                size_t size_index);
+
+#endif

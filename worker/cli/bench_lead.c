@@ -1,0 +1,301 @@
+/* muster bench: the parent, which starts the ranks and leads them through the phases. */
+#include "worker/cli/bench.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+#include "worker/cli/cli.h"
+
+enum {
+    START_TIMEOUT_MS = 30000,
+    CALL_TIMEOUT_MS = 60000, /* as long as one call may take in a rank */
+    ITERATIONS_MIN = 5,      /* when --seconds says how many */
+};
+
+struct worker {
+    struct lead *lead;
+    uint32_t rank;
+    int channel;      /* the parent's end; -1: none */
+    int rank_channel; /* the rank's end, while the parent has it; -1: none */
+    pid_t pid;        /* tcp; 0: not started, or reaped */
+    pthread_t thread; /* inproc */
+    bool has_thread;
+    bool reported; /* the phase is over for this rank */
+};
+
+struct lead {
+    struct muster_bench_board *board;
+    struct muster_hub *hub;
+    uint32_t started;
+    struct worker workers[MUSTER_BENCH_RANKS_MAX];
+};
+
+/* Starting ------------------------------------------------------------------------------------ */
+
+static void close_channel(int *channel)
+{
+    if (*channel >= 0) {
+        close(*channel);
+        *channel = -1;
+    }
+}
+
+static void *run_thread(void *argument)
+{
+    struct worker *worker = argument;
+    muster_status status = muster_bench_work(worker->lead->board, worker->rank,
+                                             worker->rank_channel, worker->lead->hub);
+    (void)status;                         /* it is on the board */
+    close_channel(&worker->rank_channel); /* which the parent sees */
+    return NULL;
+}
+
+/* In the child. Does not return; dies with the parent. */
+static void run_child(const struct worker *worker, pid_t parent)
+{
+    struct lead *lead = worker->lead;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+        _exit(MUSTER_CLI_FAILED);
+    }
+    for (uint32_t i = 0; i <= worker->rank; i++) {
+        close_channel(&lead->workers[i].channel);
+    }
+    muster_status status = muster_bench_work(lead->board, worker->rank, worker->rank_channel, NULL);
+    _exit(status == MUSTER_OK ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED);
+}
+
+static muster_status start_child(struct worker *worker)
+{
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid < 0) {
+        return muster_error_errno(MUSTER_FATAL, "rank %u: no process", worker->rank);
+    }
+    if (pid == 0) {
+        run_child(worker, parent);
+    }
+    worker->pid = pid;
+    close_channel(&worker->rank_channel);
+    return MUSTER_OK;
+}
+
+static muster_status start_worker(struct lead *lead, uint32_t rank)
+{
+    struct worker *worker = &lead->workers[rank];
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "rank %u: no channel", rank);
+    }
+    *worker =
+        (struct worker){.lead = lead, .rank = rank, .channel = ends[0], .rank_channel = ends[1]};
+    lead->started++;
+    if (lead->hub == NULL) {
+        return start_child(worker);
+    }
+    int failed = pthread_create(&worker->thread, NULL, run_thread, worker);
+    if (failed != 0) {
+        close_channel(&worker->rank_channel);
+        return muster_error_set(MUSTER_FATAL, "rank %u: no thread: %s", rank, strerror(failed));
+    }
+    worker->has_thread = true;
+    return MUSTER_OK;
+}
+
+static muster_status start_workers(struct lead *lead)
+{
+    if (lead->board->options.transport == MUSTER_BENCH_INPROC) {
+        TRY(muster_hub_create(&lead->hub));
+    }
+    for (uint32_t i = 0; i < lead->board->options.ranks; i++) {
+        TRY(start_worker(lead, i));
+    }
+    return MUSTER_OK;
+}
+
+/* Ending -------------------------------------------------------------------------------------- */
+
+/* Reaps a child, waiting for it if `wait_for_it`. True if it has died of a signal. */
+static bool reap(struct worker *worker, bool wait_for_it, int *ret_signal)
+{
+    int status = 0;
+    pid_t pid;
+    if (worker->pid == 0) {
+        return false;
+    }
+    do {
+        pid = waitpid(worker->pid, &status, wait_for_it ? 0 : WNOHANG);
+    } while (pid < 0 && errno == EINTR);
+    if (pid != worker->pid) {
+        return false;
+    }
+    worker->pid = 0;
+    *ret_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return WIFSIGNALED(status);
+}
+
+/* A rank is gone. One that was killed is the cause of what the others then say, so it is named
+ * first. */
+static muster_status explain(struct lead *lead, const struct worker *gone)
+{
+    int number;
+    for (uint32_t i = 0; i < lead->started; i++) {
+        if (reap(&lead->workers[i], false, &number)) {
+            return muster_error_set(MUSTER_FATAL, "rank %u was killed by signal %d (%s)", i, number,
+                                    strsignal(number));
+        }
+    }
+    const struct muster_bench_seat *seat = &lead->board->seats[gone->rank];
+    return muster_error_set(MUSTER_FATAL, "rank %u: %s", gone->rank,
+                            seat->error[0] != '\0' ? seat->error : "gone without a word");
+}
+
+static void stop_workers(struct lead *lead, bool in_order)
+{
+    int unused;
+    for (uint32_t i = 0; i < lead->started; i++) {
+        struct worker *worker = &lead->workers[i];
+        if (worker->pid != 0 && !in_order) {
+            kill(worker->pid, SIGKILL);
+        }
+        close_channel(&worker->channel);
+    }
+    for (uint32_t i = 0; i < lead->started; i++) {
+        struct worker *worker = &lead->workers[i];
+        (void)reap(worker, true, &unused);
+        if (worker->has_thread) {
+            pthread_join(worker->thread, NULL);
+        }
+    }
+    muster_hub_destroy(lead->hub);
+}
+
+/* Phases -------------------------------------------------------------------------------------- */
+
+static muster_status hear(struct lead *lead, struct worker *worker)
+{
+    char byte;
+    ssize_t got = recv(worker->channel, &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return MUSTER_OK;
+    }
+    if (got != 1) {
+        return explain(lead, worker);
+    }
+    worker->reported = true;
+    return MUSTER_OK;
+}
+
+/* Hears from all those that have something to say. Ones that have reported are watched as well:
+ * they may be killed. */
+static muster_status hear_all(struct lead *lead, int64_t deadline_ns)
+{
+    struct pollfd polls[MUSTER_BENCH_RANKS_MAX];
+    for (uint32_t i = 0; i < lead->started; i++) {
+        polls[i] = (struct pollfd){.fd = lead->workers[i].channel, .events = POLLIN};
+    }
+    int ready = poll(polls, lead->started, muster_clock_left_ms(deadline_ns));
+    if (ready == 0) {
+        return muster_error_set(MUSTER_RETRY, "the ranks have not come to the end of a phase");
+    }
+    for (uint32_t i = 0; ready > 0 && i < lead->started; i++) {
+        if (polls[i].revents != 0) {
+            TRY(hear(lead, &lead->workers[i]));
+        }
+    }
+    return MUSTER_OK;
+}
+
+static bool all_reported(const struct lead *lead)
+{
+    for (uint32_t i = 0; i < lead->started; i++) {
+        if (!lead->workers[i].reported) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static muster_status await_phase(struct lead *lead, int64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < lead->started; i++) {
+        lead->workers[i].reported = false;
+    }
+    while (!all_reported(lead)) {
+        TRY(hear_all(lead, deadline_ns));
+    }
+    return MUSTER_OK;
+}
+
+static muster_status let_go(struct lead *lead)
+{
+    char byte = 1;
+    for (uint32_t i = 0; i < lead->started; i++) {
+        if (send(lead->workers[i].channel, &byte, 1, MSG_NOSIGNAL) != 1) {
+            return explain(lead, &lead->workers[i]);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static uint32_t choose_iterations(const struct muster_bench_board *board)
+{
+    const struct muster_bench_options *options = &board->options;
+    if (options->iterations != 0) {
+        return options->iterations;
+    }
+    double fitting = options->seconds * 1e6 / (board->warm_us + 1);
+    if (fitting > MUSTER_BENCH_ITERATIONS_MAX) {
+        return MUSTER_BENCH_ITERATIONS_MAX;
+    }
+    return fitting < ITERATIONS_MIN ? ITERATIONS_MIN : (uint32_t)fitting;
+}
+
+/* As long as so many calls may take, each at its own limit. */
+static int64_t calls_deadline(uint32_t calls)
+{
+    return muster_clock_ns() + (int64_t)calls * CALL_TIMEOUT_MS * 1000000;
+}
+
+static muster_status lead_through(struct lead *lead)
+{
+    struct muster_bench_board *board = lead->board;
+    TRY(await_phase(lead, muster_clock_after_ms(START_TIMEOUT_MS)));
+    TRY(let_go(lead));
+    muster_bench_print_head(&board->options);
+    for (size_t i = 0; i < board->options.size_count; i++) {
+        TRY(await_phase(lead, calls_deadline(2 + MUSTER_BENCH_WARM_UP)));
+        board->iterations = choose_iterations(board);
+        TRY(let_go(lead));
+        TRY(await_phase(lead, calls_deadline(1 + board->iterations)));
+        TRY(muster_bench_print(board, i));
+        TRY(let_go(lead));
+    }
+    return MUSTER_OK;
+}
+
+int muster_bench_lead(struct muster_bench_board *board)
+{
+    struct lead *lead = calloc(1, sizeof *lead);
+    if (lead == NULL) {
+        (void)muster_error_set(MUSTER_FATAL, "no memory to start ranks");
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    lead->board = board;
+    muster_status status = start_workers(lead);
+    if (status == MUSTER_OK) {
+        status = lead_through(lead);
+    }
+    stop_workers(lead, status == MUSTER_OK);
+    free(lead);
+    return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
+}

@@ -1,0 +1,218 @@
+/* muster bench: what one rank does. */
+#include "worker/cli/bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+
+enum { GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+
+/* Everything of this rank; parts are NULL until made. */
+struct rank_run {
+    struct muster_bench_board *board;
+    struct muster_bench_seat *seat;
+    uint32_t rank;
+    int channel;
+    struct muster_fabric *fabric;
+    struct muster_context *context;
+    char *in, *out;
+};
+
+/* Tells the parent that the phase is over and waits until it is over everywhere. */
+static muster_status end_phase(const struct rank_run *run)
+{
+    char byte = 1;
+    if (send(run->channel, &byte, 1, MSG_NOSIGNAL) != 1) {
+        return muster_error_errno(MUSTER_FATAL, "the parent is gone");
+    }
+    ssize_t got;
+    do {
+        got = recv(run->channel, &byte, 1, 0);
+    } while (got < 0 && errno == EINTR);
+    return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
+}
+
+static muster_status publish(struct rank_run *run, struct muster_hub *hub)
+{
+    struct muster_peer *peer = &run->seat->peer;
+    muster_random_uuid(peer->member);
+    (void)snprintf(peer->host, sizeof peer->host, "localhost");
+    const struct muster_fabric_options options = {
+        .member = peer->member,
+        .link_token = run->board->link_token,
+        .listen = hub == NULL ? "127.0.0.1" : NULL,
+        .hub = hub,
+    };
+    TRY(muster_fabric_create(&options, &run->fabric));
+    peer->address_count = muster_fabric_address_count(run->fabric);
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
+                       muster_fabric_address(run->fabric, i));
+    }
+    return end_phase(run);
+}
+
+static muster_status make_context(struct rank_run *run, const struct muster_topology *topology)
+{
+    uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
+    for (uint32_t i = 0; i < topology->ranks; i++) {
+        ranks[i] = i;
+    }
+    const struct muster_context_options options = {
+        .fabric = run->fabric,
+        .generation = GENERATION,
+        .name = "bench",
+        .topology = topology,
+        .ranks = ranks,
+        .rank = run->rank,
+        .model = &muster_cost_model_default,
+    };
+    return muster_context_create(&options, &run->context);
+}
+
+static muster_status meet(struct rank_run *run)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    struct muster_peer *peers = calloc(options->ranks, sizeof *peers);
+    if (peers == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u peers", options->ranks);
+    }
+    for (uint32_t i = 0; i < options->ranks; i++) {
+        peers[i] = run->board->seats[i].peer;
+    }
+    muster_status status =
+        muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);
+    free(peers);
+    TRY(status);
+    struct muster_topology topology;
+    TRY(muster_topology_init_even(options->ranks, options->hosts, &topology));
+    status = make_context(run, &topology);
+    muster_topology_finish(&topology);
+    return status;
+}
+
+/* Room for the largest size; allgather and reduce_scatter count all ranks' bytes already. */
+static muster_status allocate(struct rank_run *run)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    uint64_t most_bytes = 1;
+    for (size_t i = 0; i < options->size_count; i++) {
+        uint64_t bytes;
+        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    run->in = malloc(most_bytes);
+    run->out = malloc(most_bytes);
+    if (run->in == NULL || run->out == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
+                                (unsigned long long)most_bytes);
+    }
+    return MUSTER_OK;
+}
+
+static struct muster_request request_of(const struct rank_run *run, size_t size_index)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    uint64_t bytes;
+    struct muster_request request = {
+        .collective = options->collective,
+        .in = run->in,
+        .out = run->out,
+        .count = muster_bench_count(options, options->sizes_bytes[size_index], &bytes),
+        .type = options->type,
+        .op = options->op,
+        .algorithm = options->algorithm,
+    };
+    if (options->collective == MUSTER_BROADCAST || options->in_place) {
+        request.in = run->out;
+    }
+    if (options->in_place && options->collective == MUSTER_ALLGATHER) {
+        request.in = run->out + run->rank * request.count * muster_type_size_bytes(options->type);
+    }
+    return request;
+}
+
+static muster_status call(const struct rank_run *run, struct muster_request *request,
+                          double *ret_us)
+{
+    int64_t start_ns = muster_clock_ns();
+    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * NS_PER_MS;
+    TRY(muster_context_run(run->context, request, NULL));
+    *ret_us = (double)(muster_clock_ns() - start_ns) / 1000;
+    return MUSTER_OK;
+}
+
+static muster_status check_and_warm(struct rank_run *run, struct muster_request *request)
+{
+    uint32_t ranks = run->board->options.ranks;
+    double us;
+    if (request->collective != MUSTER_BARRIER) {
+        muster_bench_fill(request, (char *)request->in, run->rank, ranks);
+    }
+    TRY(call(run, request, &us));
+    if (request->collective != MUSTER_BARRIER) {
+        TRY(muster_bench_check(request, run->rank, ranks));
+    }
+    double least_us = us;
+    for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {
+        TRY(call(run, request, &us));
+        least_us = us < least_us ? us : least_us;
+    }
+    if (run->rank == 0) {
+        const char *name;
+        TRY(muster_context_algorithm(run->context, request, &name));
+        (void)snprintf(run->board->algorithm, sizeof run->board->algorithm, "%s", name);
+        run->board->warm_us = least_us;
+    }
+    return end_phase(run);
+}
+
+/* Only a broadcast's root could run ahead of the others, and its times mean nothing then; all other
+ * collectives end nowhere before they have begun everywhere. */
+static muster_status measure(struct rank_run *run, struct muster_request *request)
+{
+    struct muster_request barrier = {.collective = MUSTER_BARRIER};
+    double us;
+    for (uint32_t i = 0; i < run->board->iterations; i++) {
+        if (i == 0 || request->collective == MUSTER_BROADCAST) {
+            TRY(call(run, &barrier, &us));
+        }
+        TRY(call(run, request, &run->seat->times_us[i]));
+    }
+    return end_phase(run);
+}
+
+static muster_status go_through_phases(struct rank_run *run, struct muster_hub *hub)
+{
+    TRY(publish(run, hub));
+    TRY(meet(run));
+    TRY(allocate(run));
+    for (size_t i = 0; i < run->board->options.size_count; i++) {
+        struct muster_request request = request_of(run, i);
+        TRY(check_and_warm(run, &request));
+        TRY(measure(run, &request));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
+                                struct muster_hub *hub)
+{
+    struct rank_run run = {
+        .board = board, .seat = &board->seats[rank], .rank = rank, .channel = channel};
+    muster_status status = go_through_phases(&run, hub);
+    run.seat->status = status;
+    if (status != MUSTER_OK) {
+        (void)snprintf(run.seat->error, sizeof run.seat->error, "%s", muster_last_error());
+    }
+    muster_context_destroy(run.context);
+    muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
+    free(run.in);
+    free(run.out);
+    return status;
+}
