@@ -143,6 +143,9 @@ muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan
     if (plan->root != 0 && plan->collective != MUSTER_BROADCAST) {
         return muster_error_set(MUSTER_INVALID, "%s has no root", name);
     }
+    if (plan->count != 0 && plan->collective == MUSTER_BARRIER) {
+        return muster_error_set(MUSTER_INVALID, "barrier has no count");
+    }
     if (plan->count > MUSTER_ELEMENTS_MAX / ranks) {
         return muster_error_set(MUSTER_INVALID,
                                 "%s: count %" PRIu64 " on %" PRIu32
