@@ -99,7 +99,7 @@ static muster_status check_going_on(const struct muster_membership *m)
 
 /* The member that the event names is listed. absent: what to do if it was never heard of. */
 static muster_status check_listed(const struct muster_membership *m, const char *id,
-                                  muster_status absent, const struct muster_member **ret_member)
+                                  muster_status absent)
 {
     TRY(check_text("member", id, MUSTER_UUID_SIZE));
     const struct muster_member *member = muster_records_find(m, id);
@@ -110,7 +110,6 @@ static muster_status check_listed(const struct muster_membership *m, const char 
     if (member == NULL) {
         return muster_error_set(absent, "member %s is not in this job", id);
     }
-    *ret_member = member;
     return MUSTER_OK;
 }
 
@@ -160,8 +159,7 @@ static muster_status check_leave(const struct muster_membership *m,
                                 (int)event->leave_reason);
     }
     /* Whoever is not there has nothing left to leave. */
-    const struct muster_member *member = NULL;
-    return check_listed(m, event->member, MUSTER_ENDED, &member);
+    return check_listed(m, event->member, MUSTER_ENDED);
 }
 
 static muster_status check_suspect(const struct muster_membership *m,
@@ -183,8 +181,8 @@ static muster_status check_report(const struct muster_membership *m,
                                   const struct muster_event *event)
 {
     /* A service that lost its store knows nobody: joining again helps. */
-    const struct muster_member *reporter = NULL;
-    TRY(check_listed(m, event->member, MUSTER_REJOIN, &reporter));
+    TRY(check_listed(m, event->member, MUSTER_REJOIN));
+    const struct muster_member *reporter = muster_records_find(m, event->member);
     if (strncmp(event->member, event->suspect, sizeof event->suspect) == 0) {
         return muster_error_set(MUSTER_INVALID, "member %s reports itself", event->member);
     }
@@ -218,7 +216,6 @@ static muster_status check_resize(const struct muster_membership *m,
 muster_status muster_membership_check(const struct muster_membership *membership,
                                       const struct muster_event *event)
 {
-    const struct muster_member *member = NULL;
     if (event->now_ms < 0 || event->now_ms > TIME_MAX_MS) {
         return muster_error_set(MUSTER_INVALID, "time %" PRId64 " is not in 0..%" PRId64,
                                 event->now_ms, TIME_MAX_MS);
@@ -232,7 +229,7 @@ muster_status muster_membership_check(const struct muster_membership *membership
         return check_report(membership, event);
     case MUSTER_EVENT_DISCONNECT:
     case MUSTER_EVENT_DEATH:
-        return check_listed(membership, event->member, MUSTER_INVALID, &member);
+        return check_listed(membership, event->member, MUSTER_INVALID);
     case MUSTER_EVENT_RESIZE:
         return check_resize(membership, event);
     case MUSTER_EVENT_END:

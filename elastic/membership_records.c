@@ -61,7 +61,7 @@ static muster_status reserve(struct muster_membership *m)
         return MUSTER_OK;
     }
     uint32_t capacity = m->capacity == 0 ? 8 : 2 * m->capacity;
-    if (!grow_array((void **)&m->listed, capacity, sizeof *m->listed) ||
+    if (!grow_array((void **)&m->listed, capacity, sizeof(struct muster_member *)) ||
         !grow_array((void **)&m->members, capacity, sizeof *m->members) ||
         !grow_array((void **)&m->host_sizes, capacity, sizeof *m->host_sizes) ||
         !grow_array((void **)&m->stale, capacity, sizeof *m->stale) ||
@@ -272,12 +272,13 @@ void muster_records_revoked(struct muster_membership *membership, const char *wh
 
 void muster_records_finish(struct muster_membership *membership)
 {
-    struct muster_member *member = NULL;
-    struct muster_member *next = NULL;
-    HASH_ITER(hh, membership->by_id, member, next)
-    {
-        HASH_DEL(membership->by_id, member);
-        free_member(member);
+    HASH_CLEAR(hh, membership->by_id);
+    for (uint32_t i = 0; i < membership->count; i++) {
+        free_member(membership->listed[i]);
+    }
+    for (struct muster_member *next, *gone = membership->gone_first; gone != NULL; gone = next) {
+        next = gone->next_gone;
+        free_member(gone);
     }
     free(membership->listed);
     free(membership->members);
