@@ -128,6 +128,7 @@ static void go(struct muster_membership *m, struct muster_member *member,
         char why[MUSTER_WHY_SIZE];
         muster_records_say(why, "nobody is left: %s", member->why);
         end(m, why, actions);
+        m->deserted = true;
     }
 }
 
@@ -168,6 +169,7 @@ static void begin(struct muster_membership *m, const struct muster_job_settings 
     m->begun = true;
     m->phase = MUSTER_JOB_FORMING;
     m->shrinking = false;
+    m->deserted = false;
     m->why_open = false;
     muster_records_say(m->why, "the first members are joining");
 }

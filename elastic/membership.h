@@ -138,6 +138,12 @@ void muster_membership_destroy(struct muster_membership *membership);
 MUSTER_CHECKED muster_status muster_membership_check(const struct muster_membership *membership,
                                                      const struct muster_event *event);
 
+/* How this member stands to the job, whatever it asks. MUSTER_OK: it is listed. MUSTER_REJOIN: it
+ * was never heard of, or was declared dead while the job went on: it may join under a new id.
+ * MUSTER_ENDED: it has left or finished, or the job has ended. The error text says why. */
+MUSTER_CHECKED muster_status muster_membership_standing(const struct muster_membership *membership,
+                                                        const char *member);
+
 /* Applies an event that check accepts in this state (else: check's status, nothing changed).
  * MUSTER_FATAL: no memory, nothing changed.
  *

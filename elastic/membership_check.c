@@ -213,6 +213,25 @@ static muster_status check_resize(const struct muster_membership *m,
     return check_target(&m->settings, event->target_size);
 }
 
+muster_status muster_membership_standing(const struct muster_membership *membership,
+                                         const char *member)
+{
+    const struct muster_membership *m = membership;
+    const struct muster_member *found = muster_records_find(m, member);
+    bool over = m->phase == MUSTER_JOB_ENDED && !m->deserted;
+    if (found == NULL && over) {
+        return check_going_on(m);
+    }
+    if (found == NULL) {
+        return muster_error_set(MUSTER_REJOIN, "member %s is not in this job", member);
+    }
+    if (found->phase != MUSTER_MEMBER_GONE) {
+        return MUSTER_OK;
+    }
+    muster_status status = refuse_gone(found);
+    return found->died && !over ? MUSTER_REJOIN : status;
+}
+
 muster_status muster_membership_check(const struct muster_membership *membership,
                                       const struct muster_event *event)
 {

@@ -246,6 +246,7 @@ void muster_records_depart(struct muster_membership *membership, struct muster_m
     memcpy(record->host, member->info->host, sizeof record->host);
     say_departure(member, reason, cause, record->why);
     explain_revocation(m, member, record->why);
+    member->died = reason == (enum muster_leave_reason)0;
     muster_records_forget(m, member, record->why);
 }
 

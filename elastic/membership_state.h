@@ -38,6 +38,7 @@ struct muster_member {
     uint64_t generation; /* the last one it was in; 0: none */
     uint32_t rank;       /* in it */
     bool leave_asked;
+    bool died;                       /* gone: nobody asked it to go */
     char why[MUSTER_WHY_SIZE];       /* gone: why */
     struct muster_member *next_gone; /* gone: the one that went after it */
     UT_hash_handle hh;
@@ -71,6 +72,7 @@ struct muster_membership {
     bool newcomers_settled;        /* RUNNING: the members are to move over and take them in */
     bool shrinking;                /* a Resize wants fewer members than there are */
     bool finishing;                /* RUNNING: a member has finished */
+    bool deserted;                 /* ENDED: only because nobody was left */
     bool why_open;                 /* a departure may tell better why the generation was revoked */
     char blamed[MUSTER_UUID_SIZE]; /* whose departure; empty: anyone's */
     int64_t look_ms;               /* no member's deadline lies before it */
