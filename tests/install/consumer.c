@@ -1,0 +1,53 @@
+/* A program outside the tree: every public function is referred to, so that all of them must link,
+ * and a job that cannot be reached is reported. Compiled as C and as C++. */
+#include <muster.h>
+#include <stdio.h>
+#include <string.h>
+
+static muster_status nothing(muster_session *session, void *user)
+{
+    (void)session;
+    (void)user;
+    return MUSTER_OK;
+}
+
+static muster_status everything(muster_session *session)
+{
+    double number = 1;
+    muster_status statuses[] = {
+        muster_allreduce(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, MUSTER_SUM,
+                         NULL),
+        muster_reduce_scatter(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64,
+                              MUSTER_SUM, NULL),
+        muster_allgather(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, NULL),
+        muster_broadcast(session, MUSTER_GLOBAL, &number, 1, MUSTER_FLOAT64, 0, NULL),
+        muster_barrier(session, MUSTER_GLOBAL, NULL),
+        muster_register(session, "number", &number, sizeof(number)),
+        muster_commit(session),
+        muster_restore(session),
+        muster_sync(session),
+        muster_rejoin(session),
+        muster_run(session, nothing, NULL),
+    };
+    muster_leave(session);
+    printf("%u of %u in generation %llu at version %llu\n", muster_rank(session, MUSTER_LOCAL),
+           muster_size(session, MUSTER_CROSS), (unsigned long long)muster_generation(session),
+           (unsigned long long)muster_version_of_state(session));
+    return statuses[0];
+}
+
+int main(void)
+{
+    muster_options options;
+    muster_session *session = NULL;
+    muster_options_init(&options);
+    options.rendezvous = "no address";
+    muster_status status = muster_open(&options, &session);
+    if (status == MUSTER_OK) {
+        status = everything(session);
+        muster_close(session);
+    }
+    printf("muster %s: %s: %s\n", muster_version(), muster_status_name(status),
+           muster_last_error());
+    return status == MUSTER_INVALID && strlen(muster_last_error()) > 0 ? 0 : 1;
+}
