@@ -1,7 +1,6 @@
 #include "collectives/select.h"
 
-#include <inttypes.h>
-
+#include "collectives/cost.h"
 #include "worker/base/status.h"
 
 const struct muster_cost_model muster_cost_model_default = {
@@ -10,29 +9,6 @@ const struct muster_cost_model muster_cost_model_default = {
     .reduce_GBps = 6,
 };
 
-/* Bytes at this rate take so long; 1 GB/s is 1000 bytes in a microsecond. */
-static double bytes_us(uint64_t elements, size_t element_size_bytes, double rate_GBps)
-{
-    return (double)elements * (double)element_size_bytes / (rate_GBps * 1e3);
-}
-
-static double path_us(const struct muster_path *path, const struct muster_link_figures *link,
-                      size_t element_size_bytes)
-{
-    return (double)path->messages * link->latency_us +
-           bytes_us(path->elements, element_size_bytes, link->bandwidth_GBps);
-}
-
-static double formula_us(const struct muster_algorithm *row, const struct muster_plan *plan,
-                         size_t element_size_bytes, const struct muster_cost_model *model)
-{
-    struct muster_formula formula = {0};
-    row->formula(plan, &formula);
-    return path_us(&formula.local, &model->local, element_size_bytes) +
-           path_us(&formula.cross, &model->cross, element_size_bytes) +
-           bytes_us(formula.reduced, element_size_bytes, model->reduce_GBps);
-}
-
 muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
                                     size_t element_size_bytes,
                                     const struct muster_cost_model *model, double *ret_us)
@@ -40,7 +16,10 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
     struct muster_plan any = *plan;
     any.rank = 0;
     TRY(muster_plan_check(algorithm, &any));
-    *ret_us = formula_us(&muster_algorithms[algorithm], &any, element_size_bytes, model);
+    if (plan->topology->ranks <= MUSTER_COST_WALK_RANKS_MAX) {
+        return muster_cost_walk_us(algorithm, &any, element_size_bytes, model, ret_us);
+    }
+    *ret_us = muster_cost_formula_us(algorithm, &any, element_size_bytes, model);
     return MUSTER_OK;
 }
 
