@@ -388,7 +388,7 @@ static int forget_job(void **state)
 int main(void)
 {
     if (access(command_path("musterd"), X_OK) != 0) {
-        print_message("skipped: %s is not built (needs libmicrohttpd and sqlite3)\n",
+        print_message("SKIP: %s is not built (it needs libmicrohttpd and sqlite3)\n",
                       command_path("musterd"));
         return 77;
     }
