@@ -303,6 +303,31 @@ static void no_process_outlives_a_launcher_that_is_killed(void **state)
     command_finish(&command);
 }
 
+static void a_launcher_leaves_no_temporary_folder_behind(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGKILL, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        struct command command;
+        char folder[] = "/tmp/muster-test-XXXXXX";
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+        start_run(&command, "-n 1", "echo up; exec sleep 1000");
+        assert_true(command_await(&command, "[0] up\n"));
+        assert_int_equal(rmdir(folder), -1); /* the job's token is in there */
+        assert_int_equal(kill(command.pid, signals[i]), 0);
+        assert_int_equal(command_wait(&command), 128 + signals[i]);
+        command_finish(&command);
+        int removed = -1;
+        for (int tries = 0; removed != 0 && tries < 2000; tries++) {
+            removed = rmdir(folder); /* the guard is nobody's child by then: only this tells */
+            (void)usleep(5000);
+        }
+        assert_int_equal(removed, 0);
+        assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
+    }
+}
+
 static void what_a_worker_leaves_behind_is_ended(void **state)
 {
     (void)state;
@@ -407,6 +432,7 @@ int main(void)
         cmocka_unit_test(workers_get_the_job_in_their_environment),
         cmocka_unit_test(the_first_signal_asks_and_the_second_kills),
         cmocka_unit_test(no_process_outlives_a_launcher_that_is_killed),
+        cmocka_unit_test(a_launcher_leaves_no_temporary_folder_behind),
         cmocka_unit_test(what_a_worker_leaves_behind_is_ended),
         cmocka_unit_test(the_summary_is_one_json_object),
         cmocka_unit_test(a_summary_that_cannot_be_written_is_said),

@@ -35,7 +35,7 @@ static void guard_note(pid_t *groups, size_t *count, pid_t message)
 }
 
 /* Out of the terminal's reach, and deaf to what ends the launcher: it goes when the pipe ends. */
-static _Noreturn void guard_run(int fd)
+static void guard_run(int fd)
 {
     (void)setsid();
     sigset_t all;
@@ -54,7 +54,6 @@ static _Noreturn void guard_run(int fd)
     for (size_t i = 0; i < count; i++) {
         (void)kill(-groups[i], SIGKILL);
     }
-    _exit(0);
 }
 
 /* The launcher's standard files must not stay open in the guard: whoever reads them waits for their
@@ -67,7 +66,8 @@ static void close_all_but(int fd)
     (void)close_range((unsigned)fd + 1, ~0U, 0);
 }
 
-muster_status muster_guard_open(struct muster_guard *ret_guard)
+muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
+                                struct muster_guard *ret_guard)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -77,6 +77,10 @@ muster_status muster_guard_open(struct muster_guard *ret_guard)
     if (pid == 0) {
         close_all_but(ends[0]);
         guard_run(ends[0]);
+        if (tidy != NULL) {
+            tidy(argument);
+        }
+        _exit(0);
     }
     close(ends[0]);
     if (pid < 0) {

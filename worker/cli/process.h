@@ -20,9 +20,12 @@ struct muster_guard {
     int fd; /* the guard reads groups from it; its end is our death */
 };
 
-/* MUSTER_FATAL: no process or descriptor left. */
-MUSTER_CHECKED muster_status muster_guard_open(struct muster_guard *ret_guard);
-/* Kills every group that is still registered. */
+/* tidy (may be NULL) is the last that the guard does, in its own process, with a copy of what
+ * argument points to as it is now. Before any thread is started. MUSTER_FATAL: no process or
+ * descriptor left. */
+MUSTER_CHECKED muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
+                                               struct muster_guard *ret_guard);
+/* Kills every group that is still registered, and waits until the guard has tidied up. */
 void muster_guard_close(struct muster_guard *guard);
 /* The group is over: its number may come to mean another process. */
 void muster_guard_forget(struct muster_guard *guard, pid_t group);

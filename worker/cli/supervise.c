@@ -82,6 +82,11 @@ static muster_status find_server(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
+static void remove_place(void *argument)
+{
+    muster_place_remove(argument);
+}
+
 static muster_status begin(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
@@ -89,8 +94,8 @@ static muster_status begin(struct muster_supervisor *supervisor)
     TRY(muster_sink_init(&supervisor->output, STDOUT_FILENO));
     TRY(catch_signals(supervisor));
     raise_descriptor_limit();
-    TRY(muster_guard_open(&supervisor->guard));
     TRY(muster_place_make(supervisor));
+    TRY(muster_guard_open(remove_place, supervisor, &supervisor->guard));
     TRY(find_server(supervisor));
     TRY(muster_crew_start(supervisor, options->size));
     say_start(supervisor);
