@@ -12,7 +12,6 @@
 #include <muster.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
 #include <time.h>
 
 #include "worker/examples/charlm/charlm_options.h"
@@ -228,7 +227,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "charlm: there is no job to join (MUSTER_RENDEZVOUS is not set): start it "
                 "with `muster run -n 4 -- charlm`, or train in this process: --alone\n");
-        return EX_USAGE;
+        return CHARLM_USAGE;
     }
     if (!charlm_data_load(&data, options.data)) {
         return EXIT_FAILURE;

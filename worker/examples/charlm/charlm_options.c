@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
 
 #include "worker/examples/charlm/data.h"
 #include "worker/examples/charlm/model.h"
@@ -71,8 +70,9 @@ static void parse_whole(struct charlm_options *options, const struct whole *whol
     unsigned long long value = strtoull(argument, &end, 10);
     if (argument[0] < '0' || argument[0] > '9' || *end != '\0' || errno != 0 ||
         value < whole->least || value > whole->most) {
-        argp_failure(state, EX_USAGE, 0, "--%s %s: not a whole number from %" PRIu64 " to %" PRIu64,
-                     whole->name, argument, whole->least, whole->most);
+        argp_failure(state, CHARLM_USAGE, 0,
+                     "--%s %s: not a whole number from %" PRIu64 " to %" PRIu64, whole->name,
+                     argument, whole->least, whole->most);
     }
     *(uint64_t *)((char *)options + whole->offset) = value;
 }
@@ -83,7 +83,7 @@ static void parse_learning_rate(struct charlm_options *options, const char *argu
     char *end = NULL;
     double value = strtod(argument, &end);
     if (end == argument || *end != '\0' || !(value > 0 && value <= 1)) {
-        argp_failure(state, EX_USAGE, 0, "--learning-rate %s: not a number above 0, at most 1",
+        argp_failure(state, CHARLM_USAGE, 0, "--learning-rate %s: not a number above 0, at most 1",
                      argument);
     }
     options->learning_rate = value;
@@ -109,7 +109,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         options->alone = true;
         return 0;
     case ARGP_KEY_ARG:
-        argp_failure(state, EX_USAGE, 0, "%s: charlm takes options only; a file is --data %s",
+        argp_failure(state, CHARLM_USAGE, 0, "%s: charlm takes options only; a file is --data %s",
                      argument, argument);
         return EINVAL;
     default:
@@ -140,5 +140,6 @@ void charlm_options_parse(struct charlm_options *options, int argc, char **argv)
         .report_every = 200,
         .learning_rate = 0.002,
     };
+    argp_err_exit_status = CHARLM_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
 }

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The exit status after a wrong command line. */
+#define CHARLM_USAGE 2
+
 struct charlm_options {
     const char *data; /* borrowed from argv */
     uint64_t steps;
@@ -17,8 +20,8 @@ struct charlm_options {
     bool alone;
 };
 
-/* Fills in the defaults, then what the command line says. Prints one line and exits on a mistake
- * (status 64); prints and exits after --help. */
+/* Fills in the defaults, then what the command line says. Prints one line and exits on a mistake;
+ * prints and exits after --help. */
 void charlm_options_parse(struct charlm_options *options, int argc, char **argv);
 
 #endif
