@@ -59,10 +59,10 @@ struct muster_request {
  * Texts name global ranks.
  *
  * Where the members disagree all get MUSTER_INVALID, and the context goes on to serve the next
- * operation. A request that is wrong in itself is refused here before it gets a number: the others
- * do not hear of it and wait, until this member makes the call it should have made or their
- * deadline passes. After MUSTER_REJOIN the context is of no more use; each call repeats the
- * status and the text. */
+ * operation; members that only had to send (a broadcast's root) may have been done before. A
+ * request that is wrong in itself is refused here before it gets a number: the others do not hear
+ * of it and wait, until this member makes the call it should have made or their deadline passes.
+ * After MUSTER_REJOIN the context is of no more use; each call repeats the status and the text. */
 MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);

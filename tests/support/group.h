@@ -16,7 +16,7 @@ enum group_transport {
     GROUP_TCP,
 };
 
-enum { GROUP_SIZE_MAX = 32, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 60000 };
+enum { GROUP_SIZE_MAX = 32, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 5000 };
 
 struct group;
 

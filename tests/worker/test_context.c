@@ -240,6 +240,36 @@ static void a_barrier_does_not_match_an_allreduce(void **state)
     assert_disagreement(calls, "allreduce", "barrier");
 }
 
+/* Members that only send may be done before anybody has compared: they return well. Nobody who
+ * receives does, and nobody waits for the deadline. */
+static void assert_noticed(struct calls *calls, uint32_t ranks, const char *word)
+{
+    struct group group;
+    bool noticed = false;
+    group_start_flat(&group, GROUP_INPROC, ranks);
+    group_each(&group, call, calls);
+    for (uint32_t i = 0; i < ranks; i++) {
+        bool said = calls->statuses[i] == MUSTER_INVALID && strstr(calls->texts[i], word) != NULL;
+        noticed = noticed || said;
+        if (!said && calls->statuses[i] != MUSTER_OK) {
+            fail_msg("rank %u, for %s: %s: %s", i, word, muster_status_name(calls->statuses[i]),
+                     calls->texts[i]);
+        }
+    }
+    assert_true(noticed);
+    group_each(&group, allreduce_well, NULL);
+    group_finish(&group);
+    free(calls);
+}
+
+static void a_broadcast_of_another_count_is_noticed(void **state)
+{
+    (void)state;
+    struct calls *calls = new_calls(MUSTER_BROADCAST);
+    calls->requests[1].count = 128;
+    assert_noticed(calls, 4, "128");
+}
+
 /* Deadlines and revocations ------------------------------------------------------------------- */
 
 static void who_does_not_come_is_named_at_the_deadline(void **state)
@@ -530,6 +560,7 @@ int main(void)
         cmocka_unit_test(members_that_disagree_all_get_told),
         cmocka_unit_test(large_calls_that_disagree_fail_too),
         cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
+        cmocka_unit_test(a_broadcast_of_another_count_is_noticed),
         cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
         cmocka_unit_test(a_revoked_generation_ends_the_operation),
         cmocka_unit_test(scopes_run_at_the_same_time),
