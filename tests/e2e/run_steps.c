@@ -1,0 +1,79 @@
+/*
+ * A worker for the tests of `muster run`: steps with the others until a file is there.
+ *
+ * usage: run_steps STOP-FILE [ORDER STATUS]   The worker whose MUSTER_ORDER is ORDER ends with
+ * STATUS after a good end.
+ *
+ * Lines on stdout: "order=O pid=P"; "step generation=G size=S" after a generation's first good
+ * step.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker/muster.h"
+
+enum { PACE_US = 2000, COMMIT_STEPS = 4 };
+
+struct state {
+    int64_t steps;
+};
+
+struct run {
+    const char *stop_file;
+    struct state state;
+};
+
+static muster_status work(muster_session *session, void *user)
+{
+    struct run *run = user;
+    int32_t stops = 0;
+    for (int64_t i = 0; stops == 0; i++) {
+        (void)usleep(PACE_US);
+        int32_t mine = access(run->stop_file, F_OK) == 0 ? 1 : 0;
+        muster_status status = muster_allreduce(session, MUSTER_GLOBAL, &mine, &stops, 1,
+                                                MUSTER_INT32, MUSTER_MAX, NULL);
+        if (status != MUSTER_OK) {
+            return status;
+        }
+        if (i == 0) {
+            printf("step generation=%" PRIu64 " size=%u\n", muster_generation(session),
+                   muster_size(session, MUSTER_GLOBAL));
+        }
+        run->state.steps++;
+        if (run->state.steps % COMMIT_STEPS == 0 &&
+            (status = muster_commit(session)) != MUSTER_OK) {
+            return status;
+        }
+    }
+    return MUSTER_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2 && argc != 4) {
+        return 64;
+    }
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    const char *order = getenv("MUSTER_ORDER");
+    printf("order=%s pid=%d\n", order != NULL ? order : "?", (int)getpid());
+    struct run run = {.stop_file = argv[1]};
+    muster_session *session = NULL;
+    muster_status status = muster_open(NULL, &session);
+    if (status == MUSTER_OK) {
+        status = muster_register(session, "state", &run.state, sizeof run.state);
+    }
+    if (status == MUSTER_OK) {
+        status = muster_run(session, work, &run);
+    }
+    if (status != MUSTER_OK) {
+        (void)fprintf(stderr, "%s: %s\n", muster_status_name(status), muster_last_error());
+    }
+    muster_close(session);
+    if (status == MUSTER_OK && argc == 4 && order != NULL && strcmp(order, argv[2]) == 0) {
+        return (int)strtol(argv[3], NULL, 10);
+    }
+    return status == MUSTER_OK || status == MUSTER_ENDED ? 0 : 1;
+}

@@ -1,0 +1,349 @@
+/* muster run from the first worker to the summary: real workers, a musterd of its own, and what can
+ * happen to them. */
+#include "tests/support/command.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ARGUMENTS_MAX = 32, PATH_SIZE = 256 };
+
+/* A job under test, with a folder for its files. */
+struct job {
+    struct command run;
+    char folder[64];
+    char stop_file[PATH_SIZE], token_file[PATH_SIZE], json_file[PATH_SIZE];
+};
+
+static void start_job(struct job *job, const char *options, const char *worker_options)
+{
+    char muster[PATH_MAX];
+    char worker[PATH_MAX];
+    char words[4 * PATH_MAX];
+    char *argv[ARGUMENTS_MAX + 1];
+    int count = 0;
+    (void)snprintf(job->folder, sizeof job->folder, "/tmp/muster-test-XXXXXX");
+    assert_non_null(mkdtemp(job->folder));
+    (void)snprintf(job->stop_file, PATH_SIZE, "%s/stop", job->folder);
+    (void)snprintf(job->token_file, PATH_SIZE, "%s/token", job->folder);
+    (void)snprintf(job->json_file, PATH_SIZE, "%s/json", job->folder);
+    (void)snprintf(muster, sizeof muster, "%s", command_path("muster"));
+    (void)snprintf(worker, sizeof worker, "%s", command_path("../tests/run_steps"));
+    (void)snprintf(
+        words, sizeof words, "%s run --job steps --token-file %s --json %s %s -- %s %s %s", muster,
+        job->token_file, job->json_file, options, worker, job->stop_file, worker_options);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+        assert_true(count < ARGUMENTS_MAX);
+        argv[count++] = word;
+    }
+    argv[count] = NULL;
+    command_start(&job->run, argv);
+}
+
+static void await(struct job *job, const char *text)
+{
+    if (!command_await(&job->run, text)) {
+        print_message("awaited \"%s\" in vain:\n%s%s", text, job->run.output.bytes,
+                      job->run.error.bytes);
+        fail();
+    }
+}
+
+/* What stands after the text, which is there, as a number. */
+static pid_t number_after(const struct job *job, const char *text)
+{
+    const char *at = strstr(job->run.output.bytes, text);
+    at = at != NULL ? at : strstr(job->run.error.bytes, text);
+    assert_non_null(at);
+    return (pid_t)strtol(at + strlen(text), NULL, 10);
+}
+
+static pid_t pid_of(struct job *job, int order)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "order=%d pid=", order);
+    await(job, text);
+    return number_after(job, text);
+}
+
+static void resize(struct job *job, const char *size)
+{
+    char url[64] = "";
+    const char *at = strstr(job->run.error.bytes, "http://");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "%63s", url), 1);
+    char *argv[] = {(char *)(uintptr_t)command_path("muster"),
+                    (char *)"job",
+                    (char *)"resize",
+                    (char *)"steps",
+                    (char *)(uintptr_t)size,
+                    (char *)"--rendezvous",
+                    url,
+                    (char *)"--token-file",
+                    job->token_file,
+                    NULL};
+    struct command command;
+    command_start(&command, argv);
+    int status = command_wait(&command);
+    print_message("%s%s", command.output.bytes, command.error.bytes);
+    command_finish(&command);
+    assert_int_equal(status, 0);
+}
+
+static void tell_to_stop(const struct job *job)
+{
+    int fd = open(job->stop_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* Waits for the end; *ret_summary is the caller's. */
+static void end_job(struct job *job, int expected, json_t **ret_summary)
+{
+    int status = command_wait(&job->run);
+    if (status != expected) {
+        print_message("%s%s", job->run.output.bytes, job->run.error.bytes);
+    }
+    assert_int_equal(status, expected);
+    json_error_t error;
+    *ret_summary = json_load_file(job->json_file, 0, &error);
+    assert_non_null(*ret_summary);
+    assert_int_equal(json_integer_value(json_object_get(*ret_summary, "exit_status")), expected);
+}
+
+static void finish_job(struct job *job, json_t *summary)
+{
+    json_decref(summary);
+    command_finish(&job->run);
+    (void)unlink(job->stop_file);
+    (void)unlink(job->token_file);
+    (void)unlink(job->json_file);
+    assert_int_equal(rmdir(job->folder), 0);
+}
+
+static size_t count_departures(const json_t *summary, const char *reason)
+{
+    size_t count = 0;
+    size_t index;
+    json_t *departure;
+    json_array_foreach(json_object_get(summary, "departures"), index, departure)
+    {
+        const char *found = json_string_value(json_object_get(departure, "reason"));
+        count += found != NULL && strcmp(found, reason) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+static json_int_t size_of_last_generation(const json_t *summary)
+{
+    const json_t *generations = json_object_get(summary, "generations");
+    assert_true(json_array_size(generations) > 0);
+    const json_t *last = json_array_get(generations, json_array_size(generations) - 1);
+    return json_integer_value(json_object_get(last, "size"));
+}
+
+static void expect_outcome(const json_t *summary, const char *expected)
+{
+    assert_string_equal(json_string_value(json_object_get(summary, "outcome")), expected);
+}
+
+static void a_job_grows_loses_a_worker_shrinks_and_finishes(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    char text[128];
+    start_job(&job, "-n 4 --min 2 --max 8 --hosts a:2,b:2", "");
+    await(&job, ": 4 workers on 2 hosts");
+    resize(&job, "6");
+    await(&job, "started worker 5 (host b, ");
+    await(&job, ": 6 workers on 2 hosts");
+    pid_t victim = pid_of(&job, 1);
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    (void)snprintf(text, sizeof text,
+                   "worker 1 (host a, pid %d) was killed by signal 9 (Killed); not replaced",
+                   (int)victim);
+    await(&job, text);
+    await(&job, ": 5 workers on 2 hosts");
+    pid_t leaver = pid_of(&job, 2);
+    assert_int_equal(kill(leaver, SIGTERM), 0);
+    (void)snprintf(text, sizeof text, "worker 2 (host b, pid %d) left as asked, with exit status 0",
+                   (int)leaver);
+    await(&job, text);
+    tell_to_stop(&job);
+    end_job(&job, 0, &summary);
+    expect_outcome(summary, "finished");
+    assert_int_equal(size_of_last_generation(summary), 4);
+    assert_int_equal(count_departures(summary, "died"), 1);
+    assert_int_equal(count_departures(summary, "planned"), 1);
+    assert_int_equal(count_departures(summary, "finished"), 4);
+    assert_int_equal(json_array_size(json_object_get(summary, "workers")), 6);
+    const json_t *first = json_array_get(json_object_get(summary, "generations"), 0);
+    assert_true(json_is_integer(json_object_get(first, "next_after_ms")));
+    finish_job(&job, summary);
+}
+
+static void a_resize_down_ends_the_workers_of_the_highest_ranks(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3 --min 1", "");
+    await(&job, ": 3 workers on 1 host");
+    resize(&job, "1");
+    await(&job, "the job is to have 1 worker now; 3 are here");
+    await(&job, "worker 2 (pid ");
+    await(&job, "worker 1 (pid ");
+    await(&job, ": 1 worker on 1 host");
+    tell_to_stop(&job);
+    end_job(&job, 0, &summary);
+    assert_int_equal(count_departures(summary, "planned"), 2);
+    assert_int_equal(command_count(job.run.error.bytes, "left as asked, with exit status 0"), 2);
+    finish_job(&job, summary);
+}
+
+static void a_member_of_the_last_generation_that_fails_counts(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3", "1 7");
+    await(&job, ": 3 workers on 1 host");
+    tell_to_stop(&job);
+    end_job(&job, 7, &summary);
+    expect_outcome(summary, "failed");
+    finish_job(&job, summary);
+}
+
+static void a_job_that_nobody_can_complete_ends_at_once(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3", "");
+    await(&job, ": 3 workers on 1 host");
+    assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
+    await(&job,
+          "only 2 of at least 3 workers are left (--min), and none will come: ending the job");
+    end_job(&job, 128 + SIGKILL, &summary);
+    finish_job(&job, summary);
+}
+
+static void a_job_below_its_minimum_waits_as_long_as_it_is_told(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 2 --timeout 1", "");
+    await(&job, ": 2 workers on 1 host");
+    assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
+    await(&job, "only 1 of at least 2 workers are left (--min): the job waits 1 s for more");
+    end_job(&job, 128 + SIGKILL, &summary);
+    expect_outcome(summary, "failed");
+    finish_job(&job, summary);
+}
+
+static void the_first_signal_is_a_planned_end(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 3", "");
+    await(&job, "step generation=1");
+    assert_int_equal(kill(job.run.pid, SIGINT), 0);
+    end_job(&job, 128 + SIGINT, &summary);
+    expect_outcome(summary, "interrupted");
+    assert_int_equal(count_departures(summary, "died"), 0);
+    assert_int_equal(count_departures(summary, "planned"), 3);
+    finish_job(&job, summary);
+}
+
+/* The launcher's own musterd: its child of that name. */
+static pid_t find_musterd(pid_t launcher)
+{
+    char path[64];
+    char children[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(children, sizeof children, file) == NULL) {
+        children[0] = '\0';
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    for (char *word = strtok(children, " "); word != NULL; word = strtok(NULL, " ")) {
+        char name[32] = "";
+        (void)snprintf(path, sizeof path, "/proc/%.16s/comm", word);
+        file = fopen(path, "re");
+        const char *got = file != NULL ? fgets(name, sizeof name, file) : NULL;
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        if (got != NULL && strcmp(name, "musterd\n") == 0) {
+            return (pid_t)strtol(word, NULL, 10);
+        }
+    }
+    return 0;
+}
+
+static void a_job_goes_on_without_its_server(void **state)
+{
+    (void)state;
+    struct job job;
+    json_t *summary = NULL;
+    start_job(&job, "-n 2", "");
+    await(&job, ": 2 workers on 1 host");
+    await(&job, "step generation=1");
+    pid_t musterd = find_musterd(job.run.pid);
+    if (musterd == 0) { /* a kernel without /proc/PID/task/TID/children */
+        tell_to_stop(&job);
+        end_job(&job, 0, &summary);
+        finish_job(&job, summary);
+        skip();
+    }
+    assert_int_equal(kill(musterd, SIGKILL), 0);
+    await(&job, "the job's own musterd (pid ");
+    tell_to_stop(&job);
+    end_job(&job, 0, &summary);
+    finish_job(&job, summary);
+}
+
+static int forget_job(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"MUSTER_RENDEZVOUS", "MUSTER_JOB", "MUSTER_TOKEN",
+                                        "MUSTER_MIN",        "MUSTER_MAX", "MUSTER_HOST"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)unsetenv(names[i]);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    if (access(command_path("musterd"), X_OK) != 0) {
+        print_message("SKIP: %s is not built (it needs libmicrohttpd and sqlite3)\n",
+                      command_path("musterd"));
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_grows_loses_a_worker_shrinks_and_finishes),
+        cmocka_unit_test(a_resize_down_ends_the_workers_of_the_highest_ranks),
+        cmocka_unit_test(a_member_of_the_last_generation_that_fails_counts),
+        cmocka_unit_test(a_job_that_nobody_can_complete_ends_at_once),
+        cmocka_unit_test(a_job_below_its_minimum_waits_as_long_as_it_is_told),
+        cmocka_unit_test(the_first_signal_is_a_planned_end),
+        cmocka_unit_test(a_job_goes_on_without_its_server),
+    };
+    return cmocka_run_group_tests(tests, forget_job, NULL);
+}
