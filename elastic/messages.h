@@ -57,8 +57,8 @@ enum muster_rpc_code muster_rpc_code_parse(const char *name);
  * internal. To Join, Watch, Leave and Report one kind of ENDED is answered with not_found instead:
  * the member was declared dead, or is unknown to the running job (or the job to the server). It may
  * join again, as a new member; with failed_precondition it must not. On the way back codes that no
- * status has mean: deadline_exceeded, resource_exhausted RETRY; unknown, data_loss FATAL; all
- * others INVALID. */
+ * status has mean: canceled (a newer request of the member took this one's place),
+ * deadline_exceeded, resource_exhausted RETRY; unknown, data_loss FATAL; all others INVALID. */
 enum muster_rpc_code muster_rpc_code_of_status(muster_status status);
 muster_status muster_rpc_code_status(enum muster_rpc_code code);
 

@@ -25,6 +25,7 @@ muster_status muster_rpc_code_status(enum muster_rpc_code code)
     case MUSTER_RPC_OK:
         return MUSTER_OK;
     case MUSTER_RPC_UNAVAILABLE:
+    case MUSTER_RPC_CANCELED:
     case MUSTER_RPC_DEADLINE_EXCEEDED:
     case MUSTER_RPC_RESOURCE_EXHAUSTED:
         return MUSTER_RETRY;

@@ -129,6 +129,9 @@ void muster_session_heed(struct muster_session *session, uint64_t generation,
 static void heed_failure(struct muster_session *session, struct follower *follower,
                          uint64_t generation, muster_status status, enum muster_rpc_code code)
 {
+    if (code == MUSTER_RPC_CANCELED) {
+        return; /* the caller's Join took its place, or the session closes */
+    }
     muster_session_heed(session, generation, code, muster_last_error());
     if (status == MUSTER_RETRY) {
         if (!follower->unreachable) {

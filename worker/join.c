@@ -14,7 +14,8 @@ enum {
     JOIN_ATTEMPT_MS = MUSTER_WAIT_MAX_MS + 5000, /* before the service's hold time is known */
     JOIN_MARGIN_MS = 5000,
     ATTEMPTS_AT_ONCE = 8, /* then the session looks whether it is still wanted */
-    PAUSE_MAX_MS = 200,   /* between tries that the client does not space out */
+    HOLD_LEAST_MS = 50,
+    PAUSE_MAX_MS = 200, /* between tries that the client does not space out */
 };
 
 void muster_session_take_down(struct muster_session *session)
@@ -362,7 +363,9 @@ static void publish(struct muster_session *session, const struct muster_join_res
     AUTO_LOCK(&session->mutex);
     session->stage = MUSTER_STAGE_RUNNING;
     session->rejoin_due = false;
-    session->hold_ms = response->hold_ms;
+    session->hold_ms = response->hold_ms < HOLD_LEAST_MS ? HOLD_LEAST_MS : response->hold_ms;
+    session->hold_ms =
+        session->hold_ms > MUSTER_WAIT_MAX_MS ? MUSTER_WAIT_MAX_MS : session->hold_ms;
     session->lease_ms = response->lease_ms;
     atomic_store(&session->pending, false);
     atomic_store(&session->leave_asked, false);
