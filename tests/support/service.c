@@ -16,13 +16,29 @@ enum { START_MS = 20000, STOP_MS = 20000, LOOK_MS = 5, ARGUMENTS_MAX = 32 };
 
 static void look_again(void)
 {
-    struct timespec wait = {.tv_nsec = LOOK_MS * 1000 * 1000};
+    struct timespec wait = {.tv_nsec = LOOK_MS * 1000000L};
     (void)nanosleep(&wait, NULL);
+}
+
+static void find_program(char *ret_program, size_t size)
+{
+    const char *bin = getenv("MUSTER_BIN");
+    (void)snprintf(ret_program, size, "%s/musterd", bin != NULL ? bin : "build/release/bin");
+}
+
+bool test_service_built(void)
+{
+    char program[512];
+    find_program(program, sizeof program);
+    if (access(program, X_OK) == 0) {
+        return true;
+    }
+    (void)printf("SKIP: %s is not built (it needs libmicrohttpd and SQLite)\n", program);
+    return false;
 }
 
 static void spawn(struct test_service *service, const char *listen, const char *const *extra)
 {
-    const char *bin = getenv("MUSTER_BIN");
     char program[512];
     char port_file[128];
     char store[128];
@@ -30,7 +46,7 @@ static void spawn(struct test_service *service, const char *listen, const char *
                                             "--port-file", port_file,         "--store",
                                             store,         "--settle-ms=150", "--lease-ms=3000"};
     size_t count = 9;
-    (void)snprintf(program, sizeof program, "%s/musterd", bin != NULL ? bin : "build/release/bin");
+    find_program(program, sizeof program);
     (void)snprintf(port_file, sizeof port_file, "%s/port", service->folder);
     (void)snprintf(store, sizeof store, "%s/jobs.db", service->folder);
     for (size_t i = 0; extra != NULL && extra[i] != NULL && count + 1 < ARGUMENTS_MAX; i++) {

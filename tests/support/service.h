@@ -14,6 +14,9 @@ struct test_service {
     char folder[64]; /* its store and port file; removed when it is stopped for good */
 };
 
+/* False, after saying so, when there is no musterd to start: main() then returns 77, a skip. */
+bool test_service_built(void);
+
 /* Leases short enough for tests and long enough for a busy machine under a sanitizer. extra: more
  * arguments, up to a NULL; or NULL. False with a line on stderr: it does not serve. */
 bool test_service_start(struct test_service *service, const char *const *extra);

@@ -1,0 +1,220 @@
+/*
+ * A worker whose arithmetic shows every mistake: in each step all members reduce integers that name
+ * them, and each checks that the result holds every member of its generation once and nothing
+ * else. The state counts steps and mixes all results into a digest, so that a step that is lost,
+ * done twice, or done with a wrong member shows at the end.
+ *
+ * usage: contributions STOP-FILE   runs until the file is there; then prints one line and ends with
+ * 0, or 3 when it was asked to leave. Any wrong sum ends it with 1 at once.
+ *
+ * Lines on stdout: "first generation=G size=S at_ns=T" after the first good step of a generation;
+ * "step N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/muster.h"
+
+enum {
+    SLOTS = 64,      /* members that the vector has room for */
+    STOP = SLOTS,    /* element: how many members have seen the stop file */
+    SUM = SLOTS + 1, /* element: sum of the members' numbers for this step */
+    ELEMENTS = SLOTS + 2,
+    COMMIT_STEPS = 3, /* between commits, so that a death has something to undo */
+    PRINT_STEPS = 50,
+    PACE_NS = 1000000, /* leaves the machine to others; nothing depends on it */
+};
+
+/* What the job must not lose. */
+struct progress {
+    int64_t step;
+    int64_t step_sum; /* of all steps done: 0 + 1 + ... */
+    uint64_t digest;
+};
+
+struct worker {
+    const char *stop_file;
+    int64_t id;
+    struct progress progress;
+    int64_t ids[SLOTS]; /* of this generation, by global rank */
+    int64_t local_sum, cross_sum;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void wrong(muster_session *session, const struct worker *worker, const char *what,
+                  int64_t got, int64_t expected)
+{
+    printf("WRONG generation=%" PRIu64 " rank=%u step=%" PRId64 " %s: %" PRId64 " is not %" PRId64
+           "\n",
+           muster_generation(session), muster_rank(session, MUSTER_GLOBAL), worker->progress.step,
+           what, got, expected);
+    fflush(stdout);
+    _Exit(1);
+}
+
+static muster_status sum_of_scope(muster_session *session, muster_scope scope, int64_t id,
+                                  int64_t *ret_sum)
+{
+    int64_t ids[SLOTS] = {0};
+    muster_status status = muster_allgather(session, scope, &id, ids, 1, MUSTER_INT64, NULL);
+    *ret_sum = 0;
+    for (uint32_t i = 0; i < muster_size(session, scope); i++) {
+        *ret_sum += ids[i];
+    }
+    return status;
+}
+
+/* Who is in this generation. */
+static muster_status learn_members(muster_session *session, struct worker *worker)
+{
+    memset(worker->ids, 0, sizeof worker->ids);
+    muster_status status =
+        muster_allgather(session, MUSTER_GLOBAL, &worker->id, worker->ids, 1, MUSTER_INT64, NULL);
+    if (status == MUSTER_OK) {
+        status = sum_of_scope(session, MUSTER_LOCAL, worker->id, &worker->local_sum);
+    }
+    if (status == MUSTER_OK) {
+        status = sum_of_scope(session, MUSTER_CROSS, worker->id, &worker->cross_sum);
+    }
+    return status;
+}
+
+static void check_global(muster_session *session, const struct worker *worker, const int64_t *out)
+{
+    int64_t factor = worker->progress.step + 1;
+    int64_t sum = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        if (out[i] != worker->ids[i] * factor) {
+            wrong(session, worker, "a member's slot", out[i], worker->ids[i] * factor);
+        }
+        sum += worker->ids[i] + (worker->ids[i] != 0 ? worker->progress.step : 0);
+    }
+    if (out[SUM] != sum) {
+        wrong(session, worker, "the global sum", out[SUM], sum);
+    }
+}
+
+static muster_status check_scope(muster_session *session, struct worker *worker, muster_scope scope,
+                                 int64_t expected)
+{
+    int64_t sum = 0;
+    muster_status status =
+        muster_allreduce(session, scope, &worker->id, &sum, 1, MUSTER_INT64, MUSTER_SUM, NULL);
+    if (status == MUSTER_OK && sum != expected) {
+        wrong(session, worker, scope == MUSTER_LOCAL ? "the local sum" : "the cross sum", sum,
+              expected);
+    }
+    return status;
+}
+
+static muster_status step_once(muster_session *session, struct worker *worker, bool *ret_stop)
+{
+    int64_t in[ELEMENTS] = {0};
+    int64_t out[ELEMENTS];
+    struct progress *progress = &worker->progress;
+    in[muster_rank(session, MUSTER_GLOBAL)] = worker->id * (progress->step + 1);
+    in[STOP] = access(worker->stop_file, F_OK) == 0;
+    in[SUM] = worker->id + progress->step;
+    muster_status status =
+        muster_allreduce(session, MUSTER_GLOBAL, in, out, ELEMENTS, MUSTER_INT64, MUSTER_SUM, NULL);
+    if (status != MUSTER_OK) {
+        return status;
+    }
+    check_global(session, worker, out);
+    status = progress->step % 2 == 0
+                 ? check_scope(session, worker, MUSTER_LOCAL, worker->local_sum)
+                 : check_scope(session, worker, MUSTER_CROSS, worker->cross_sum);
+    if (status != MUSTER_OK) {
+        return status;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        progress->digest = (progress->digest ^ (uint64_t)out[i]) * 1099511628211U;
+    }
+    progress->step_sum += progress->step;
+    progress->step++;
+    *ret_stop = out[STOP] > 0;
+    return MUSTER_OK;
+}
+
+static void tell(muster_session *session, const struct worker *worker, bool first)
+{
+    if (first) {
+        printf("first generation=%" PRIu64 " size=%u at_ns=%" PRId64 "\n",
+               muster_generation(session), muster_size(session, MUSTER_GLOBAL), now_ns());
+        fflush(stdout);
+    } else if (worker->progress.step % PRINT_STEPS == 0) {
+        printf("step %" PRId64 "\n", worker->progress.step);
+        fflush(stdout);
+    }
+}
+
+static muster_status work(muster_session *session, void *user)
+{
+    struct worker *worker = user;
+    const struct timespec pace = {.tv_nsec = PACE_NS};
+    muster_status status = learn_members(session, worker);
+    bool stop = false;
+    for (bool first = true; status == MUSTER_OK && !stop; first = false) {
+        status = step_once(session, worker, &stop);
+        if (status != MUSTER_OK) {
+            break;
+        }
+        tell(session, worker, first);
+        if (stop || worker->progress.step % COMMIT_STEPS == 0) {
+            status = muster_commit(session);
+        }
+        nanosleep(&pace, NULL);
+    }
+    return status;
+}
+
+static int run(muster_session *session, struct worker *worker)
+{
+    struct progress *progress = &worker->progress;
+    muster_status status = muster_register(session, "progress", progress, sizeof *progress);
+    if (status == MUSTER_OK) {
+        status = muster_run(session, work, worker);
+    }
+    if (status != MUSTER_OK && status != MUSTER_ENDED) {
+        fprintf(stderr, "contributions: %s: %s\n", muster_status_name(status), muster_last_error());
+        return 2;
+    }
+    if (progress->step_sum != progress->step * (progress->step - 1) / 2) {
+        wrong(session, worker, "the sum of all steps", progress->step_sum,
+              progress->step * (progress->step - 1) / 2);
+    }
+    printf("%s steps=%" PRId64 " digest=%016" PRIx64 "\n", status == MUSTER_OK ? "done" : "left",
+           progress->step, progress->digest);
+    fflush(stdout);
+    return status == MUSTER_OK ? 0 : 3;
+}
+
+int main(int argc, char **argv)
+{
+    struct worker worker = {.id = getpid()};
+    muster_session *session = NULL;
+    if (argc != 2) {
+        fprintf(stderr, "usage: contributions STOP-FILE\n");
+        return 2;
+    }
+    worker.stop_file = argv[1];
+    muster_status status = muster_open(NULL, &session);
+    if (status != MUSTER_OK) {
+        fprintf(stderr, "contributions: %s: %s\n", muster_status_name(status), muster_last_error());
+        return status == MUSTER_ENDED ? 3 : 2;
+    }
+    int exit_status = run(session, &worker);
+    muster_close(session);
+    return exit_status;
+}

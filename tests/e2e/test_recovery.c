@@ -1,0 +1,129 @@
+/* From kill -9 of one of four workers to the next good allreduce of the three others. The time is
+ * printed and not asserted: what is asserted is that they go on, and rightly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/workers.h"
+#include "worker/base/clock.h"
+
+enum { ROUNDS = 7, WAIT_MS = 60000 };
+
+static struct test_service service;
+static struct test_workers workers;
+static bool alive[WORKERS_MAX];
+
+static int begin(void **state)
+{
+    (void)state;
+    if (!test_service_start(&service, NULL)) {
+        return -1;
+    }
+    test_workers_init(&workers, &service, "recovery", "contributions");
+    workers.min_size = 2;
+    workers.target_size = 4;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    test_workers_end(&workers);
+    return test_service_stop(&service) == 0 ? 0 : -1;
+}
+
+static void start_one(void)
+{
+    int index = test_workers_start(&workers, workers.count % 2 == 0 ? "host-a" : "host-b");
+    assert_true(index >= 0);
+    alive[index] = true;
+}
+
+/* When this worker had its first good allreduce after that generation. */
+static int64_t first_after(uint32_t index, uint64_t after, uint64_t *ret_generation)
+{
+    for (unsigned skip = 0;; skip++) {
+        char line[128];
+        uint64_t generation = 0;
+        int64_t at_ns = 0;
+        assert_true(test_workers_line(&workers, index, "first ", skip, WAIT_MS, line, sizeof line));
+        assert_int_equal(sscanf(line, "first generation=%" SCNu64 " size=%*u at_ns=%" SCNd64,
+                                &generation, &at_ns),
+                         2);
+        if (generation > after) {
+            *ret_generation = generation;
+            return at_ns;
+        }
+    }
+}
+
+/* The slowest of those alive. */
+static int64_t all_first_after(uint64_t after, uint64_t *ret_generation)
+{
+    int64_t last_ns = 0;
+    for (uint32_t i = 0; i < workers.count; i++) {
+        if (alive[i]) {
+            int64_t at_ns = first_after(i, after, ret_generation);
+            last_ns = at_ns > last_ns ? at_ns : last_ns;
+        }
+    }
+    return last_ns;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void after_a_death_the_others_go_on(void **state)
+{
+    (void)state;
+    int64_t times_ns[ROUNDS];
+    uint64_t generation = 0;
+    for (int i = 0; i < 4; i++) {
+        start_one();
+    }
+    (void)all_first_after(0, &generation);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t victim = round; /* the oldest: rank 0 as often as the order of hosts has it so */
+        int64_t killed_ns = muster_clock_ns();
+        test_workers_signal(&workers, victim, SIGKILL);
+        alive[victim] = false;
+        times_ns[round] = all_first_after(generation, &generation) - killed_ns;
+        assert_int_equal(test_workers_wait(&workers, victim, WAIT_MS), -SIGKILL);
+        start_one();
+        (void)all_first_after(generation, &generation);
+    }
+    test_workers_finish(&workers);
+    for (uint32_t i = 0; i < workers.count; i++) {
+        if (alive[i]) {
+            assert_int_equal(test_workers_wait(&workers, i, WAIT_MS), 0);
+        }
+    }
+    qsort(times_ns, ROUNDS, sizeof times_ns[0], by_size);
+    print_message("recovery after kill -9: median %.0f ms of %d (min %.0f, max %.0f)\n",
+                  (double)times_ns[ROUNDS / 2] / 1e6, ROUNDS, (double)times_ns[0] / 1e6,
+                  (double)times_ns[ROUNDS - 1] / 1e6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(after_a_death_the_others_go_on, begin, end),
+    };
+    if (!test_service_built()) {
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+#include "tests/support/workers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/base/clock.h"
+
+enum { LOOK_MS = 5, LINE_MAX_BYTES = 256 };
+
+static void look_again(void)
+{
+    struct timespec wait = {.tv_nsec = LOOK_MS * 1000000L};
+    (void)nanosleep(&wait, NULL);
+}
+
+void test_workers_init(struct test_workers *workers, struct test_service *service, const char *job,
+                       const char *program)
+{
+    *workers =
+        (struct test_workers){.service = service, .job = job, .program = program, .min_size = 1};
+    (void)snprintf(workers->stop_file, sizeof workers->stop_file, "%s/stop", service->folder);
+    (void)unlink(workers->stop_file);
+}
+
+static void set_number(const char *name, uint32_t number)
+{
+    char text[16];
+    (void)snprintf(text, sizeof text, "%u", number);
+    (void)setenv(name, text, 1);
+}
+
+/* In the child. */
+static void become(const struct test_workers *workers, uint32_t index, const char *host)
+{
+    const char *bin = getenv("MUSTER_BIN");
+    char program[512];
+    (void)snprintf(program, sizeof program, "%s/../tests/%s",
+                   bin != NULL ? bin : "build/release/bin", workers->program);
+    (void)setenv("MUSTER_RENDEZVOUS", workers->service->url, 1);
+    (void)setenv("MUSTER_JOB", workers->job, 1);
+    (void)setenv("MUSTER_HOST", host, 1);
+    set_number("MUSTER_MIN", workers->min_size);
+    set_number("MUSTER_TARGET", workers->target_size);
+    set_number("MUSTER_ORDER", index);
+    int fd = open(workers->workers[index].output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) {
+        perror(workers->workers[index].output);
+        _exit(126);
+    }
+    (void)execl(program, workers->program, workers->stop_file, (char *)NULL);
+    perror(program);
+    _exit(127);
+}
+
+int test_workers_start(struct test_workers *workers, const char *host)
+{
+    if (workers->count == WORKERS_MAX) {
+        return -1;
+    }
+    uint32_t index = workers->count;
+    struct test_worker *worker = &workers->workers[index];
+    (void)snprintf(worker->output, sizeof worker->output, "%s/%s.%u", workers->service->folder,
+                   workers->job, index);
+    worker->pid = fork();
+    if (worker->pid == 0) {
+        become(workers, index, host);
+    }
+    if (worker->pid < 0) {
+        worker->pid = 0;
+        return -1;
+    }
+    workers->count++;
+    return (int)index;
+}
+
+void test_workers_signal(struct test_workers *workers, uint32_t index, int number)
+{
+    if (workers->workers[index].pid > 0) {
+        (void)kill(workers->workers[index].pid, number);
+    }
+}
+
+void test_workers_finish(struct test_workers *workers)
+{
+    int fd = open(workers->stop_file, O_WRONLY | O_CREAT, 0600);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static int verdict(int how)
+{
+    return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
+}
+
+int test_workers_wait(struct test_workers *workers, uint32_t index, unsigned timeout_ms)
+{
+    struct test_worker *worker = &workers->workers[index];
+    int64_t deadline_ns = muster_clock_after_ms(timeout_ms);
+    while (worker->pid > 0) {
+        if (waitpid(worker->pid, &worker->how, WNOHANG) == worker->pid) {
+            worker->pid = 0;
+        } else if (muster_clock_left_ms(deadline_ns) == 0) {
+            (void)fprintf(stderr, "worker %u (pid %d) does not end\n", index, (int)worker->pid);
+            return -1;
+        } else {
+            look_again();
+        }
+    }
+    return verdict(worker->how);
+}
+
+void test_workers_end(struct test_workers *workers)
+{
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct test_worker *worker = &workers->workers[i];
+        if (worker->pid > 0) {
+            (void)kill(worker->pid, SIGKILL);
+            (void)kill(worker->pid, SIGCONT);
+            (void)waitpid(worker->pid, &worker->how, 0);
+            worker->pid = 0;
+        }
+    }
+}
+
+/* Counts the lines that begin so; the skip-th goes to ret_line. */
+static unsigned scan(const char *path, const char *begin, unsigned skip, char *ret_line,
+                     size_t size)
+{
+    char line[LINE_MAX_BYTES];
+    unsigned seen = 0;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return 0;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, begin, strlen(begin)) != 0 || strchr(line, '\n') == NULL) {
+            continue;
+        }
+        if (seen == skip && ret_line != NULL) {
+            (void)snprintf(ret_line, size, "%s", line);
+        }
+        seen++;
+    }
+    (void)fclose(file);
+    return seen;
+}
+
+bool test_workers_line(const struct test_workers *workers, uint32_t index, const char *begin,
+                       unsigned skip, unsigned timeout_ms, char *ret_line, size_t size)
+{
+    int64_t deadline_ns = muster_clock_after_ms(timeout_ms);
+    while (scan(workers->workers[index].output, begin, skip, ret_line, size) <= skip) {
+        if (muster_clock_left_ms(deadline_ns) == 0) {
+            (void)fprintf(stderr, "worker %u does not say \"%s\"\n", index, begin);
+            return false;
+        }
+        look_again();
+    }
+    return true;
+}
+
+unsigned test_workers_lines(const struct test_workers *workers, uint32_t index, const char *begin)
+{
+    return scan(workers->workers[index].output, begin, 0, NULL, 0);
+}
+
+struct wish {
+    uint32_t size;
+    uint64_t after;
+    uint64_t *ret_generation;
+};
+
+static bool has_size(const struct muster_job_response *job, const void *user)
+{
+    const struct wish *wish = user;
+    if (job->phase != MUSTER_JOB_RUNNING || job->generation <= wish->after ||
+        job->generation_count == 0 ||
+        job->generations[job->generation_count - 1].size != wish->size) {
+        return false;
+    }
+    *wish->ret_generation = job->generation;
+    return true;
+}
+
+uint64_t test_workers_wait_size(const struct test_workers *workers, uint32_t size, uint64_t after,
+                                unsigned timeout_ms)
+{
+    uint64_t generation = 0;
+    struct wish wish = {.size = size, .after = after, .ret_generation = &generation};
+    if (!test_service_wait(workers->service, workers->job, has_size, &wish, timeout_ms)) {
+        (void)fprintf(stderr, "job %s has no generation of %u after generation %llu\n",
+                      workers->job, size, (unsigned long long)after);
+        return 0;
+    }
+    return generation;
+}
