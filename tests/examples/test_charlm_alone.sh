@@ -17,7 +17,7 @@ refuse() {
     "$charlm" "$@" >"$scratch/out" 2>"$scratch/errors" || status=$?
     [ $status = "$expected" ] || fail "exit status $status for: $*"
     grep -qF -- "$text" "$scratch/errors" || fail "no \"$text\" for: $*"
-    [ "$(wc -l <"$scratch/errors")" = 1 ] && [ ! -s "$scratch/out" ] || fail "more than one line for: $*"
+    [ "$(cat "$scratch/out" "$scratch/errors" | wc -l)" = 1 ] || fail "more than one line for: $*"
 }
 refuse 2 "muster run -n 4 -- charlm"
 refuse 2 "--steps 0" --steps 0

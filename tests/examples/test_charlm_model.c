@@ -55,7 +55,7 @@ static void product_equals_the_definition(void **state)
     (void)state;
     enum { ROWS = 7, COLUMNS = 2 * CHARLM_LANES, DEPTH = 9 };
     float a[ROWS * DEPTH], transposed[DEPTH * ROWS], b[DEPTH * COLUMNS];
-    float c[ROWS * COLUMNS] = {0}, d[ROWS * COLUMNS] = {0};
+    float c[ROWS * COLUMNS] = {0}, d[ROWS * COLUMNS] = {0}, e[ROWS * COLUMNS] = {0};
     for (size_t i = 0; i < ROWS * DEPTH; i++) {
         a[i] = (float)(i % 13) - 6;
         transposed[i % DEPTH * ROWS + i / DEPTH] = a[i];
@@ -65,6 +65,7 @@ static void product_equals_the_definition(void **state)
     }
     charlm_matmul_add(c, (struct charlm_matrix){a, DEPTH, 1}, b, ROWS, COLUMNS, DEPTH);
     charlm_matmul_add(d, (struct charlm_matrix){transposed, 1, ROWS}, b, ROWS, COLUMNS, DEPTH);
+    charlm_matmul_add_anywhere(e, (struct charlm_matrix){a, DEPTH, 1}, b, ROWS, COLUMNS, DEPTH);
     for (size_t i = 0; i < ROWS * COLUMNS; i++) {
         float sum = 0;
         for (size_t k = 0; k < DEPTH; k++) {
@@ -72,6 +73,7 @@ static void product_equals_the_definition(void **state)
         }
         assert_true(c[i] == sum);
         assert_true(d[i] == sum);
+        assert_true(e[i] == sum);
     }
 }
 

@@ -31,9 +31,9 @@ libraries=$(pkg-config --variable=libdir muster)
 read -ra flags < <(pkg-config --cflags muster)
 read -ra shared < <(pkg-config --libs muster)
 read -ra static < <(pkg-config --static --libs muster | sed 's/-lmuster/-l:libmuster.a/')
-strict="-std=c17 -Wall -Wextra -Wpedantic -Werror"
-cc $strict "$here/consumer.c" -o c_shared "${flags[@]}" "${shared[@]}"
-cc $strict "$here/consumer.c" -o c_static "${flags[@]}" "${static[@]}"
+strict=(-std=c17 -Wall -Wextra -Wpedantic -Werror)
+cc "${strict[@]}" "$here/consumer.c" -o c_shared "${flags[@]}" "${shared[@]}"
+cc "${strict[@]}" "$here/consumer.c" -o c_static "${flags[@]}" "${static[@]}"
 LD_LIBRARY_PATH=$libraries ./c_shared
 ./c_static
 readelf -d c_shared | grep -q 'NEEDED.*libmuster\.so\.0' || fail "c_shared does not need libmuster.so.0"

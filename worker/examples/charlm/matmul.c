@@ -1,8 +1,23 @@
 #include "worker/examples/charlm/matmul.h"
 
-/* Eight numbers at any address; one register where those are wide enough. */
-typedef float lanes __attribute__((vector_size(32), aligned(4), may_alias));
-_Static_assert(CHARLM_LANES == 2 * sizeof(lanes) / sizeof(float), "a tile is two registers wide");
+/* The compiler vectorises the inner loop. */
+void charlm_matmul_add_anywhere(float *c, struct charlm_matrix a, const float *b, size_t rows,
+                                size_t columns, size_t depth)
+{
+    for (size_t row = 0; row < rows; row++) {
+        float *restrict of_c = c + row * columns;
+        for (size_t k = 0; k < depth; k++) {
+            const float *of_b = b + k * columns;
+            float of_a = a.data[row * a.row_stride + k * a.column_stride];
+            for (size_t column = 0; column < columns; column++) {
+                of_c[column] += of_a * of_b[column];
+            }
+        }
+    }
+}
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2,fma")))
 
 struct task {
     float *c;
@@ -11,11 +26,13 @@ struct task {
     size_t rows, columns, depth;
 };
 
-#define INLINE static inline __attribute__((always_inline))
+/* Eight numbers at any address, in one register. */
+typedef float lanes __attribute__((vector_size(32), aligned(4), may_alias));
+_Static_assert(CHARLM_LANES == 2 * sizeof(lanes) / sizeof(float), "a tile is two registers wide");
 
 /* A tile of C, 4 x CHARLM_LANES, in eight named variables: those stay in registers while A and B
  * stream past, which an array does not with every compiler. */
-INLINE void add_four_rows(const struct task *task, size_t row, size_t column)
+AVX2 static inline void add_four_rows(const struct task *task, size_t row, size_t column)
 {
     size_t columns = task->columns;
     size_t stride = task->a.row_stride;
@@ -45,7 +62,7 @@ INLINE void add_four_rows(const struct task *task, size_t row, size_t column)
     c0[1] = right0, c1[1] = right1, c2[1] = right2, c3[1] = right3;
 }
 
-INLINE void add_row(const struct task *task, size_t row, size_t column)
+AVX2 static inline void add_row(const struct task *task, size_t row, size_t column)
 {
     const float *a = task->a.data + row * task->a.row_stride;
     lanes *c = (lanes *)(task->c + row * task->columns + column);
@@ -58,7 +75,7 @@ INLINE void add_row(const struct task *task, size_t row, size_t column)
     c[0] = left, c[1] = right;
 }
 
-INLINE void add_product(const struct task *task)
+AVX2 static void add_product_avx2(const struct task *task)
 {
     for (size_t column = 0; column < task->columns; column += CHARLM_LANES) {
         size_t row = 0;
@@ -71,37 +88,22 @@ INLINE void add_product(const struct task *task)
     }
 }
 
-static void add_product_anywhere(const struct task *task)
-{
-    add_product(task);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2,fma"))) static void add_product_avx2(const struct task *task)
-{
-    add_product(task);
-}
-
 static int has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-#else
-static void add_product_avx2(const struct task *task)
-{
-    add_product(task);
-}
-
-static int has_avx2(void)
-{
-    return 0;
 }
 #endif
 
 void charlm_matmul_add(float *c, struct charlm_matrix a, const float *b, size_t rows,
                        size_t columns, size_t depth)
 {
-    struct task task = {.a = a, .b = b, .rows = rows, .columns = columns, .depth = depth};
-    task.c = c;
-    (has_avx2() ? add_product_avx2 : add_product_anywhere)(&task);
+#ifdef __x86_64__
+    if (has_avx2()) {
+        struct task task = {.a = a, .b = b, .rows = rows, .columns = columns, .depth = depth};
+        task.c = c;
+        add_product_avx2(&task);
+        return;
+    }
+#endif
+    charlm_matmul_add_anywhere(c, a, b, rows, columns, depth);
 }

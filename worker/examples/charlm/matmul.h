@@ -28,4 +28,8 @@ struct charlm_matrix {
 void charlm_matmul_add(float *c, struct charlm_matrix a, const float *b, size_t rows,
                        size_t columns, size_t depth);
 
+/* The same with what every processor has. */
+void charlm_matmul_add_anywhere(float *c, struct charlm_matrix a, const float *b, size_t rows,
+                                size_t columns, size_t depth);
+
 #endif
