@@ -1,0 +1,75 @@
+#include "worker/fabric/address.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static muster_status resolve(const char *host, const char *port,
+                             struct muster_socket_address *ret_address)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                             .ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int failed = getaddrinfo(host, port, &hints, &found);
+    if (failed != 0) {
+        return muster_error_set(MUSTER_INVALID, "address \"%.100s\": %s", host,
+                                gai_strerror(failed));
+    }
+    memset(ret_address, 0, sizeof *ret_address);
+    memcpy(&ret_address->storage, found->ai_addr, found->ai_addrlen);
+    ret_address->size = found->ai_addrlen;
+    freeaddrinfo(found);
+    return MUSTER_OK;
+}
+
+muster_status muster_address_parse_host(const char *host, struct muster_socket_address *ret_address)
+{
+    return resolve(host, "0", ret_address);
+}
+
+muster_status muster_address_parse(const char *text, struct muster_socket_address *ret_address)
+{
+    static const char scheme[] = "tcp://";
+    char host[MUSTER_ADDRESS_SIZE];
+    const char *port = strrchr(text, ':');
+    size_t skipped = sizeof scheme - 1;
+    if (strncmp(text, scheme, skipped) != 0 || port == NULL || port < text + skipped ||
+        strlen(text) >= sizeof host) {
+        return muster_error_set(MUSTER_INVALID, "address \"%.100s\": not tcp://HOST:PORT", text);
+    }
+    const char *begin = text + skipped;
+    size_t length = (size_t)(port - begin);
+    if (length >= 2 && begin[0] == '[' && begin[length - 1] == ']') {
+        begin++;
+        length -= 2;
+    }
+    memcpy(host, begin, length);
+    host[length] = '\0';
+    return resolve(host, port + 1, ret_address);
+}
+
+void muster_address_print(const struct muster_socket_address *address,
+                          char ret_text[MUSTER_ADDRESS_SIZE])
+{
+    char host[96] = "?";
+    char port[8] = "?";
+    (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, host, sizeof host,
+                      port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    bool six = address->storage.ss_family == AF_INET6;
+    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "tcp://%s%s%s:%s", six ? "[" : "", host,
+                   six ? "]" : "", port);
+}
+
+bool muster_address_is_any(const struct muster_socket_address *address)
+{
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    if (address->storage.ss_family == AF_INET) {
+        memcpy(&four, &address->storage, sizeof four);
+        return four.sin_addr.s_addr == htonl(INADDR_ANY);
+    }
+    memcpy(&six, &address->storage, sizeof six);
+    return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
+}

@@ -1,0 +1,28 @@
+/* "tcp://10.0.0.1:4000" and "tcp://[::1]:4000" <-> socket addresses. */
+#ifndef MUSTER_WORKER_FABRIC_ADDRESS_H
+#define MUSTER_WORKER_FABRIC_ADDRESS_H
+
+#include "worker/base/status.h"
+#include "worker/fabric/fabric.h"
+
+#include <sys/socket.h>
+
+struct muster_socket_address {
+    struct sockaddr_storage storage;
+    socklen_t size;
+};
+
+/* A numeric address without scheme and port, "10.0.0.1" or "::1" or "fe80::1%eth0"; port 0. */
+MUSTER_CHECKED muster_status muster_address_parse_host(const char *host,
+                                                       struct muster_socket_address *ret_address);
+
+/* The whole, as it is published. */
+MUSTER_CHECKED muster_status muster_address_parse(const char *text,
+                                                  struct muster_socket_address *ret_address);
+void muster_address_print(const struct muster_socket_address *address,
+                          char ret_text[MUSTER_ADDRESS_SIZE]);
+
+/* True for 0.0.0.0 and ::. */
+bool muster_address_is_any(const struct muster_socket_address *address);
+
+#endif

@@ -1,0 +1,77 @@
+/* Where the bytes of a payload go. */
+#include "worker/fabric/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size)
+{
+    uint32_t done = arrival->frame.length - arrival->left;
+    *ret_size = arrival->left;
+    switch (arrival->place) {
+    case MUSTER_PLACE_DATA:
+        return (unsigned char *)arrival->receive->data + arrival->receive->moved_bytes;
+    case MUSTER_PLACE_EARLY:
+        return arrival->early->data + done;
+    case MUSTER_PLACE_TEXT:
+        return (unsigned char *)arrival->text + done;
+    case MUSTER_PLACE_CONSUME:
+    case MUSTER_PLACE_NOWHERE:
+        break;
+    }
+    uint32_t room = MUSTER_PIECE_BYTES - arrival->carried;
+    *ret_size = arrival->left < room ? arrival->left : room;
+    return arrival->piece + arrival->carried;
+}
+
+/* Hands over whole elements; an element that has not come as a whole is carried to the next time.
+ */
+static void consume(struct muster_match *match, struct muster_arrival *arrival, uint32_t size)
+{
+    struct muster_transfer *receive = arrival->receive;
+    struct muster_fabric *fabric = match->link->fabric;
+    uint64_t offset = receive->moved_bytes - arrival->carried;
+    uint32_t there = arrival->carried + size;
+    uint32_t whole = there / receive->element_size_bytes * receive->element_size_bytes;
+    memcpy(arrival->piece, arrival->carry, arrival->carried);
+    if (whole > 0) {
+        muster_fabric_unlock(fabric);
+        receive->consume(receive, offset, arrival->piece, whole);
+        muster_fabric_lock(fabric);
+    }
+    if (arrival->receive == receive) { /* not withdrawn meanwhile */
+        arrival->carried = there - whole;
+        memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
+        receive->moved_bytes += size;
+    }
+}
+
+void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
+                           uint32_t size)
+{
+    arrival->left -= size;
+    if (arrival->place == MUSTER_PLACE_DATA) {
+        arrival->receive->moved_bytes += size;
+    } else if (arrival->place == MUSTER_PLACE_CONSUME) {
+        consume(match, arrival, size);
+    }
+}
+
+void muster_arrival_withdraw(struct muster_arrival *arrival,
+                             const struct muster_operation_id *operation)
+{
+    if (!muster_operation_has(operation, &arrival->frame.key) ||
+        arrival->place == MUSTER_PLACE_TEXT) {
+        return;
+    }
+    muster_arrival_finish(arrival);
+}
+
+void muster_arrival_finish(struct muster_arrival *arrival)
+{
+    arrival->receive = NULL;
+    free(arrival->early);
+    arrival->early = NULL;
+    arrival->place = MUSTER_PLACE_NOWHERE;
+    arrival->carried = 0;
+}

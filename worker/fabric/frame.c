@@ -1,0 +1,155 @@
+#include "worker/fabric/frame.h"
+
+#include "worker/fabric/bytes.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { MAGIC = 0x4d46 }; /* "FM" */
+
+enum {
+    AT_MAGIC = 0,      /* 2 */
+    AT_VERSION = 2,    /* 1 */
+    AT_KIND = 3,       /* 1 */
+    AT_LANE = 4,       /* 2 */
+    AT_COLLECTIVE = 6, /* 1 */
+    AT_TYPE = 7,       /* 1 */
+    AT_GENERATION = 8, /* 8 */
+    AT_SEQUENCE = 16,  /* 8 */
+    AT_CONTEXT = 24,   /* 4 */
+    AT_ORDINAL = 28,   /* 4 */
+    AT_OFFSET = 32,    /* 8 */
+    AT_TOTAL = 40,     /* 8 */
+    AT_COUNT = 48,     /* 8 */
+    AT_ROOT = 56,      /* 4 */
+    AT_LENGTH = 60,    /* 4 */
+    AT_CREDIT = 64,    /* 4 */
+    AT_OP = 68,        /* 1 */
+    AT_ALGORITHM = 69, /* 1 */
+    AT_RESERVED = 70,  /* 6, zero */
+    AT_CHECKSUM = 76,  /* 4 */
+    RESERVED_BYTES = AT_CHECKSUM - AT_RESERVED,
+};
+
+void muster_frame_encode(const struct muster_frame *frame,
+                         unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+{
+    unsigned char *b = ret_bytes;
+    muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
+    b[AT_VERSION] = MUSTER_FRAME_VERSION;
+    b[AT_KIND] = (unsigned char)frame->kind;
+    muster_bytes_put(b + AT_LANE, frame->key.lane, 2);
+    b[AT_COLLECTIVE] = frame->call.collective;
+    b[AT_TYPE] = frame->call.type;
+    muster_bytes_put(b + AT_GENERATION, frame->key.generation, 8);
+    muster_bytes_put(b + AT_SEQUENCE, frame->key.sequence, 8);
+    muster_bytes_put(b + AT_CONTEXT, frame->key.context, 4);
+    muster_bytes_put(b + AT_ORDINAL, frame->key.ordinal, 4);
+    muster_bytes_put(b + AT_OFFSET, frame->offset, 8);
+    muster_bytes_put(b + AT_TOTAL, frame->total, 8);
+    muster_bytes_put(b + AT_COUNT, frame->call.count, 8);
+    muster_bytes_put(b + AT_ROOT, frame->call.root, 4);
+    muster_bytes_put(b + AT_LENGTH, frame->length, 4);
+    muster_bytes_put(b + AT_CREDIT, frame->credit, 4);
+    b[AT_OP] = frame->call.op;
+    b[AT_ALGORITHM] = frame->call.algorithm;
+    memset(b + AT_RESERVED, 0, RESERVED_BYTES);
+    muster_bytes_put(b + AT_CHECKSUM, crc32(0, b, AT_CHECKSUM), 4);
+}
+
+static muster_status check_header(const unsigned char *b)
+{
+    if (muster_bytes_get(b + AT_MAGIC, 2) != MAGIC) {
+        return muster_error_set(MUSTER_INVALID, "not a frame");
+    }
+    if (b[AT_VERSION] != MUSTER_FRAME_VERSION) {
+        return muster_error_set(MUSTER_INVALID, "frame of version %u, this is version %d",
+                                b[AT_VERSION], MUSTER_FRAME_VERSION);
+    }
+    if (muster_bytes_get(b + AT_CHECKSUM, 4) != crc32(0, b, AT_CHECKSUM)) {
+        return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
+    }
+    for (size_t i = 0; i < RESERVED_BYTES; i++) {
+        if (b[AT_RESERVED + i] != 0) {
+            return muster_error_set(MUSTER_INVALID, "frame with reserved bytes set");
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* The longest payload of the kind; -1: no such kind. */
+static int64_t payload_max(enum muster_frame_kind kind)
+{
+    switch (kind) {
+    case MUSTER_FRAME_EAGER:
+        return MUSTER_EAGER_MAX;
+    case MUSTER_FRAME_SEGMENT:
+        return MUSTER_FRAME_PAYLOAD_MAX;
+    case MUSTER_FRAME_ABORT:
+        return MUSTER_REASON_SIZE - 1;
+    case MUSTER_FRAME_OFFER:
+    case MUSTER_FRAME_GRANT:
+    case MUSTER_FRAME_CREDIT:
+    case MUSTER_FRAME_GOODBYE:
+        return 0;
+    }
+    return -1;
+}
+
+static muster_status check_frame(const struct muster_frame *frame)
+{
+    int64_t most = payload_max(frame->kind);
+    if (most < 0) {
+        return muster_error_set(MUSTER_INVALID, "frame of unknown kind %u", frame->kind);
+    }
+    if (frame->length > most) {
+        return muster_error_set(MUSTER_INVALID,
+                                "frame with a payload of %u bytes, at most %" PRId64, frame->length,
+                                most);
+    }
+    if (frame->offset > frame->total ||
+        (frame->kind != MUSTER_FRAME_ABORT && frame->length > frame->total - frame->offset)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "frame with bytes %" PRIu64 "+%u of a message of %" PRIu64,
+                                frame->offset, frame->length, frame->total);
+    }
+    if (frame->kind == MUSTER_FRAME_EAGER && frame->length != frame->total) {
+        return muster_error_set(MUSTER_INVALID, "eager frame with a part of a message");
+    }
+    if (frame->kind == MUSTER_FRAME_SEGMENT && frame->length == 0 && frame->total > 0) {
+        return muster_error_set(MUSTER_INVALID, "empty segment");
+    }
+    if (frame->credit > MUSTER_EAGER_WINDOW_BYTES) {
+        return muster_error_set(MUSTER_INVALID, "frame with a credit of %u bytes", frame->credit);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                  struct muster_frame *ret_frame)
+{
+    const unsigned char *b = bytes;
+    TRY(check_header(b));
+    struct muster_frame frame = {
+        .kind = (enum muster_frame_kind)b[AT_KIND],
+        .key = {.generation = muster_bytes_get(b + AT_GENERATION, 8),
+                .sequence = muster_bytes_get(b + AT_SEQUENCE, 8),
+                .context = (uint32_t)muster_bytes_get(b + AT_CONTEXT, 4),
+                .ordinal = (uint32_t)muster_bytes_get(b + AT_ORDINAL, 4),
+                .lane = (uint16_t)muster_bytes_get(b + AT_LANE, 2)},
+        .call = {.collective = b[AT_COLLECTIVE],
+                 .type = b[AT_TYPE],
+                 .op = b[AT_OP],
+                 .algorithm = b[AT_ALGORITHM],
+                 .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
+                 .count = muster_bytes_get(b + AT_COUNT, 8)},
+        .offset = muster_bytes_get(b + AT_OFFSET, 8),
+        .total = muster_bytes_get(b + AT_TOTAL, 8),
+        .length = (uint32_t)muster_bytes_get(b + AT_LENGTH, 4),
+        .credit = (uint32_t)muster_bytes_get(b + AT_CREDIT, 4),
+    };
+    TRY(check_frame(&frame));
+    *ret_frame = frame;
+    return MUSTER_OK;
+}

@@ -1,0 +1,31 @@
+#include "worker/fabric/strangers.h"
+
+#include "worker/base/log.h"
+
+#include <inttypes.h>
+
+static const int64_t quiet_ns = INT64_C(60) * 1000 * 1000 * 1000;
+
+static const char *const words[MUSTER_STRANGER_KINDS] = {
+    [MUSTER_STRANGER_SILENT] = "hung up before it said who it is",
+    [MUSTER_STRANGER_SLOW] = "did not say in time who it is",
+    [MUSTER_STRANGER_PUSHED] = "too many have not said who they are",
+    [MUSTER_STRANGER_GARBAGE] = "no Muster peer",
+    [MUSTER_STRANGER_VERSION] = "another version of links",
+    [MUSTER_STRANGER_TOKEN] = "wrong link token",
+    [MUSTER_STRANGER_UNKNOWN] = "no member of this generation, or it wants another member",
+    [MUSTER_STRANGER_EARLY] = "its generation has not begun here",
+};
+
+void muster_strangers_note(struct muster_strangers *strangers, enum muster_stranger kind,
+                           const char *from, int64_t now_ns)
+{
+    uint64_t count = ++strangers->kinds[kind].unsaid;
+    if (now_ns < strangers->kinds[kind].quiet_until_ns) {
+        return;
+    }
+    strangers->kinds[kind].quiet_until_ns = now_ns + quiet_ns;
+    strangers->kinds[kind].unsaid = 0;
+    muster_log(MUSTER_LOG_WARN, "from=%s connection refused: %s (%" PRIu64 " of this kind)", from,
+               words[kind], count);
+}

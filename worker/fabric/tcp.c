@@ -1,0 +1,239 @@
+#include "worker/fabric/tcp.h"
+
+#include "worker/base/clock.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+enum { PIECE_ALIGNMENT = 64 };
+
+/* The fabric's part --------------------------------------------------------------------------- */
+
+static muster_status tcp_start(struct muster_fabric *fabric,
+                               const struct muster_fabric_options *options, void **ret_transport)
+{
+    if (options->listen == NULL) {
+        return MUSTER_OK;
+    }
+    struct tcp *tcp = calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    tcp->fabric = fabric;
+    tcp->listener.fd = -1;
+    tcp->accept_again_ns = MUSTER_NEVER;
+    tcp->staging = malloc(TCP_STAGING_BYTES);
+    tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
+    muster_status status = tcp->staging == NULL || tcp->piece == NULL
+                               ? muster_error_set(MUSTER_FATAL, "out of memory")
+                               : tcp_listen(tcp, options->listen);
+    if (status != MUSTER_OK) {
+        if (tcp->listener.fd >= 0) {
+            close(tcp->listener.fd);
+        }
+        free(tcp->staging);
+        free(tcp->piece);
+        free(tcp);
+        return status;
+    }
+    *ret_transport = tcp;
+    return MUSTER_OK;
+}
+
+static void tcp_stop(void *transport)
+{
+    struct tcp *tcp = transport;
+    while (tcp->halves != NULL) {
+        tcp_path_close(tcp->halves);
+    }
+    muster_watch_retire(tcp->fabric, &tcp->listener);
+}
+
+static void tcp_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
+{
+    const struct tcp *tcp = transport;
+    muster_address_print(&tcp->own, ret_address);
+}
+
+static void tcp_woken(void *transport)
+{
+    (void)transport; /* posts have marked their links */
+}
+
+bool tcp_peer_has_closed(const struct tcp_path *path)
+{
+    struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) == 1;
+}
+
+static void tcp_refresh(void *transport)
+{
+    struct tcp *tcp = transport;
+    struct tcp_link *end = NULL;
+    struct tcp_link *next = NULL;
+    DL_FOREACH_SAFE(tcp->links, end, next)
+    {
+        struct muster_link *link = end->link;
+        if (link->state == MUSTER_LINK_OPEN && tcp_peer_has_closed(end->path)) {
+            struct muster_transfer_list none = {0};
+            muster_tcp_ops.close(link, &none);
+            link->state = MUSTER_LINK_IDLE;
+        }
+    }
+}
+
+static void tcp_begin_generation(void *transport)
+{
+    struct tcp *tcp = transport;
+    struct tcp_link *end = NULL;
+    DL_FOREACH(tcp->links, end)
+    {
+        muster_match_begin_generation(&end->match);
+    }
+    tcp_judge_parked(tcp);
+}
+
+static int64_t tcp_timers(void *transport, int64_t now_ns)
+{
+    return tcp_connect_timers(transport, now_ns);
+}
+
+/* A link -------------------------------------------------------------------------------------- */
+
+static bool make_end(struct muster_link *link)
+{
+    struct tcp *tcp = link->transport;
+    struct tcp_link *end = calloc(1, sizeof *end);
+    if (end == NULL) {
+        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
+        return false;
+    }
+    end->link = link;
+    end->tcp = tcp;
+    end->match.link = link;
+    end->redial_ns = MUSTER_NEVER;
+    DL_APPEND(tcp->links, end);
+    link->end = end;
+    link->state = MUSTER_LINK_OPENING;
+    return true;
+}
+
+static void tcp_open(struct muster_link *link)
+{
+    if (make_end(link)) {
+        tcp_dial(link->end);
+    }
+}
+
+void tcp_accepted(struct muster_link *link)
+{
+    (void)make_end(link);
+}
+
+/* Best effort: what the socket takes at once. */
+static void part_at_once(struct tcp_link *end)
+{
+    const struct tcp_path *path = end->path;
+    const struct muster_frame_queue *control = &end->match.control;
+    if (path->phase == TCP_OPEN && path->frame_count == 0 &&
+        path->control.start == path->control.end) {
+        ssize_t sent = send(path->watch.fd, control->bytes + control->start,
+                            control->end - control->start, MSG_NOSIGNAL);
+        (void)sent;
+    }
+}
+
+static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    if (end->path != NULL) {
+        if (end->parting && !end->parted) {
+            part_at_once(end);
+        }
+        tcp_path_close(end->path);
+    }
+    muster_match_finish(&end->match, ret_sends);
+    DL_DELETE(end->tcp->links, end);
+    free(end);
+    link->end = NULL;
+}
+
+static void tcp_goodbye(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    if (!end->parting) {
+        end->parting = true;
+        muster_match_goodbye(&end->match);
+    }
+}
+
+static bool tcp_said_goodbye(const struct muster_link *link)
+{
+    (void)link;
+    return false; /* the peer closes when it has read it, and then the link is not OPEN any more */
+}
+
+static void tcp_post_send(struct muster_link *link, struct muster_transfer *transfer)
+{
+    struct tcp_link *end = link->end;
+    muster_match_post_send(&end->match, transfer);
+}
+
+static void tcp_post_receive(struct muster_link *link, struct muster_transfer *transfer)
+{
+    struct tcp_link *end = link->end;
+    muster_match_post_receive(&end->match, transfer);
+}
+
+static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
+                         struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    if (end->path != NULL && end->path->phase == TCP_OPEN) {
+        tcp_send_withdraw(end->path, operation);
+        muster_arrival_withdraw(&end->path->in, operation);
+    }
+    muster_match_withdraw(&end->match, operation, ret_sends);
+}
+
+static void tcp_abort(struct muster_link *link, const struct muster_operation_id *operation,
+                      const char *reason)
+{
+    struct tcp_link *end = link->end;
+    muster_match_abort(&end->match, operation, reason);
+}
+
+static void tcp_progress(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    if (end->path == NULL || end->path->phase != TCP_OPEN) {
+        return;
+    }
+    struct tcp_path *path = end->path;
+    if (muster_match_progress(&end->match, end->tcp->piece) && !path->watch.retired) {
+        tcp_flush(path);
+    }
+}
+
+const struct muster_link_ops muster_tcp_ops = {
+    .scheme = "tcp",
+    .start = tcp_start,
+    .stop = tcp_stop,
+    .address = tcp_address,
+    .woken = tcp_woken,
+    .refresh = tcp_refresh,
+    .begin_generation = tcp_begin_generation,
+    .timers = tcp_timers,
+    .open = tcp_open,
+    .post_send = tcp_post_send,
+    .post_receive = tcp_post_receive,
+    .withdraw = tcp_withdraw,
+    .abort = tcp_abort,
+    .progress = tcp_progress,
+    .goodbye = tcp_goodbye,
+    .said_goodbye = tcp_said_goodbye,
+    .close = tcp_close,
+};

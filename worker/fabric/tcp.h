@@ -1,0 +1,113 @@
+/*
+ * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_send.c and
+ * tcp_receive.c move bytes.
+ *
+ * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
+ *
+ * Threads: the fabric's lock. A path's record outlives its descriptor until no thread can see it
+ * (muster_watch_retire()), so code that had given up the lock looks at path->watch.retired first.
+ */
+#ifndef MUSTER_WORKER_FABRIC_TCP_H
+#define MUSTER_WORKER_FABRIC_TCP_H
+
+#include "worker/fabric/address.h"
+#include "worker/fabric/hello.h"
+#include "worker/fabric/match.h"
+#include "worker/fabric/strangers.h"
+
+enum {
+    TCP_STAGING_BYTES = 64 * 1024, /* read at once beside the payload that is coming in */
+    TCP_FRAMES_MAX = 16,           /* given to one system call */
+    TCP_HALF_OPEN_MAX = 128,       /* accepted, no whole hello yet; the oldest has to go */
+    TCP_PARKED_MAX = 1024,         /* of generations that have not begun here */
+    TCP_HELLO_MS = 5000,
+    TCP_PARKED_MS = 30000,
+    TCP_DIAL_MS = 3000,       /* to one address */
+    TCP_CROSSED_MS = 2000,    /* waiting for the other's call, then dial again */
+    TCP_DIALS_MAX = 6,        /* when the peer hangs up before it has answered */
+    TCP_REDIAL_MS = 10,       /* the first time; doubles */
+    TCP_SILENCE_MS = 10000,   /* unacknowledged data: the peer's host is gone */
+    TCP_ACCEPTS_MAX = 64,     /* in one go */
+    TCP_ACCEPT_PAUSE_MS = 100 /* when descriptors have run out */
+};
+
+enum tcp_phase {
+    TCP_DIALLING = 1, /* connect() is under way */
+    TCP_GREETING = 2, /* our hello is out */
+    TCP_HELLO = 3,    /* accepted: their hello is coming in */
+    TCP_PARKED = 4,   /* their hello waits for its generation */
+    TCP_OPEN = 5,
+};
+
+struct tcp_outgoing {
+    struct muster_outgoing frame;
+    size_t sent;         /* of header and data */
+    unsigned char *copy; /* owned: the data, when its transfer was withdrawn half-way */
+};
+
+/* One connection. */
+struct tcp_path {
+    struct muster_watch watch; /* first: the path is found by it */
+    struct tcp *tcp;
+    struct tcp_link *link; /* NULL until it is known */
+    enum tcp_phase phase;
+    int64_t deadline_ns;
+    struct muster_socket_address remote;
+    struct tcp_path *prev, *next; /* in tcp->halves, unless OPEN */
+
+    unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
+    uint32_t have;
+    struct muster_hello hello; /* PARKED */
+    struct muster_arrival in;
+    bool in_payload;
+
+    struct tcp_outgoing frames[TCP_FRAMES_MAX];
+    uint32_t frame_count;
+    struct muster_frame_queue control; /* goes before frames, but behind one that is half out */
+    bool deaf;                         /* writing has failed: read what is left */
+};
+
+/* What link->end points to. */
+struct tcp_link {
+    struct muster_match match;
+    struct muster_link *link;
+    struct tcp *tcp;
+    struct tcp_path *path; /* OPEN, or the call that is under way; or NULL */
+    uint32_t address;      /* of the peer's, the one being dialled */
+    uint32_t dials;
+    int64_t redial_ns;            /* MUSTER_NEVER: no call is due */
+    bool parting, parted;         /* goodbye is queued; it is out */
+    struct tcp_link *prev, *next; /* in tcp->links */
+};
+
+struct tcp {
+    struct muster_watch listener; /* first */
+    struct muster_fabric *fabric;
+    struct muster_socket_address own;
+    int64_t accept_again_ns; /* MUSTER_NEVER: accepting */
+    struct tcp_path *halves; /* paths that are not OPEN, oldest first */
+    uint32_t half_open, parked;
+    struct tcp_link *links;
+    struct muster_strangers strangers;
+    unsigned char *staging, *piece;
+};
+
+/* tcp.c: the peer has called; state OPENING, link->end NULL if memory is out. */
+void tcp_accepted(struct muster_link *link);
+bool tcp_peer_has_closed(const struct tcp_path *path);
+
+/* tcp_connect.c */
+MUSTER_CHECKED muster_status tcp_listen(struct tcp *tcp, const char *host);
+void tcp_dial(struct tcp_link *link);
+void tcp_judge_parked(struct tcp *tcp);
+int64_t tcp_connect_timers(struct tcp *tcp, int64_t now_ns);
+void tcp_path_close(struct tcp_path *path);
+
+/* tcp_send.c */
+void tcp_flush(struct tcp_path *path);
+void tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation);
+
+/* tcp_receive.c */
+void tcp_receive(struct tcp_path *path);
+
+#endif

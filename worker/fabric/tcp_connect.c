@@ -1,0 +1,588 @@
+/* How connections begin: listening, dialling, hellos and verdicts. */
+#include "worker/base/clock.h"
+#include "worker/fabric/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utlist.h>
+
+/* Paths -------------------------------------------------------------------------------------- */
+
+static void free_path(struct muster_watch *watch)
+{
+    struct tcp_path *path = (struct tcp_path *)watch;
+    for (uint32_t i = 0; i < path->frame_count; i++) {
+        free(path->frames[i].copy);
+    }
+    free(path->control.bytes);
+    free(path);
+}
+
+static void leave_halves(struct tcp_path *path)
+{
+    if (path->phase == TCP_OPEN) {
+        return;
+    }
+    DL_DELETE(path->tcp->halves, path);
+    path->tcp->half_open -= path->phase == TCP_HELLO;
+    path->tcp->parked -= path->phase == TCP_PARKED;
+}
+
+void tcp_path_close(struct tcp_path *path)
+{
+    leave_halves(path);
+    path->phase = TCP_OPEN; /* it is in no list */
+    muster_arrival_finish(&path->in);
+    if (path->link != NULL && path->link->path == path) {
+        path->link->path = NULL;
+    }
+    path->link = NULL;
+    muster_watch_retire(path->tcp->fabric, &path->watch);
+}
+
+static void refuse(struct tcp_path *path, enum muster_stranger kind)
+{
+    char from[MUSTER_ADDRESS_SIZE];
+    struct tcp *tcp = path->tcp;
+    muster_address_print(&path->remote, from);
+    muster_strangers_note(&tcp->strangers, kind, from, muster_clock_ns());
+    tcp->fabric->figures.strangers_refused++;
+    tcp_path_close(path);
+}
+
+static void set_options(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_SILENCE_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        /* Without one of them the link works, only less well. */
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof options[i].value);
+    }
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events);
+
+/* Takes the descriptor, also on failure. */
+static struct tcp_path *make_path(struct tcp *tcp, int fd, enum tcp_phase phase, uint32_t events)
+{
+    struct tcp_path *path = calloc(1, sizeof *path);
+    if (path == NULL) {
+        close(fd);
+        return NULL;
+    }
+    path->tcp = tcp;
+    path->phase = phase;
+    path->deadline_ns = MUSTER_NEVER;
+    path->in.piece = tcp->piece;
+    path->watch =
+        (struct muster_watch){.fd = fd, .events = events, .ready = path_ready, .free = free_path};
+    set_options(fd);
+    if (muster_watch_add(tcp->fabric, &path->watch) != MUSTER_OK) {
+        close(fd);
+        free(path);
+        return NULL;
+    }
+    DL_APPEND(tcp->halves, path);
+    tcp->half_open += phase == TCP_HELLO;
+    return path;
+}
+
+static void open_path(struct tcp_path *path, struct tcp_link *link)
+{
+    struct tcp *tcp = path->tcp;
+    leave_halves(path);
+    path->phase = TCP_OPEN;
+    path->deadline_ns = MUSTER_NEVER;
+    path->have = 0;
+    path->link = link;
+    link->path = path;
+    link->redial_ns = MUSTER_NEVER;
+    muster_watch_change(tcp->fabric, &path->watch, EPOLLIN);
+    muster_link_opened(link->link);
+}
+
+/* Reads up to `size` bytes of a hello or an answer. 1: all of it is there; 0: not yet; -1: errno is
+ * set, 0 at the end of the stream. */
+static int read_greeting(struct tcp_path *path, uint32_t size)
+{
+    ssize_t got = read(path->watch.fd, path->header + path->have, size - path->have);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    }
+    if (got == 0) {
+        errno = 0;
+        return -1;
+    }
+    path->have += (uint32_t)got;
+    return path->have == size;
+}
+
+/* Dialling ----------------------------------------------------------------------------------- */
+
+static void lose(struct tcp_link *link, const char *what)
+{
+    muster_link_fail(link->link, MUSTER_LINK_LOST, what);
+}
+
+/* Returns 0, or an error number. */
+static int call(struct tcp_link *link, const struct muster_socket_address *address)
+{
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return errno;
+    }
+    if (connect(fd, (const struct sockaddr *)&address->storage, address->size) != 0 &&
+        errno != EINPROGRESS) {
+        int error = errno;
+        close(fd);
+        return error;
+    }
+    struct tcp_path *path = make_path(link->tcp, fd, TCP_DIALLING, EPOLLOUT);
+    if (path == NULL) {
+        return ENOMEM;
+    }
+    path->remote = *address;
+    path->link = link;
+    path->deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
+    link->path = path;
+    return 0;
+}
+
+/* Calls the next address that can be called; without one the link is lost, because of `error` with
+ * the address before. */
+static void call_next(struct tcp_link *link, int error)
+{
+    const struct muster_peer *peer = &link->link->peer;
+    char what[MUSTER_REASON_SIZE] = "it has no TCP address";
+    if (error != 0) {
+        (void)snprintf(what, sizeof what, "%s: %s", peer->addresses[link->address - 1],
+                       strerror(error));
+    }
+    while (link->address < peer->address_count) {
+        const char *text = peer->addresses[link->address++];
+        struct muster_socket_address address;
+        if (muster_address_parse(text, &address) != MUSTER_OK) {
+            (void)snprintf(what, sizeof what, "%.160s", muster_last_error());
+            continue;
+        }
+        error = call(link, &address);
+        if (error == 0) {
+            return;
+        }
+        (void)snprintf(what, sizeof what, "%s: %s", text, strerror(error));
+    }
+    lose(link, what);
+}
+
+void tcp_dial(struct tcp_link *link)
+{
+    link->redial_ns = MUSTER_NEVER;
+    link->address = 0;
+    link->dials++;
+    call_next(link, 0);
+}
+
+static void dial_failed(struct tcp_path *path, int error)
+{
+    struct tcp_link *link = path->link;
+    tcp_path_close(path);
+    call_next(link, error);
+}
+
+static void send_hello(struct tcp_path *path)
+{
+    const struct muster_fabric *fabric = path->tcp->fabric;
+    struct muster_hello hello = {.generation = fabric->generation};
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    memcpy(hello.from, fabric->member, sizeof hello.from);
+    memcpy(hello.to, path->link->link->peer.member, sizeof hello.to);
+    memcpy(hello.token, fabric->token, sizeof hello.token);
+    muster_hello_encode(&hello, bytes);
+    ssize_t sent = send(path->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+    if (sent != (ssize_t)sizeof bytes) { /* the socket's buffer is empty: all of it or an error */
+        dial_failed(path, sent < 0 ? errno : EPROTO);
+        return;
+    }
+    path->phase = TCP_GREETING;
+    path->deadline_ns = MUSTER_NEVER; /* the peer may answer when its generation begins */
+    muster_watch_change(path->tcp->fabric, &path->watch, EPOLLIN);
+}
+
+static void finish_dial(struct tcp_path *path)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)getsockopt(path->watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        dial_failed(path, error);
+    } else {
+        send_hello(path);
+    }
+}
+
+/* The peer hung up before it had answered: it may be crowded by strangers. */
+static void dial_again(struct tcp_path *path, uint32_t delay_ms, const char *what)
+{
+    struct tcp_link *link = path->link;
+    tcp_path_close(path);
+    if (link->dials >= TCP_DIALS_MAX) {
+        lose(link, what);
+        return;
+    }
+    link->redial_ns = muster_clock_after_ms(delay_ms);
+}
+
+static void read_answer(struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    int got = read_greeting(path, MUSTER_ANSWER_SIZE);
+    if (got < 0) {
+        dial_again(path, TCP_REDIAL_MS << link->dials,
+                   errno == 0 ? "it closes the connection without an answer" : strerror(errno));
+        return;
+    }
+    if (got == 0) {
+        return;
+    }
+    enum muster_verdict verdict = MUSTER_WELCOME;
+    if (muster_answer_decode(path->header, &verdict) != MUSTER_OK) {
+        lose(link, muster_last_error());
+    } else if (verdict == MUSTER_WELCOME) {
+        open_path(path, link);
+    } else if (verdict == MUSTER_REFUSED_CROSSED) {
+        dial_again(path, TCP_CROSSED_MS, "its call does not come");
+    } else {
+        lose(link, muster_verdict_text(verdict));
+    }
+}
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static bool answer(struct tcp_path *path, enum muster_verdict verdict)
+{
+    unsigned char bytes[MUSTER_ANSWER_SIZE];
+    muster_answer_encode(verdict, bytes);
+    return send(path->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
+}
+
+static void turn_away(struct tcp_path *path, enum muster_verdict verdict, enum muster_stranger kind)
+{
+    (void)answer(path, verdict); /* a courtesy */
+    refuse(path, kind);
+}
+
+static void park(struct tcp_path *path)
+{
+    struct tcp *tcp = path->tcp;
+    if (path->phase == TCP_PARKED) {
+        return;
+    }
+    if (tcp->parked >= TCP_PARKED_MAX) {
+        refuse(path, MUSTER_STRANGER_PUSHED);
+        return;
+    }
+    tcp->half_open--;
+    tcp->parked++;
+    path->phase = TCP_PARKED;
+    path->deadline_ns = muster_clock_after_ms(TCP_PARKED_MS);
+    muster_watch_change(tcp->fabric, &path->watch, EPOLLRDHUP); /* it has to wait for us */
+}
+
+static struct tcp_link *end_of(struct muster_link *link)
+{
+    return link->ops == &muster_tcp_ops ? link->end : NULL;
+}
+
+static enum muster_verdict begin_link(struct tcp *tcp, struct muster_link *link)
+{
+    link->ops = &muster_tcp_ops;
+    link->transport = tcp;
+    tcp_accepted(link);
+    return link->end != NULL ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
+}
+
+/* Which of two calls counts must be decided alike by both ends; and a hello may come late, when the
+ * caller has already taken our call instead, so one that finds a living connection is turned down:
+ * if its sender means it, it dials again. */
+static enum muster_verdict judge_call(struct tcp *tcp, struct muster_link *link)
+{
+    const struct tcp_link *end = end_of(link);
+    switch (link->state) {
+    case MUSTER_LINK_IDLE:
+        return begin_link(tcp, link);
+    case MUSTER_LINK_OPENING:
+        return end == NULL ||
+                       (end->path != NULL && strcmp(tcp->fabric->member, link->peer.member) < 0)
+                   ? MUSTER_REFUSED_CROSSED
+                   : MUSTER_WELCOME;
+    case MUSTER_LINK_OPEN:
+        if (end == NULL || !tcp_peer_has_closed(end->path)) {
+            return MUSTER_REFUSED_CROSSED;
+        }
+        if (muster_match_quiet(&end->match)) {
+            struct muster_transfer_list none = {0};
+            link->ops->close(link, &none);
+            return begin_link(tcp, link);
+        }
+        muster_link_fail(link, MUSTER_LINK_LOST, "it has lost the connection");
+        return MUSTER_REFUSED_LOST;
+    case MUSTER_LINK_LEFT:
+    case MUSTER_LINK_LOST:
+        break;
+    }
+    return MUSTER_REFUSED_LOST;
+}
+
+static void take_call(struct tcp_path *path, struct muster_link *link)
+{
+    enum muster_verdict verdict = judge_call(path->tcp, link);
+    struct tcp_link *end = end_of(link);
+    if (verdict != MUSTER_WELCOME) {
+        (void)answer(path, verdict);
+        tcp_path_close(path);
+        return;
+    }
+    if (end->path != NULL) {
+        tcp_path_close(end->path);
+    }
+    if (!answer(path, verdict)) {
+        tcp_path_close(path); /* the caller will notice, and dial again */
+        end->redial_ns = muster_clock_ns();
+        return;
+    }
+    open_path(path, end);
+}
+
+static void judge(struct tcp_path *path)
+{
+    struct muster_fabric *fabric = path->tcp->fabric;
+    const struct muster_hello *hello = &path->hello;
+    if (fabric->generation == 0) {
+        park(path); /* the link token is not known yet */
+        return;
+    }
+    if (!muster_token_equal(hello->token, fabric->token)) {
+        turn_away(path, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
+        return;
+    }
+    struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
+    if (strcmp(hello->to, fabric->member) != 0) {
+        turn_away(path, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
+    } else if (link != NULL) {
+        take_call(path, link);
+    } else if (hello->generation > fabric->generation) {
+        park(path);
+    } else {
+        turn_away(path, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
+    }
+}
+
+void tcp_judge_parked(struct tcp *tcp)
+{
+    struct tcp_path *path = NULL;
+    struct tcp_path *next = NULL;
+    DL_FOREACH_SAFE(tcp->halves, path, next)
+    {
+        if (path->phase == TCP_PARKED) {
+            judge(path);
+        }
+    }
+}
+
+static void read_hello(struct tcp_path *path)
+{
+    int got = read_greeting(path, MUSTER_HELLO_SIZE);
+    if (got < 0) {
+        refuse(path, MUSTER_STRANGER_SILENT);
+        return;
+    }
+    if (!muster_hello_begins(path->header, path->have)) {
+        refuse(path, MUSTER_STRANGER_GARBAGE);
+        return;
+    }
+    if (got == 0) {
+        return;
+    }
+    switch (muster_hello_decode(path->header, &path->hello)) {
+    case MUSTER_OK:
+        judge(path);
+        break;
+    case MUSTER_FATAL:
+        turn_away(path, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
+        break;
+    default:
+        refuse(path, MUSTER_STRANGER_GARBAGE);
+    }
+}
+
+static void push_out_oldest(struct tcp *tcp)
+{
+    struct tcp_path *path = NULL;
+    DL_FOREACH(tcp->halves, path)
+    {
+        if (path->phase == TCP_HELLO) {
+            refuse(path, MUSTER_STRANGER_PUSHED);
+            return;
+        }
+    }
+}
+
+static void accept_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct tcp *tcp = (struct tcp *)watch;
+    (void)events;
+    for (int i = 0; i < TCP_ACCEPTS_MAX && !watch->retired; i++) {
+        struct muster_socket_address remote = {.size = sizeof remote.storage};
+        int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+                tcp->accept_again_ns = muster_clock_after_ms(TCP_ACCEPT_PAUSE_MS);
+                muster_watch_change(tcp->fabric, watch, 0);
+            }
+            return;
+        }
+        if (tcp->half_open >= TCP_HALF_OPEN_MAX) {
+            push_out_oldest(tcp);
+        }
+        struct tcp_path *path = make_path(tcp, fd, TCP_HELLO, EPOLLIN);
+        if (path != NULL) {
+            path->remote = remote;
+            path->deadline_ns = muster_clock_after_ms(TCP_HELLO_MS);
+        }
+    }
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct tcp_path *path = (struct tcp_path *)watch;
+    switch (path->phase) {
+    case TCP_DIALLING:
+        finish_dial(path);
+        return;
+    case TCP_GREETING:
+        read_answer(path);
+        return;
+    case TCP_HELLO:
+        read_hello(path);
+        return;
+    case TCP_PARKED:
+        refuse(path, MUSTER_STRANGER_SILENT); /* it has hung up */
+        return;
+    case TCP_OPEN:
+        break;
+    }
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+        tcp_receive(path);
+    }
+    if ((events & EPOLLOUT) != 0 && !watch->retired) {
+        muster_link_mark(path->link->link);
+    }
+}
+
+/* Time --------------------------------------------------------------------------------------- */
+
+static void expire(struct tcp_path *path)
+{
+    switch (path->phase) {
+    case TCP_DIALLING:
+        dial_failed(path, ETIMEDOUT);
+        break;
+    case TCP_HELLO:
+        refuse(path, MUSTER_STRANGER_SLOW);
+        break;
+    default:
+        refuse(path, MUSTER_STRANGER_EARLY);
+    }
+}
+
+static int64_t expire_halves(struct tcp *tcp, int64_t now_ns)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    struct tcp_path *path = tcp->halves;
+    while (path != NULL) {
+        if (path->deadline_ns <= now_ns) {
+            expire(path);
+            path = tcp->halves; /* a lost link may have closed others */
+            due_ns = MUSTER_NEVER;
+            continue;
+        }
+        due_ns = path->deadline_ns < due_ns ? path->deadline_ns : due_ns;
+        path = path->next;
+    }
+    return due_ns;
+}
+
+static int64_t redial(struct tcp *tcp, int64_t now_ns)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    struct tcp_link *link = tcp->links;
+    while (link != NULL) {
+        if (link->redial_ns <= now_ns) {
+            tcp_dial(link);
+            link = tcp->links;
+            due_ns = MUSTER_NEVER;
+            continue;
+        }
+        due_ns = link->redial_ns < due_ns ? link->redial_ns : due_ns;
+        link = link->next;
+    }
+    return due_ns;
+}
+
+int64_t tcp_connect_timers(struct tcp *tcp, int64_t now_ns)
+{
+    int64_t due_ns = tcp->halves != NULL ? expire_halves(tcp, now_ns) : MUSTER_NEVER;
+    int64_t redial_ns = redial(tcp, now_ns);
+    if (tcp->accept_again_ns <= now_ns) {
+        tcp->accept_again_ns = MUSTER_NEVER;
+        muster_watch_change(tcp->fabric, &tcp->listener, EPOLLIN);
+    }
+    due_ns = redial_ns < due_ns ? redial_ns : due_ns;
+    return tcp->accept_again_ns < due_ns ? tcp->accept_again_ns : due_ns;
+}
+
+/* Listening ---------------------------------------------------------------------------------- */
+
+static void free_tcp(struct muster_watch *watch)
+{
+    struct tcp *tcp = (struct tcp *)watch;
+    free(tcp->staging);
+    free(tcp->piece);
+    free(tcp);
+}
+
+muster_status tcp_listen(struct tcp *tcp, const char *host)
+{
+    TRY(muster_address_parse_host(host, &tcp->own));
+    if (muster_address_is_any(&tcp->own)) {
+        return muster_error_set(MUSTER_INVALID, "listen \"%s\": peers need a real address", host);
+    }
+    int fd = socket(tcp->own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", host);
+    }
+    tcp->listener =
+        (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_tcp};
+    if (bind(fd, (const struct sockaddr *)&tcp->own.storage, tcp->own.size) != 0) {
+        return muster_error_errno(MUSTER_INVALID, "listen \"%s\"", host);
+    }
+    socklen_t size = sizeof tcp->own.storage;
+    if (listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)&tcp->own.storage, &size) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", host);
+    }
+    return muster_watch_add(tcp->fabric, &tcp->listener);
+}

@@ -1,0 +1,129 @@
+/* Bytes coming in: payloads straight to their places, what stands behind them to the staging
+ * buffer, which is emptied before anything else is read. */
+#include "worker/fabric/tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum { READS_MAX = 8 }; /* in one go, then other links have their turn */
+
+static void lose(struct tcp_path *path, const char *what)
+{
+    struct muster_link *link = path->link->link;
+    muster_link_fail(link, path->link->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+}
+
+static void lose_by_rule(struct tcp_path *path)
+{
+    char what[MUSTER_REASON_SIZE];
+    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
+                   muster_last_error());
+    lose(path, what);
+}
+
+static void end_frame(struct tcp_path *path)
+{
+    path->in_payload = false;
+    if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
+        muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
+    } else if (muster_match_arrived(&path->link->match, &path->in) != MUSTER_OK) {
+        lose_by_rule(path);
+    }
+}
+
+static void begin_frame(struct tcp_path *path)
+{
+    struct muster_frame frame;
+    path->have = 0;
+    if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
+        muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
+        lose_by_rule(path);
+        return;
+    }
+    path->in_payload = true;
+    if (path->in.left == 0) {
+        end_frame(path);
+    }
+}
+
+static size_t take_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
+{
+    size_t missing = MUSTER_FRAME_SIZE - path->have;
+    size_t taken = size < missing ? size : missing;
+    memcpy(path->header + path->have, bytes, taken);
+    path->have += (uint32_t)taken;
+    if (path->have == MUSTER_FRAME_SIZE) {
+        begin_frame(path);
+    }
+    return taken;
+}
+
+/* So many bytes of the payload stand where muster_arrival_buffer() said. */
+static void take_payload(struct tcp_path *path, uint32_t size)
+{
+    muster_arrival_filled(&path->link->match, &path->in, size);
+    if (!path->watch.retired && path->in.left == 0) {
+        end_frame(path);
+    }
+}
+
+static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
+{
+    while (size > 0 && !path->watch.retired) {
+        if (!path->in_payload) {
+            size_t taken = take_header(path, bytes, size);
+            bytes += taken;
+            size -= taken;
+            continue;
+        }
+        uint32_t room = 0;
+        unsigned char *to = muster_arrival_buffer(&path->in, &room);
+        uint32_t taken = size < room ? (uint32_t)size : room;
+        memcpy(to, bytes, taken);
+        bytes += taken;
+        size -= taken;
+        take_payload(path, taken);
+    }
+}
+
+/* Returns true if there may be more. */
+static bool receive_once(struct tcp_path *path)
+{
+    struct tcp *tcp = path->tcp;
+    struct iovec parts[2];
+    uint32_t room = 0;
+    int count = 0;
+    if (path->in_payload) {
+        parts[count].iov_base = muster_arrival_buffer(&path->in, &room);
+        parts[count++].iov_len = room;
+    }
+    parts[count].iov_base = tcp->staging;
+    /* If the place is smaller than the payload, what follows is still payload: staged too. */
+    parts[count++].iov_len = TCP_STAGING_BYTES;
+    muster_fabric_unlock(tcp->fabric);
+    ssize_t got = readv(path->watch.fd, parts, count);
+    int error = errno;
+    muster_fabric_lock(tcp->fabric);
+    if (path->watch.retired || (got < 0 && (error == EAGAIN || error == EINTR))) {
+        return false;
+    }
+    if (got <= 0) {
+        lose(path, got < 0 ? strerror(error) : "it closed the connection without goodbye");
+        return false;
+    }
+    size_t bytes = (size_t)got;
+    size_t placed = bytes < room ? bytes : room;
+    if (placed > 0) {
+        take_payload(path, (uint32_t)placed);
+    }
+    take_staged(path, tcp->staging, bytes - placed);
+    return !path->watch.retired && bytes == room + TCP_STAGING_BYTES;
+}
+
+void tcp_receive(struct tcp_path *path)
+{
+    for (int i = 0; i < READS_MAX && receive_once(path); i++) {
+    }
+}

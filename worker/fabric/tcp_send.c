@@ -1,0 +1,212 @@
+/* Bytes going out: many frames in one system call, straight from the transfers' memory. */
+#include "worker/fabric/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+enum {
+    CALL_BYTES = 512 * 1024, /* no more frames are added beyond */
+    CALLS_MAX = 4,           /* in one go, then other links have their turn */
+};
+
+static size_t frame_bytes(const struct tcp_outgoing *out)
+{
+    return MUSTER_FRAME_SIZE + out->frame.size;
+}
+
+static void fill(struct tcp_path *path)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < path->frame_count; i++) {
+        bytes += frame_bytes(&path->frames[i]);
+    }
+    while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
+        struct tcp_outgoing *out = &path->frames[path->frame_count];
+        if (!muster_match_next(&path->link->match, &out->frame)) {
+            return;
+        }
+        out->sent = 0;
+        out->copy = NULL;
+        path->frame_count++;
+        bytes += frame_bytes(out);
+    }
+}
+
+static void add(struct iovec *parts, int *count, const unsigned char *bytes, size_t size)
+{
+    if (size > 0) {
+        parts[*count].iov_base = (void *)(uintptr_t)bytes;
+        parts[*count].iov_len = size;
+        (*count)++;
+    }
+}
+
+static void add_frame(struct iovec *parts, int *count, const struct tcp_outgoing *out)
+{
+    size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
+    size_t data = out->sent - header;
+    add(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
+    add(parts, count, out->frame.data + data, out->frame.size - data);
+}
+
+/* Frames are never torn: first the rest of one that is half out, then those without data. */
+static int collect(const struct tcp_path *path, struct iovec *parts)
+{
+    int count = 0;
+    bool torn = path->frame_count > 0 && path->frames[0].sent > 0;
+    if (torn) {
+        add_frame(parts, &count, &path->frames[0]);
+    }
+    add(parts, &count, path->control.bytes + path->control.start,
+        path->control.end - path->control.start);
+    for (uint32_t i = torn ? 1 : 0; i < path->frame_count; i++) {
+        add_frame(parts, &count, &path->frames[i]);
+    }
+    return count;
+}
+
+static void remove_frame(struct tcp_path *path, uint32_t index)
+{
+    free(path->frames[index].copy);
+    path->frame_count--;
+    memmove(&path->frames[index], &path->frames[index + 1],
+            (path->frame_count - index) * sizeof path->frames[0]);
+}
+
+/* Some bytes of the first frame are out; returns how many are left over. */
+static size_t advance_frame(struct tcp_path *path, size_t bytes)
+{
+    struct tcp_outgoing *out = &path->frames[0];
+    size_t left = frame_bytes(out) - out->sent;
+    if (bytes < left) {
+        out->sent += bytes;
+        return 0;
+    }
+    struct muster_outgoing frame = out->frame;
+    remove_frame(path, 0);
+    muster_match_sent(&path->link->match, &frame);
+    return bytes - left;
+}
+
+static void advance(struct tcp_path *path, size_t bytes)
+{
+    if (path->frame_count > 0 && path->frames[0].sent > 0) {
+        bytes = advance_frame(path, bytes);
+    }
+    size_t control = path->control.end - path->control.start;
+    control = bytes < control ? bytes : control;
+    path->control.start += control;
+    bytes -= control;
+    while (bytes > 0) {
+        bytes = advance_frame(path, bytes);
+    }
+}
+
+/* New control frames may be queued while the old ones are being written, so they change places. */
+static void take_control(struct tcp_path *path)
+{
+    if (path->control.start == path->control.end) {
+        struct muster_frame_queue empty = path->control;
+        empty.start = 0;
+        empty.end = 0;
+        path->control = path->link->match.control;
+        path->link->match.control = empty;
+    }
+}
+
+static void wait_for_room(struct tcp_path *path, bool wait)
+{
+    muster_watch_change(path->tcp->fabric, &path->watch,
+                        wait ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
+}
+
+static void nothing_left(struct tcp_path *path)
+{
+    wait_for_room(path, false);
+    struct tcp_link *link = path->link;
+    if (link->parting && !link->parted) {
+        link->parted = true;
+        (void)shutdown(path->watch.fd, SHUT_WR); /* fails if the peer is gone: then it is read */
+    }
+}
+
+/* Returns true if all of it is out and there may be more. */
+static bool flush_once(struct tcp_path *path)
+{
+    struct iovec parts[2 * TCP_FRAMES_MAX + 1];
+    take_control(path);
+    fill(path);
+    int count = collect(path, parts);
+    if (count == 0) {
+        nothing_left(path);
+        return false;
+    }
+    size_t total = 0;
+    for (int i = 0; i < count; i++) {
+        total += parts[i].iov_len;
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    struct muster_fabric *fabric = path->tcp->fabric;
+    muster_fabric_unlock(fabric);
+    ssize_t sent = sendmsg(path->watch.fd, &message, MSG_NOSIGNAL);
+    int error = errno;
+    muster_fabric_lock(fabric);
+    if (path->watch.retired) {
+        return false;
+    }
+    if (sent < 0 && error != EAGAIN && error != EINTR) {
+        path->deaf = true; /* reading says whether it was a goodbye or a death */
+        wait_for_room(path, false);
+        return false;
+    }
+    if (sent > 0) {
+        advance(path, (size_t)sent);
+    }
+    bool all = sent >= 0 && (size_t)sent == total;
+    wait_for_room(path, !all);
+    return all;
+}
+
+void tcp_flush(struct tcp_path *path)
+{
+    if (path->deaf) {
+        return;
+    }
+    int calls = 0;
+    while (flush_once(path)) {
+        if (++calls == CALLS_MAX) {
+            muster_link_mark(path->link->link);
+            return;
+        }
+    }
+}
+
+void tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
+{
+    for (uint32_t i = path->frame_count; i > 0; i--) {
+        struct tcp_outgoing *out = &path->frames[i - 1];
+        const struct muster_transfer *transfer = out->frame.transfer;
+        if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
+            continue;
+        }
+        if (out->sent == 0) {
+            muster_match_unsent(&path->link->match, &out->frame);
+            remove_frame(path, i - 1);
+            continue;
+        }
+        /* Half out: the peer needs the rest to find the next frame, but not from this memory. */
+        out->copy = malloc(out->frame.size + 1);
+        if (out->copy == NULL) {
+            path->link->match.broken = true;
+            path->deaf = true;
+        } else if (out->frame.size > 0) {
+            memcpy(out->copy, out->frame.data, out->frame.size);
+        }
+        out->frame.data = out->copy;
+        out->frame.transfer = NULL;
+    }
+}
