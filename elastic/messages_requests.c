@@ -97,7 +97,7 @@ DEFINE_MESSAGE(job_request, muster_job_request, job_request)
 /* Events: what was accepted, as the store keeps it. */
 
 static const char *const event_words[] = {
-    NULL, "join", "leave", "report", "disconnect", "resize", "end", "tick", "restart",
+    NULL, "join", "leave", "report", "disconnect", "resize", "end", "tick", "restart", "death",
 };
 
 static const struct muster_field info_fields[] = {

@@ -176,7 +176,7 @@ static void events_survive_the_trip(void **state)
 {
     (void)state;
     for (int i = 0; i < ROUNDS; i++) {
-        struct muster_event event = {.kind = (enum muster_event_kind)(1 + below(8))};
+        struct muster_event event = {.kind = (enum muster_event_kind)(1 + below(9))};
         event.now_ms = (int64_t)any64();
         fill_text(event.member, sizeof event.member, 0);
         fill_text(event.suspect, sizeof event.suspect, 0);
