@@ -1,0 +1,412 @@
+/*
+ * The store in a file of SQLite's, one connection under one lock. Write-ahead log with
+ * synchronous=NORMAL: a commit is a write(2), which survives the process; the log is copied into
+ * the file every thousand pages and begins anew, so that neither grows with time. The file is
+ * locked for as long as it is open: the lock goes with the process, however that ends.
+ */
+#include "rendezvous/store/store.h"
+
+#include "worker/base/cleanup.h"
+#include "worker/base/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    APPLICATION_ID = 0x6d757374, /* "must", in the file's header */
+    SCHEMA_VERSION = 1,
+};
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    INSERT_JOB,
+    INSERT_EVENT,
+    PUT_VALUE,
+    DROP_VALUES,
+    REMOVE_VALUES,
+    REMOVE_EVENTS,
+    REMOVE_JOB,
+    LOAD_JOBS,
+    LOAD_EVENTS,
+    LOAD_VALUES,
+    STATEMENT_COUNT,
+};
+
+#define JOB_ID "(SELECT id FROM jobs WHERE name = ?1)"
+static const char *const statement_texts[STATEMENT_COUNT] = {
+    [BEGIN] = "BEGIN",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [INSERT_JOB] = "INSERT INTO jobs (name, token, link_token) VALUES (?1, ?2, ?3)",
+    [INSERT_EVENT] = "INSERT INTO events (job, sequence, event) VALUES (" JOB_ID ", ?2, ?3)",
+    [PUT_VALUE] =
+        "INSERT OR REPLACE INTO value (job, generation, key, value) "
+        "VALUES (" JOB_ID ", ?2, ?3, ?4)",
+    [DROP_VALUES] =
+        "DELETE FROM value WHERE job = " JOB_ID " AND generation > 0 AND generation < ?2",
+    [REMOVE_VALUES] = "DELETE FROM value WHERE job = " JOB_ID,
+    [REMOVE_EVENTS] = "DELETE FROM events WHERE job = " JOB_ID,
+    [REMOVE_JOB] = "DELETE FROM jobs WHERE name = ?1",
+    [LOAD_JOBS] = "SELECT id, name, token, link_token FROM jobs ORDER BY id",
+    [LOAD_EVENTS] = "SELECT sequence, event FROM events WHERE job = ?1 ORDER BY sequence",
+    [LOAD_VALUES] = "SELECT generation, key, value FROM value WHERE job = ?1",
+};
+
+static const char schema[] =
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, token TEXT NOT NULL,"
+    " link_token TEXT NOT NULL);"
+    "CREATE TABLE events (job INTEGER NOT NULL, sequence INTEGER NOT NULL, event TEXT NOT NULL,"
+    " PRIMARY KEY (job, sequence)) WITHOUT ROWID;"
+    "CREATE TABLE value (job INTEGER NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL,"
+    " value BLOB NOT NULL, PRIMARY KEY (job, generation, key)) WITHOUT ROWID;";
+
+struct sqlite_store {
+    struct muster_store store; /* first */
+    char *path;
+    pthread_mutex_t mutex;
+    sqlite3 *database;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+};
+
+static struct sqlite_store *of(struct muster_store *store)
+{
+    return (struct sqlite_store *)store;
+}
+
+static muster_status store_error(const struct sqlite_store *store, muster_status status)
+{
+    return muster_error_set(status, "store %s: %s", store->path,
+                            store->database != NULL ? sqlite3_errmsg(store->database)
+                                                    : "no memory");
+}
+
+/* Runs a statement that gives no rows; its parameters are bound. */
+static muster_status run(struct sqlite_store *store, enum statement statement)
+{
+    sqlite3_stmt *prepared = store->statements[statement];
+    int result = sqlite3_step(prepared);
+    muster_status status = MUSTER_OK;
+    if (result != SQLITE_DONE) {
+        status = store_error(store, MUSTER_RETRY);
+    }
+    (void)sqlite3_reset(prepared);
+    (void)sqlite3_clear_bindings(prepared);
+    return status;
+}
+
+static bool bind_text(struct sqlite_store *store, enum statement statement, int index,
+                      const char *text)
+{
+    return sqlite3_bind_text(store->statements[statement], index, text, -1, SQLITE_STATIC) ==
+           SQLITE_OK;
+}
+
+static bool bind_number(struct sqlite_store *store, enum statement statement, int index,
+                        uint64_t number)
+{
+    return sqlite3_bind_int64(store->statements[statement], index, (sqlite3_int64)number) ==
+           SQLITE_OK;
+}
+
+/* Binding fails only when memory is out; run() then says what the statement says. */
+static muster_status insert_job(struct sqlite_store *store, const struct muster_store_job *job)
+{
+    (void)bind_text(store, INSERT_JOB, 1, job->name);
+    (void)bind_text(store, INSERT_JOB, 2, job->token);
+    (void)bind_text(store, INSERT_JOB, 3, job->link_token);
+    return run(store, INSERT_JOB);
+}
+
+static muster_status insert_event(struct sqlite_store *store, const char *job, uint64_t sequence,
+                                  const char *text)
+{
+    (void)bind_text(store, INSERT_EVENT, 1, job);
+    (void)bind_number(store, INSERT_EVENT, 2, sequence);
+    (void)bind_text(store, INSERT_EVENT, 3, text);
+    return run(store, INSERT_EVENT);
+}
+
+static void roll_back(struct sqlite_store *store)
+{
+    char said[MUSTER_ERROR_MAX];
+    (void)snprintf(said, sizeof said, "%s", muster_last_error());
+    /* A full disk may have ended the transaction already. */
+    if (sqlite3_get_autocommit(store->database) == 0) {
+        (void)run(store, ROLLBACK);
+    }
+    (void)muster_error_set(MUSTER_RETRY, "%s", said);
+}
+
+static muster_status append(struct muster_store *base, const struct muster_store_job *job,
+                            uint64_t sequence, const char *text)
+{
+    struct sqlite_store *store = of(base);
+    if (sequence >= MUSTER_STORE_EVENTS_MAX) {
+        return muster_error_set(MUSTER_RETRY,
+                                "store %s: job %s has had %d events: go on under another name",
+                                store->path, job->name, MUSTER_STORE_EVENTS_MAX);
+    }
+    AUTO_LOCK(&store->mutex);
+    if (sequence > 0) {
+        return insert_event(store, job->name, sequence, text);
+    }
+    TRY(run(store, BEGIN));
+    muster_status status = insert_job(store, job);
+    if (status == MUSTER_OK) {
+        status = insert_event(store, job->name, sequence, text);
+    }
+    if (status == MUSTER_OK) {
+        status = run(store, COMMIT);
+    }
+    if (status != MUSTER_OK) {
+        roll_back(store);
+    }
+    return status;
+}
+
+static muster_status put(struct muster_store *base, const char *job, uint64_t generation,
+                         const char *key, const void *value, size_t size_bytes)
+{
+    struct sqlite_store *store = of(base);
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, PUT_VALUE, 1, job);
+    (void)bind_number(store, PUT_VALUE, 2, generation);
+    (void)bind_text(store, PUT_VALUE, 3, key);
+    (void)sqlite3_bind_blob64(store->statements[PUT_VALUE], 4, size_bytes > 0 ? value : "",
+                              size_bytes, SQLITE_STATIC);
+    return run(store, PUT_VALUE);
+}
+
+static muster_status drop_values(struct muster_store *base, const char *job,
+                                 uint64_t below_generation)
+{
+    struct sqlite_store *store = of(base);
+    AUTO_LOCK(&store->mutex);
+    (void)bind_text(store, DROP_VALUES, 1, job);
+    (void)bind_number(store, DROP_VALUES, 2, below_generation);
+    return run(store, DROP_VALUES);
+}
+
+static muster_status remove_job(struct muster_store *base, const char *job)
+{
+    static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_JOB};
+    struct sqlite_store *store = of(base);
+    AUTO_LOCK(&store->mutex);
+    muster_status status = run(store, BEGIN);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == MUSTER_OK; i++) {
+        (void)bind_text(store, parts[i], 1, job);
+        status = run(store, parts[i]);
+    }
+    if (status == MUSTER_OK) {
+        status = run(store, COMMIT);
+    }
+    if (status != MUSTER_OK) {
+        roll_back(store);
+    }
+    return status;
+}
+
+/* Calls read for each row of a prepared statement. */
+static muster_status each_row(struct sqlite_store *store, enum statement statement,
+                              muster_status (*read)(struct sqlite_store *store, sqlite3_stmt *row,
+                                                    const struct muster_store_reader *reader),
+                              const struct muster_store_reader *reader)
+{
+    sqlite3_stmt *row = store->statements[statement];
+    muster_status status = MUSTER_OK;
+    int result;
+    while ((result = sqlite3_step(row)) == SQLITE_ROW && status == MUSTER_OK) {
+        status = read(store, row, reader);
+    }
+    if (status == MUSTER_OK && result != SQLITE_DONE) {
+        status = store_error(store, MUSTER_INVALID);
+    }
+    (void)sqlite3_reset(row);
+    return status;
+}
+
+static const char *text_of(sqlite3_stmt *row, int column)
+{
+    const unsigned char *text = sqlite3_column_text(row, column);
+    return text != NULL ? (const char *)text : "";
+}
+
+static muster_status read_event(struct sqlite_store *store, sqlite3_stmt *row,
+                                const struct muster_store_reader *reader)
+{
+    const char *text = text_of(row, 1);
+    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 1);
+    muster_status status =
+        reader->event(reader->user, (uint64_t)sqlite3_column_int64(row, 0), text, size_bytes);
+    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
+}
+
+static muster_status read_value(struct sqlite_store *store, sqlite3_stmt *row,
+                                const struct muster_store_reader *reader)
+{
+    const void *value = sqlite3_column_blob(row, 2);
+    size_t size_bytes = (size_t)sqlite3_column_bytes(row, 2);
+    muster_status status = reader->value(reader->user, (uint64_t)sqlite3_column_int64(row, 0),
+                                         text_of(row, 1), value, size_bytes);
+    return status == MUSTER_OK ? status : muster_error_prefix(status, "store %s", store->path);
+}
+
+static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
+                              const struct muster_store_reader *reader)
+{
+    const struct muster_store_job job = {
+        .name = text_of(row, 1),
+        .token = text_of(row, 2),
+        .link_token = text_of(row, 3),
+    };
+    uint64_t id = (uint64_t)sqlite3_column_int64(row, 0);
+    muster_status status = reader->job(reader->user, &job);
+    if (status != MUSTER_OK) {
+        return muster_error_prefix(status, "store %s", store->path);
+    }
+    (void)bind_number(store, LOAD_EVENTS, 1, id);
+    (void)bind_number(store, LOAD_VALUES, 1, id);
+    TRY(each_row(store, LOAD_EVENTS, read_event, reader));
+    return each_row(store, LOAD_VALUES, read_value, reader);
+}
+
+/* Not under the lock: nothing else is called before it has returned. */
+static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
+{
+    return each_row(of(base), LOAD_JOBS, read_job, reader);
+}
+
+static void close_store(struct muster_store *base)
+{
+    struct sqlite_store *store = of(base);
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        (void)sqlite3_finalize(store->statements[i]);
+    }
+    (void)sqlite3_close(store->database);
+    (void)pthread_mutex_destroy(&store->mutex);
+    free(store->path);
+    free(store);
+}
+
+static const struct muster_store_ops sqlite_ops = {
+    .kind = "sqlite",
+    .append = append,
+    .put = put,
+    .drop_values = drop_values,
+    .remove = remove_job,
+    .load = load,
+    .close = close_store,
+};
+
+/* SQLite says "unable to open database file" for most of these. */
+static muster_status check_file(const char *path)
+{
+    AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0) {
+        return muster_error_errno(MUSTER_INVALID, "store %s", path);
+    }
+    struct stat status;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return muster_error_set(MUSTER_INVALID, "store %s: not a file", path);
+    }
+    return MUSTER_OK;
+}
+
+static int read_number(void *user, int count, char **texts, char **names)
+{
+    (void)names;
+    *(long *)user = count == 1 && texts[0] != NULL ? strtol(texts[0], NULL, 10) : -1;
+    return 0;
+}
+
+static muster_status execute(struct sqlite_store *store, const char *text, long *ret_number)
+{
+    int result = sqlite3_exec(store->database, text, ret_number != NULL ? read_number : NULL,
+                              ret_number, NULL);
+    if (result == SQLITE_BUSY) {
+        return muster_error_set(MUSTER_INVALID, "store %s: another musterd is using it",
+                                store->path);
+    }
+    return result == SQLITE_OK ? MUSTER_OK : store_error(store, MUSTER_INVALID);
+}
+
+/* The first write takes the lock and, as the mode is exclusive, keeps it. */
+static muster_status begin_using(struct sqlite_store *store)
+{
+    TRY(execute(store, "PRAGMA locking_mode = EXCLUSIVE", NULL));
+    TRY(execute(store, "BEGIN EXCLUSIVE", NULL));
+    long tables = -1;
+    long application = -1;
+    long version = -1;
+    TRY(execute(store, "SELECT count(*) FROM sqlite_master", &tables));
+    TRY(execute(store, "PRAGMA application_id", &application));
+    TRY(execute(store, "PRAGMA user_version", &version));
+    if (tables == 0 && application == 0 && version == 0) {
+        char marks[128];
+        (void)snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+                       APPLICATION_ID, SCHEMA_VERSION);
+        TRY(execute(store, schema, NULL));
+        TRY(execute(store, marks, NULL));
+    } else if (application != APPLICATION_ID) {
+        return muster_error_set(MUSTER_INVALID, "store %s: a database, but not a musterd's",
+                                store->path);
+    } else if (version != SCHEMA_VERSION) {
+        return muster_error_set(MUSTER_INVALID,
+                                "store %s: of version %ld, and this musterd knows version %d",
+                                store->path, version, SCHEMA_VERSION);
+    }
+    TRY(execute(store, "COMMIT", NULL));
+    TRY(execute(store, "PRAGMA journal_mode = WAL", NULL));
+    return execute(store, "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304", NULL);
+}
+
+static muster_status prepare(struct sqlite_store *store)
+{
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        if (sqlite3_prepare_v3(store->database, statement_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &store->statements[i], NULL) != SQLITE_OK) {
+            return store_error(store, MUSTER_INVALID);
+        }
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_store_sqlite_open(const char *path, struct muster_store **ret_store)
+{
+    TRY(check_file(path));
+    struct sqlite_store *store = calloc(1, sizeof *store);
+    char *copy = strdup(path);
+    if (store == NULL || copy == NULL) {
+        free(copy);
+        free(store);
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    store->store.ops = &sqlite_ops;
+    store->path = copy;
+    muster_mutex_init(&store->mutex);
+    muster_status status = MUSTER_OK;
+    if (sqlite3_open_v2(path, &store->database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                        NULL) != SQLITE_OK) {
+        status = store_error(store, MUSTER_INVALID);
+    }
+    if (status == MUSTER_OK) {
+        status = begin_using(store);
+    }
+    if (status == MUSTER_OK) {
+        status = prepare(store);
+    }
+    if (status != MUSTER_OK) {
+        close_store(&store->store);
+        return status;
+    }
+    *ret_store = &store->store;
+    return MUSTER_OK;
+}
