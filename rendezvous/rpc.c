@@ -1,1 +1,132 @@
-#include "elastic/messages.h"
+#include "rendezvous/jobs.h"
+
+#include "worker/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a method does, by its number. A new one: a row here, a message, a function. */
+static const struct {
+    bool (*route)(struct muster_call *call);
+    bool safe; /* NO_SIDE_EFFECTS in the .proto */
+} routes[MUSTER_RPC_METHOD_COUNT] = {
+    [MUSTER_RPC_JOIN] = {muster_route_join, false},
+    [MUSTER_RPC_WATCH] = {muster_route_watch, false},
+    [MUSTER_RPC_LEAVE] = {muster_route_leave, false},
+    [MUSTER_RPC_REPORT] = {muster_route_report, false},
+    [MUSTER_RPC_RESIZE] = {muster_route_resize, false},
+    [MUSTER_RPC_PUT] = {muster_route_put, false},
+    [MUSTER_RPC_GET] = {muster_route_get, true},
+    [MUSTER_RPC_WAIT] = {muster_route_wait, false},
+    [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
+    [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
+    [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
+};
+
+bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)
+{
+    for (int i = 0; i < MUSTER_RPC_METHOD_COUNT; i++) {
+        if (strcmp(muster_rpc_method_name((enum muster_rpc_method)i), name) == 0) {
+            *ret_method = (enum muster_rpc_method)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool muster_rpc_is_safe(enum muster_rpc_method method)
+{
+    return routes[method].safe;
+}
+
+static struct muster_rpc_answer answer_text(enum muster_rpc_code code, json_t *json)
+{
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    if (text == NULL) {
+        return (struct muster_rpc_answer){.code = MUSTER_RPC_INTERNAL};
+    }
+    return (struct muster_rpc_answer){.code = code, .body = text, .size_bytes = strlen(text)};
+}
+
+struct muster_rpc_answer muster_answer_json(json_t *json)
+{
+    return answer_text(MUSTER_RPC_OK, json);
+}
+
+struct muster_rpc_answer muster_answer_error(enum muster_rpc_code code, const char *format, ...)
+{
+    struct muster_rpc_error error = {.code = code};
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error.message, sizeof error.message, format, arguments);
+    va_end(arguments);
+    return answer_text(code, muster_rpc_error_encode(&error));
+}
+
+struct muster_rpc_answer muster_answer_status(muster_status status)
+{
+    if (status == MUSTER_FATAL) {
+        muster_log(MUSTER_LOG_ERROR, "%s", muster_last_error());
+    }
+    return muster_answer_error(muster_rpc_code_of_status(status), "%s", muster_last_error());
+}
+
+static bool token_is_good(const char *token)
+{
+    size_t length = strlen(token);
+    for (size_t i = 0; i < length; i++) {
+        if (token[i] <= ' ' || token[i] > '~') {
+            return false;
+        }
+    }
+    return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
+}
+
+bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_request *request,
+                     struct muster_watcher *watcher, struct muster_rpc_answer *ret_answer)
+{
+    if (request->token != NULL && !token_is_good(request->token)) {
+        *ret_answer = muster_answer_error(MUSTER_RPC_UNAUTHENTICATED,
+                                          "token: must be 1 to %d printable characters without "
+                                          "spaces",
+                                          MUSTER_TOKEN_MAX_BYTES);
+        return true;
+    }
+    json_t *json = NULL;
+    muster_status status = muster_json_parse(request->body, request->size_bytes, &json);
+    if (status != MUSTER_OK) {
+        *ret_answer = muster_answer_status(status);
+        return true;
+    }
+    struct muster_call call = {
+        .service = service, .request = request, .json = json, .watcher = watcher};
+    bool answered = routes[request->method].route(&call);
+    json_decref(json);
+    if (answered) {
+        *ret_answer = call.answer;
+    }
+    return answered;
+}
+
+void muster_rpc_disconnected(struct muster_service *service, const char *job, uint64_t serial)
+{
+    struct muster_visit visit;
+    if (!muster_visit_begin_inside(service, job, &visit)) {
+        return;
+    }
+    struct muster_watcher *watcher = muster_watchers_by_serial(&visit.job->watchers, serial);
+    if (watcher != NULL) {
+        struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
+        (void)strcpy(event.member, watcher->member);
+        muster_job_answer(&visit, watcher,
+                          muster_answer_error(MUSTER_RPC_CANCELED, "the connection closed"));
+        if (event.member[0] != '\0' && muster_job_accept(&visit, &event) != MUSTER_OK) {
+            /* The lease will tell. */
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", job, event.member,
+                       muster_last_error());
+        }
+    }
+    muster_visit_end(&visit);
+}

@@ -1,0 +1,294 @@
+/* How events get into a job: check, store, apply; and back out of the store. */
+#include "rendezvous/jobs.h"
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    NS_PER_MS = 1000000,
+    STORE_RETRY_MS = 1000, /* between attempts that the store does not take */
+};
+
+void muster_job_hear(struct muster_job *job, const char *member, uint64_t progress)
+{
+    muster_membership_heartbeat(job->membership, member, progress, muster_job_now_ms(job));
+}
+
+static char *write_event(const struct muster_event *event)
+{
+    json_t *json = muster_event_encode(event);
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    return text;
+}
+
+static muster_status store_event(struct muster_visit *visit, const struct muster_event *event)
+{
+    struct muster_job *job = visit->job;
+    struct muster_store *store = visit->service->store;
+    AUTO_FREE char *text = write_event(event);
+    if (text == NULL) {
+        return muster_error_set(MUSTER_RETRY, "no memory");
+    }
+    const struct muster_store_job kept = {
+        .name = job->name, .token = job->token, .link_token = job->link_token};
+    TRY(store->ops->append(store, &kept, job->event_count, text));
+    job->event_count++;
+    return MUSTER_OK;
+}
+
+/* What people see of it ----------------------------------------------------------------------- */
+
+static void log_event(const struct muster_job *job, const struct muster_event *event)
+{
+    switch (event->kind) {
+    case MUSTER_EVENT_JOIN:
+        muster_log(MUSTER_LOG_INFO, "job=%s member=%s host=%s pid=%u joins, state version %" PRIu64,
+                   job->name, event->info.id, event->info.host, event->info.pid,
+                   event->info.state_version);
+        break;
+    case MUSTER_EVENT_REPORT:
+        muster_log(MUSTER_LOG_INFO, "job=%s member=%s reports member %s: %s", job->name,
+                   event->member, event->suspect, event->why);
+        break;
+    case MUSTER_EVENT_DISCONNECT:
+        muster_log(MUSTER_LOG_INFO, "job=%s member=%s its connection closed", job->name,
+                   event->member);
+        break;
+    case MUSTER_EVENT_RESIZE:
+        muster_log(MUSTER_LOG_INFO, "job=%s resize to %u", job->name, event->target_size);
+        break;
+    default: /* seen in what comes of it */
+        break;
+    }
+}
+
+static void log_gone(const struct muster_job *job, const char *member)
+{
+    struct muster_departure_record record;
+    struct muster_departure_record found = {.why = "?"};
+    for (uint32_t i = 0; muster_membership_departure_record(job->membership, i, &record); i++) {
+        if (strcmp(record.member, member) == 0) {
+            found = record;
+        }
+    }
+    muster_log(MUSTER_LOG_INFO, "job=%s member=%s gone: %s", job->name, member, found.why);
+}
+
+static void log_phase(const struct muster_job *job)
+{
+    static const char *const names[] = {"?", "forming", "running", "ended"};
+    struct muster_generation_view generation = muster_membership_generation(job->membership);
+    muster_log(MUSTER_LOG_INFO, "job=%s generation=%" PRIu64 " size=%u hosts=%u %s: %s", job->name,
+               generation.number, generation.size, generation.hosts,
+               names[muster_membership_phase(job->membership)],
+               muster_membership_why(job->membership));
+}
+
+/* What comes of it ---------------------------------------------------------------------------- */
+
+/* When the membership wants to be asked again. */
+static int64_t next_ns(const struct muster_job *job)
+{
+    int64_t next_ms = muster_membership_next_ms(job->membership);
+    if (next_ms > INT64_MAX / NS_PER_MS - job->origin_ms) {
+        return MUSTER_NEVER;
+    }
+    int64_t clock_ms = next_ms < 0 ? job->origin_ms : next_ms + job->origin_ms;
+    return clock_ms * NS_PER_MS;
+}
+
+/* Values of generations that are over would only pile up. */
+static void drop_old_values(struct muster_visit *visit)
+{
+    struct muster_store *store = visit->service->store;
+    struct muster_job *job = visit->job;
+    uint64_t number = muster_membership_generation(job->membership).number;
+    if (muster_values_drop(&job->values, number) > 0 &&
+        store->ops->drop_values(store, job->name, number) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_WARN, "job=%s values of old generations stay in the store: %s",
+                   job->name, muster_last_error());
+    }
+}
+
+static void follow(struct muster_visit *visit, const struct muster_event *event,
+                   const struct muster_actions *actions, enum muster_job_phase phase_before,
+                   uint64_t generation_before)
+{
+    struct muster_job *job = visit->job;
+    enum muster_job_phase phase = muster_membership_phase(job->membership);
+    log_event(job, event);
+    for (size_t i = 0; i < actions->count; i++) {
+        if (actions->items[i].kind == MUSTER_ACTION_GONE) {
+            log_gone(job, actions->items[i].member);
+        }
+    }
+    bool formed = muster_membership_generation(job->membership).number != generation_before;
+    if (formed || phase != phase_before) {
+        log_phase(job);
+    }
+    if (formed) {
+        drop_old_values(visit);
+    }
+    job->ended_ns = phase == MUSTER_JOB_ENDED ? muster_clock_ns() : 0;
+    if (job->ended_ns != 0) {
+        muster_job_look_by(visit->service, job, job->ended_ns);
+    }
+    if (actions->count > 0) {
+        muster_members_answer_ready(visit);
+        muster_values_answer_ready(visit);
+    }
+}
+
+static muster_status accept_one(struct muster_visit *visit, const struct muster_event *event)
+{
+    struct muster_job *job = visit->job;
+    TRY(muster_membership_check(job->membership, event));
+    enum muster_job_phase phase = muster_membership_phase(job->membership);
+    uint64_t generation = muster_membership_generation(job->membership).number;
+    TRY(store_event(visit, event));
+    struct muster_actions actions = {0};
+    muster_status status = muster_membership_apply(job->membership, event, &actions);
+    /* It is stored and cannot be taken back: only a server that starts anew has both alike. */
+    assert(status == MUSTER_OK);
+    (void)status;
+    follow(visit, event, &actions, phase, generation);
+    muster_actions_finish(&actions);
+    return MUSTER_OK;
+}
+
+void muster_job_catch_up(struct muster_visit *visit)
+{
+    struct muster_job *job = visit->job;
+    struct muster_event event;
+    /* Each round declares one member dead or forms a generation. */
+    for (int rounds = 0; rounds < 2 * MUSTER_MEMBERS_MAX &&
+                         muster_membership_due(job->membership, muster_job_now_ms(job), &event);
+         rounds++) {
+        if (accept_one(visit, &event) != MUSTER_OK) {
+            muster_log(MUSTER_LOG_ERROR, "job=%s cannot go on: %s", job->name, muster_last_error());
+            muster_job_look_by(visit->service, job, muster_clock_after_ms(STORE_RETRY_MS));
+            return;
+        }
+    }
+    muster_job_look_by(visit->service, job, next_ns(job));
+}
+
+muster_status muster_job_accept(struct muster_visit *visit, struct muster_event *event)
+{
+    event->now_ms = muster_job_now_ms(visit->job);
+    TRY(accept_one(visit, event));
+    muster_job_catch_up(visit);
+    return MUSTER_OK;
+}
+
+/* Replay -------------------------------------------------------------------------------------- */
+
+struct loading {
+    struct muster_service *service;
+    struct muster_job *job;
+};
+
+static muster_status load_job(void *user, const struct muster_store_job *kept)
+{
+    struct loading *loading = user;
+    if (!muster_job_name_valid(kept->name) || strlen(kept->token) > MUSTER_TOKEN_MAX_BYTES ||
+        strlen(kept->link_token) != MUSTER_LINK_TOKEN_SIZE - 1) {
+        return muster_error_set(MUSTER_INVALID, "job \"%.80s\": not as a musterd writes it",
+                                kept->name);
+    }
+    struct muster_job *job;
+    TRY(muster_job_create(kept->name, &job));
+    AUTO_LOCK(&loading->service->table_mutex);
+    if (!muster_jobs_add_locked(loading->service, job)) {
+        muster_job_destroy(job);
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    (void)strcpy(job->token, kept->token);
+    (void)strcpy(job->link_token, kept->link_token);
+    loading->job = job;
+    return MUSTER_OK;
+}
+
+static muster_status replay(struct muster_job *job, const json_t *json)
+{
+    struct muster_event event;
+    struct muster_actions actions = {0};
+    TRY(muster_event_decode(json, &event));
+    TRY(muster_membership_apply(job->membership, &event, &actions));
+    muster_actions_finish(&actions);
+    job->origin_ms = muster_clock_ms() - event.now_ms;
+    return MUSTER_OK;
+}
+
+static muster_status load_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
+{
+    struct muster_job *job = ((struct loading *)user)->job;
+    json_t *json = NULL;
+    muster_status status = MUSTER_OK;
+    if (sequence != job->event_count) {
+        status = muster_error_set(MUSTER_INVALID, "missing");
+    }
+    if (status == MUSTER_OK) {
+        status = muster_json_parse(text, size_bytes, &json);
+    }
+    if (status == MUSTER_OK) {
+        status = replay(job, json);
+    }
+    json_decref(json);
+    if (status != MUSTER_OK) {
+        return muster_error_prefix(MUSTER_INVALID, "job %s: event %" PRIu64, job->name,
+                                   job->event_count);
+    }
+    job->event_count++;
+    return MUSTER_OK;
+}
+
+static muster_status load_value(void *user, uint64_t generation, const char *key, const void *value,
+                                size_t size_bytes)
+{
+    struct muster_job *job = ((struct loading *)user)->job;
+    return muster_values_put(&job->values, generation, key, value, size_bytes);
+}
+
+struct restarting {
+    muster_status status;
+    char said[MUSTER_ERROR_MAX];
+};
+
+static void restart_job(struct muster_visit *visit, void *user)
+{
+    struct restarting *restarting = user;
+    struct muster_job *job = visit->job;
+    if (muster_membership_phase(job->membership) == MUSTER_JOB_ENDED) {
+        job->ended_ns = muster_clock_ns();
+        muster_job_look_by(visit->service, job, job->ended_ns);
+        return;
+    }
+    struct muster_event event = {.kind = MUSTER_EVENT_RESTART, .now_ms = muster_job_now_ms(job)};
+    muster_status status = muster_job_accept(visit, &event);
+    if (status != MUSTER_OK) {
+        restarting->status = status;
+        (void)snprintf(restarting->said, sizeof restarting->said, "%s", muster_last_error());
+    }
+    drop_old_values(visit);
+}
+
+muster_status muster_jobs_load(struct muster_service *service)
+{
+    struct loading loading = {.service = service};
+    const struct muster_store_reader reader = {
+        .job = load_job, .event = load_event, .value = load_value, .user = &loading};
+    TRY(service->store->ops->load(service->store, &reader));
+    struct restarting restarting = {.status = MUSTER_OK};
+    (void)muster_visit_each(service, MUSTER_NEVER, restart_job, &restarting);
+    if (restarting.status != MUSTER_OK) {
+        return muster_error_set(restarting.status, "%s", restarting.said);
+    }
+    return MUSTER_OK;
+}
