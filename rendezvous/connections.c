@@ -1,0 +1,215 @@
+#include "rendezvous/connections.h"
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+enum {
+    EVENTS_AT_ONCE = 64,
+    SWEEPS_PER_LIMIT = 4, /* how often the slow ones are looked for within slow_ms */
+    SWEEP_MAX_MS = 1000,
+};
+
+struct muster_connection {
+    int fd;
+    int64_t deadline_ns; /* MUSTER_NEVER: suspended */
+    uint64_t serial;     /* 0: not watched */
+    char job[MUSTER_JOB_NAME_SIZE];
+    struct muster_connection *prev, *next;
+};
+
+struct muster_connections {
+    uint32_t slow_ms;
+    muster_closed_function closed;
+    void *user;
+    int epoll_fd, stop_fd;
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t mutex;
+    struct muster_connection *first; /* under the lock, as what it leads to */
+};
+
+struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd)
+{
+    struct muster_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL) {
+        return NULL;
+    }
+    connection->fd = fd;
+    connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+    AUTO_LOCK(&connections->mutex);
+    DL_APPEND(connections->first, connection);
+    return connection;
+}
+
+/* libmicrohttpd closes the socket only after this. */
+void muster_connections_remove(struct muster_connections *connections,
+                               struct muster_connection *connection)
+{
+    if (connection == NULL) {
+        return;
+    }
+    muster_mutex_lock(&connections->mutex);
+    DL_DELETE(connections->first, connection);
+    muster_mutex_unlock(&connections->mutex);
+    free(connection);
+}
+
+void muster_connections_hurry(struct muster_connections *connections,
+                              struct muster_connection *connection)
+{
+    if (connection != NULL) {
+        AUTO_LOCK(&connections->mutex);
+        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+    }
+}
+
+void muster_connections_watch(struct muster_connections *connections,
+                              struct muster_connection *connection, const char *job,
+                              uint64_t serial)
+{
+    if (connection == NULL) {
+        return;
+    }
+    AUTO_LOCK(&connections->mutex);
+    connection->deadline_ns = MUSTER_NEVER;
+    connection->serial = serial;
+    (void)snprintf(connection->job, sizeof connection->job, "%s", job);
+    /* The serial, not the pointer: what epoll has told already may be gone when it is read. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = serial};
+    if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
+        muster_log(MUSTER_LOG_WARN, "a held connection is not watched: %s", strerror(errno));
+    }
+}
+
+void muster_connections_unwatch(struct muster_connections *connections,
+                                struct muster_connection *connection)
+{
+    if (connection == NULL) {
+        return;
+    }
+    AUTO_LOCK(&connections->mutex);
+    (void)epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+    connection->serial = 0;
+    connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+}
+
+/* The thread ---------------------------------------------------------------------------------- */
+
+/* False: it has been answered in the meantime. */
+static bool find_job(struct muster_connections *connections, uint64_t serial,
+                     char ret_job[MUSTER_JOB_NAME_SIZE])
+{
+    AUTO_LOCK(&connections->mutex);
+    struct muster_connection *connection;
+    DL_FOREACH(connections->first, connection)
+    {
+        if (connection->serial == serial) {
+            memcpy(ret_job, connection->job, sizeof connection->job);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shut_down_slow(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    int64_t now_ns = muster_clock_ns();
+    struct muster_connection *connection;
+    DL_FOREACH(connections->first, connection)
+    {
+        if (connection->deadline_ns <= now_ns) {
+            (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
+            connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        }
+    }
+}
+
+static void *run(void *user)
+{
+    struct muster_connections *connections = user;
+    struct epoll_event events[EVENTS_AT_ONCE];
+    uint32_t share_ms = connections->slow_ms / SWEEPS_PER_LIMIT + 1;
+    uint32_t sweep_ms = share_ms < SWEEP_MAX_MS ? share_ms : SWEEP_MAX_MS;
+    int64_t sweep_ns = muster_clock_after_ms(sweep_ms);
+    for (;;) {
+        int count = epoll_wait(connections->epoll_fd, events, EVENTS_AT_ONCE,
+                               muster_clock_left_ms(sweep_ns));
+        for (int i = 0; i < count; i++) {
+            char job[MUSTER_JOB_NAME_SIZE];
+            if (events[i].data.u64 == 0) {
+                return NULL; /* stop_fd */
+            }
+            if (find_job(connections, events[i].data.u64, job)) {
+                connections->closed(connections->user, job, events[i].data.u64);
+            }
+        }
+        if (muster_clock_left_ms(sweep_ns) == 0) {
+            shut_down_slow(connections);
+            sweep_ns = muster_clock_after_ms(sweep_ms);
+        }
+    }
+}
+
+static muster_status start(struct muster_connections *connections)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
+    connections->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    connections->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (connections->epoll_fd < 0 || connections->stop_fd < 0 ||
+        epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connections->stop_fd, &event) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "cannot watch connections");
+    }
+    int failed = pthread_create(&connections->thread, NULL, run, connections);
+    if (failed != 0) {
+        errno = failed;
+        return muster_error_errno(MUSTER_FATAL, "cannot start a thread");
+    }
+    connections->runs = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_connections_create(uint32_t slow_ms, muster_closed_function closed, void *user,
+                                        struct muster_connections **ret_connections)
+{
+    struct muster_connections *connections = calloc(1, sizeof *connections);
+    if (connections == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    connections->slow_ms = slow_ms;
+    connections->closed = closed;
+    connections->user = user;
+    muster_mutex_init(&connections->mutex);
+    muster_status status = start(connections);
+    if (status != MUSTER_OK) {
+        muster_connections_destroy(connections);
+        return status;
+    }
+    *ret_connections = connections;
+    return MUSTER_OK;
+}
+
+void muster_connections_destroy(struct muster_connections *connections)
+{
+    if (connections == NULL) {
+        return;
+    }
+    if (connections->runs) {
+        (void)eventfd_write(connections->stop_fd, 1);
+        (void)pthread_join(connections->thread, NULL);
+    }
+    muster_cleanup_close(&connections->epoll_fd);
+    muster_cleanup_close(&connections->stop_fd);
+    (void)pthread_mutex_destroy(&connections->mutex);
+    free(connections);
+}

@@ -1,0 +1,94 @@
+/* musterd: the rendezvous service as a program. */
+#include "rendezvous/http.h"
+#include "rendezvous/listen.h"
+#include "rendezvous/musterd_options.h"
+#include "worker/base/cleanup.h"
+#include "worker/base/log.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What runs, in the order in which it was started. */
+struct musterd {
+    struct muster_store *store;
+    struct muster_service *service;
+    struct muster_http *http;
+};
+
+static muster_status open_store(const char *place, struct muster_store **ret_store)
+{
+    if (strcmp(place, "memory") == 0) {
+        return muster_store_memory_open(ret_store);
+    }
+    return muster_store_sqlite_open(place, ret_store);
+}
+
+static muster_status announce(const struct muster_musterd_options *options, int listen_fd)
+{
+    char address[MUSTER_LISTEN_ADDRESS_SIZE];
+    uint16_t port;
+    TRY(muster_listen_describe(listen_fd, address, &port));
+    if (options->port_file != NULL) {
+        TRY(muster_listen_write_port(options->port_file, port));
+    }
+    if (printf("musterd listens on http://%s, store %s\n", address, options->store) < 0 ||
+        fflush(stdout) != 0) {
+        muster_log(MUSTER_LOG_WARN, "standard output takes nothing");
+    }
+    return MUSTER_OK;
+}
+
+static muster_status start(const struct muster_musterd_options *options, struct musterd *musterd)
+{
+    AUTO_CLOSE int listen_fd = -1;
+    TRY(muster_listen_open(options->listen, &listen_fd));
+    TRY(open_store(options->store, &musterd->store));
+    TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
+    const struct muster_http_config config = {.listen_fd = listen_fd,
+                                              .slow_ms = MUSTER_HTTP_SLOW_MS};
+    int bound_fd = TAKE_FD(listen_fd);
+    TRY(muster_http_start(&config, musterd->service, &musterd->http));
+    return announce(options, bound_fd);
+}
+
+static void stop(struct musterd *musterd)
+{
+    muster_http_stop(musterd->http);
+    muster_service_destroy(musterd->service);
+    muster_store_close(musterd->store);
+}
+
+static void wait_for_signal(const sigset_t *signals)
+{
+    int number = 0;
+    while (sigwait(signals, &number) != 0) {
+    }
+    muster_log(MUSTER_LOG_INFO, "ending: %s", strsignal(number));
+}
+
+int main(int argc, char **argv)
+{
+    struct muster_musterd_options options;
+    muster_musterd_options_parse(argc, argv, &options);
+    enum muster_log_level level;
+    if (options.log != NULL && muster_log_parse_level(options.log, &level) == MUSTER_OK) {
+        muster_log_set_level(level);
+    }
+    /* Blocked before the first thread is made, so that only sigwait() gets them. */
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    struct musterd musterd = {0};
+    muster_status status = start(&options, &musterd);
+    if (status == MUSTER_OK) {
+        wait_for_signal(&signals);
+    } else {
+        (void)fprintf(stderr, "musterd: %s\n", muster_last_error());
+    }
+    stop(&musterd);
+    return status == MUSTER_OK ? 0 : 1;
+}

@@ -1,0 +1,177 @@
+#include "rendezvous/musterd_options.h"
+
+#include "worker/base/log.h"
+
+#include <argp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    USAGE_STATUS = 2,
+    DAY_MS = 24 * 60 * 60 * 1000,
+    KEY_HOLD = 0x100, /* above the characters: these have no short form */
+    KEY_LEASE,
+    KEY_SETTLE,
+    KEY_ARRIVE,
+    KEY_SUSPECT,
+    KEY_KEEP,
+    KEY_PORT_FILE,
+    KEY_LOG,
+};
+
+static const char doc[] =
+    "The rendezvous service of Muster: says who is in a job, and with which rank."
+    "\vEvery option is also an environment variable: MUSTERD_LISTEN for --listen, MUSTERD_HOLD_MS "
+    "for --hold-ms, and so on; MUSTER_LOG for --log. SIGTERM and Ctrl-C end it in order.";
+
+static const struct argp_option rows[] = {
+    {"listen", 'l', "ADDRESS:PORT", 0,
+     "Where to listen; port 0: any free one [default: 127.0.0.1:7070]", 1},
+    {"store", 's', "PATH", 0,
+     "Where jobs are kept: a file, or `memory', which forgets them with the process [default: "
+     "musterd.db]",
+     1},
+    {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once it listens", 1},
+    {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
+    {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join or Watch is held [default: 1000]", 2},
+    {"lease-ms", KEY_LEASE, "MS", 0, "A member that is silent for longer is dead [default: 5000]",
+     2},
+    {"settle-ms", KEY_SETTLE, "MS", 0,
+     "How long newcomers are waited for after the last one came [default: 200]", 2},
+    {"arrive-ms", KEY_ARRIVE, "MS", 0, "How long a member may take to join again [default: 30000]",
+     2},
+    {"suspect-ms", KEY_SUSPECT, "MS", 0,
+     "How long a suspected member has to show itself [default: 1000]", 2},
+    {"keep-ended-ms", KEY_KEEP, "MS", 0,
+     "How long a job that has ended can still be looked at [default: 3600000]", 2},
+    {0},
+};
+
+/* Numbers by their key. */
+static const struct {
+    int key;
+    uint32_t least, most;
+    size_t offset;
+} numbers[] = {
+#define NUMBER(key, least, most, member)                                          \
+    {                                                                             \
+        key, least, most, offsetof(struct muster_musterd_options, service.member) \
+    }
+    NUMBER(KEY_HOLD, 1, MUSTER_HOLD_MAX_MS, hold_ms),
+    NUMBER(KEY_LEASE, 1, DAY_MS, settings.lease_ms),
+    NUMBER(KEY_SETTLE, 0, DAY_MS, settings.settle_ms),
+    NUMBER(KEY_ARRIVE, 1, DAY_MS, settings.arrive_ms),
+    NUMBER(KEY_SUSPECT, 1, DAY_MS, settings.suspect_ms),
+    NUMBER(KEY_KEEP, 0, DAY_MS, keep_ended_ms),
+#undef NUMBER
+};
+
+static const struct argp_option *row_of(int key)
+{
+    const struct argp_option *row = rows;
+    while (row->key != key) {
+        row++;
+    }
+    return row;
+}
+
+static void set_number(struct argp_state *state, size_t index, const char *text)
+{
+    char *end;
+    unsigned long number = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < numbers[index].least ||
+        number > numbers[index].most) {
+        argp_error(state, "--%s: \"%s\" is not a number from %u to %u",
+                   row_of(numbers[index].key)->name, text, numbers[index].least,
+                   numbers[index].most);
+        return;
+    }
+    *(uint32_t *)((char *)state->input + numbers[index].offset) = (uint32_t)number;
+}
+
+static error_t set_option(int key, char *text, struct argp_state *state)
+{
+    struct muster_musterd_options *options = state->input;
+    switch (key) {
+    case 'l':
+        options->listen = text;
+        return 0;
+    case 's':
+        options->store = text;
+        return 0;
+    case KEY_PORT_FILE:
+        options->port_file = text;
+        return 0;
+    case KEY_LOG:
+        options->log = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "\"%s\": there are no arguments but options", text);
+        return 0;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].key == key) {
+            set_number(state, i, text);
+            return 0;
+        }
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+/* MUSTERD_HOLD_MS for "hold-ms". */
+static char *from_environment(const struct argp_option *row)
+{
+    char name[64] = "MUSTERD_";
+    size_t used = strlen(name);
+    if (row->key == KEY_LOG) {
+        return getenv("MUSTER_LOG");
+    }
+    for (const char *c = row->name; *c != '\0' && used + 1 < sizeof name; c++) {
+        name[used++] = (char)(*c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    }
+    name[used] = '\0';
+    return getenv(name);
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct muster_musterd_options *options = state->input;
+    enum muster_log_level level;
+    switch (key) {
+    case ARGP_KEY_INIT: /* the command line comes later and counts more */
+        for (const struct argp_option *row = rows; row->name != NULL; row++) {
+            char *value = from_environment(row);
+            if (value != NULL && value[0] != '\0') {
+                (void)set_option(row->key, value, state);
+            }
+        }
+        return 0;
+    case ARGP_KEY_END:
+        if (options->log != NULL && muster_log_parse_level(options->log, &level) != MUSTER_OK) {
+            argp_error(state, "--log: %s", muster_last_error());
+        }
+        if (options->service.settings.lease_ms <= options->service.hold_ms) {
+            argp_error(state,
+                       "--lease-ms %u must be more than --hold-ms %u: a held request is the "
+                       "member's lease",
+                       options->service.settings.lease_ms, options->service.hold_ms);
+        }
+        return 0;
+    default:
+        return set_option(key, text, state);
+    }
+}
+
+void muster_musterd_options_parse(int argc, char **argv, struct muster_musterd_options *ret_options)
+{
+    static const struct argp argp = {rows, parse, NULL, doc, NULL, NULL, NULL};
+    argp_program_version = "musterd " MUSTER_VERSION;
+    argp_err_exit_status = USAGE_STATUS;
+    *ret_options =
+        (struct muster_musterd_options){.listen = "127.0.0.1:7070", .store = "musterd.db"};
+    muster_service_config_init(&ret_options->service);
+    (void)argp_parse(&argp, argc, argv, 0, NULL, ret_options);
+}

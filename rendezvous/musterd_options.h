@@ -1,0 +1,20 @@
+/* musterd's options: the command line, then the environment, then defaults. */
+#ifndef MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
+#define MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
+
+#include "rendezvous/service.h"
+
+struct muster_musterd_options {
+    const char *listen;
+    const char *store;     /* "memory", or a path */
+    const char *port_file; /* NULL: none */
+    const char *log;       /* NULL: MUSTER_LOG, or "warn" */
+    struct muster_service_config service;
+};
+
+/* Writes help, version and errors itself, and then ends the process (wrong options: status 2).
+ * Strings are of argv and the environment. */
+void muster_musterd_options_parse(int argc, char **argv,
+                                  struct muster_musterd_options *ret_options);
+
+#endif
