@@ -341,6 +341,10 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     char url[URL_MAX_BYTES + 64];
     (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->url,
                    muster_rpc_method_name(method));
+    /* The server answers what it holds a little before nobody waits for it any longer. */
+    char patience[64];
+    (void)snprintf(patience, sizeof patience, "Connect-Timeout-Ms: %u", timeout_ms);
+    struct curl_slist headers = {.data = patience, .next = client->headers};
     long connect_ms = timeout_ms < CONNECT_MAX_MS ? (long)timeout_ms : CONNECT_MAX_MS;
     client->body_size = 0;
     client->body_too_big = false;
@@ -348,6 +352,7 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     if (curl_easy_setopt(client->easy, CURLOPT_URL, url) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_POSTFIELDS, request) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request)) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, &headers) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_TIMEOUT_MS, (long)timeout_ms) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) != CURLE_OK ||
         curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {
@@ -358,6 +363,7 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     struct attempt ended =
         result == CURLE_OK ? read_answer(client) : transport_error(client, result, timeout_ms);
     (void)curl_multi_remove_handle(client->multi, client->easy);
+    (void)curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, client->headers);
     if (result != CURLE_OK && atomic_load(&client->interrupted)) {
         return attempt_interrupted(client);
     }
