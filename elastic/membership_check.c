@@ -239,6 +239,10 @@ muster_status muster_membership_check(const struct muster_membership *membership
         return muster_error_set(MUSTER_INVALID, "time %" PRId64 " is not in 0..%" PRId64,
                                 event->now_ms, TIME_MAX_MS);
     }
+    if (memchr(event->why, '\0', sizeof event->why) == NULL) {
+        return muster_error_set(MUSTER_INVALID, "why is longer than %zu bytes",
+                                sizeof event->why - 1);
+    }
     switch (event->kind) {
     case MUSTER_EVENT_JOIN:
         return check_join(membership, event);
