@@ -334,6 +334,22 @@ static void a_member_that_reconnects_in_time_disturbs_nobody(void **state)
     drive_finish(&d);
 }
 
+static void the_time_to_arrive_may_be_shorter_than_the_lease(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 8, 2);
+    d.settings.lease_ms = 60000;
+    d.settings.arrive_ms = 500;
+    drive_join_all(&d, "a0 a1", 0, 0);
+    drive_wait(&d, 100);
+    drive_join_all(&d, "a0", 1, 1);
+    assert_int_equal(muster_membership_next_ms(d.membership), d.now_ms + 500);
+    drive_wait(&d, 500);
+    assert_string_equal(drive_ranks(&d), "a0");
+    drive_finish(&d);
+}
+
 static void a_silent_member_loses_its_lease_and_the_generation_is_over(void **state)
 {
     (void)state;
@@ -517,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_late_report_of_one_that_has_arrived_changes_nothing),
         cmocka_unit_test(a_closed_connection_alone_revokes_only_when_the_member_is_dead),
         cmocka_unit_test(a_member_that_reconnects_in_time_disturbs_nobody),
+        cmocka_unit_test(the_time_to_arrive_may_be_shorter_than_the_lease),
         cmocka_unit_test(a_silent_member_loses_its_lease_and_the_generation_is_over),
         cmocka_unit_test(a_death_while_forming_starts_the_next_generation_at_once),
         cmocka_unit_test(members_that_die_at_one_moment_are_not_taken_in),

@@ -199,6 +199,28 @@ static void too_few_survivors_wait_for_newcomers_to_settle(void **state)
     drive_finish(&d);
 }
 
+static void only_survivors_that_are_still_there_count_as_such(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 2, 8, 3);
+    drive_join_all(&d, "a0 a1 a2", 0, 0);
+    drive_join_all(&d, "a0 a1 a2", 1, 1);
+    drive_join_all(&d, "a0 a1", 2, 2);
+    assert_int_equal(drive_leave(&d, "a1", 2, MUSTER_LEAVE_PLANNED, ""), MUSTER_OK);
+    assert_int_equal(drive_leave(&d, "a2", 2, MUSTER_LEAVE_PLANNED, ""), MUSTER_OK);
+    drive_join_all(&d, "b0", 0, 0);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
+    drive_wait(&d, d.settings.settle_ms);
+    assert_string_equal(drive_ranks(&d), "a0 | b0");
+    assert_int_equal(drive_generation(&d), 3);
+    drive_join_all(&d, "a0", 3, 3);
+    assert_int_equal(drive_leave(&d, "b0", 3, MUSTER_LEAVE_PLANNED, ""), MUSTER_OK);
+    drive_join_all(&d, "b1", 0, 0);
+    assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
+    drive_finish(&d);
+}
+
 static void a_job_that_begins_with_higher_numbers_goes_on_from_them(void **state)
 {
     (void)state;
@@ -225,6 +247,7 @@ int main(void)
         cmocka_unit_test(newcomers_beyond_max_wait_and_survivors_come_first),
         cmocka_unit_test(enough_survivors_form_at_once_without_waiting_for_newcomers),
         cmocka_unit_test(too_few_survivors_wait_for_newcomers_to_settle),
+        cmocka_unit_test(only_survivors_that_are_still_there_count_as_such),
         cmocka_unit_test(a_job_that_begins_with_higher_numbers_goes_on_from_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ static void those_that_went_long_ago_are_forgotten(void **state)
     (void)state;
     struct drive d;
     drive_init(&d, 1, 1, 0);
-    for (unsigned i = 0; i <= 2 * MUSTER_MEMBERS_MAX; i++) {
+    for (unsigned i = 0; i < 2 * MUSTER_MEMBERS_MAX + 3; i++) {
         struct muster_event join = make_join(&d, i, 0);
         struct muster_event leave = {
             .kind = MUSTER_EVENT_LEAVE, .now_ms = d.now_ms, .leave_reason = MUSTER_LEAVE_PLANNED};
@@ -80,9 +80,9 @@ static void those_that_went_long_ago_are_forgotten(void **state)
         apply(&d, &join);
         apply(&d, &leave);
     }
-    struct muster_event again = make_join(&d, 1, 0);
+    struct muster_event again = make_join(&d, 3, 0);
     assert_int_equal(muster_membership_check(d.membership, &again), MUSTER_ENDED);
-    again = make_join(&d, 0, 0);
+    again = make_join(&d, 2, 0);
     assert_int_equal(muster_membership_check(d.membership, &again), MUSTER_OK);
     drive_finish(&d);
 }
