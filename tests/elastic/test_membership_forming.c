@@ -135,6 +135,23 @@ static void the_newest_state_becomes_rank_0_and_brings_its_host_along(void **sta
     drive_finish(&d);
 }
 
+static void ranks_are_as_the_readme_draws_them(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 8, 4);
+    drive_join_all(&d, "b0 a0 b1 a1", 0, 0);
+    assert_string_equal(drive_ranks(&d), "b0 b1 | a0 a1");
+    drive_join_all(&d, "a2 c0", 0, 0);
+    drive_join_all(&d, "b0 a0 b1 a1", 1, 1);
+    assert_string_equal(drive_ranks(&d), "b0 b1 | a0 a1 a2 | c0");
+    drive_join_all(&d, "a1", 2, 3);
+    drive_join_all(&d, "a0 a2 c0 b1", 2, 2);
+    assert_int_equal(drive_leave(&d, "b0", 2, MUSTER_LEAVE_PLANNED, ""), MUSTER_OK);
+    assert_string_equal(drive_ranks(&d), "a1 a0 a2 | b1 | c0");
+    drive_finish(&d);
+}
+
 static void without_any_state_everyone_but_rank_0_is_stale(void **state)
 {
     (void)state;
@@ -243,6 +260,7 @@ int main(void)
         cmocka_unit_test(survivors_keep_their_order_and_newcomers_come_after_them_on_their_host),
         cmocka_unit_test(hosts_are_ordered_by_their_longest_serving_member),
         cmocka_unit_test(the_newest_state_becomes_rank_0_and_brings_its_host_along),
+        cmocka_unit_test(ranks_are_as_the_readme_draws_them),
         cmocka_unit_test(without_any_state_everyone_but_rank_0_is_stale),
         cmocka_unit_test(newcomers_beyond_max_wait_and_survivors_come_first),
         cmocka_unit_test(enough_survivors_form_at_once_without_waiting_for_newcomers),
