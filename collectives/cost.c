@@ -75,6 +75,9 @@ static muster_status visit_local(void *user, const struct muster_walk_step *loca
 /* The part of a message's latency that keeps its ports busy: posting it. */
 static const double posting = 0.25;
 
+/* Pieces in which a message comes out of the fabric. */
+enum { SEGMENT_BYTES = 256 << 10 };
+
 static muster_status visit_message(void *user, const struct muster_walk_step *send,
                                    const struct muster_walk_step *receive)
 {
@@ -95,7 +98,15 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
     double arrived_us = start_us + link->latency_us + wire_us;
     clocks->ends_us[send->lane_number] = later(clocks->ends_us[send->lane_number], arrived_us);
     if (receive->step->kind == MUSTER_STEP_RECV_REDUCE) {
-        arrived_us = work(clocks, receive->rank, arrived_us, elements);
+        /* Reduced as it arrives: one segment behind, unless reducing is the slower of the two. */
+        uint64_t segment = SEGMENT_BYTES / clocks->element_size_bytes;
+        segment = segment < elements ? segment : elements;
+        double first_us =
+            arrived_us - wire_us +
+            muster_cost_bytes_us(segment, clocks->element_size_bytes, link->bandwidth_GBps);
+        double last_us =
+            muster_cost_bytes_us(segment, clocks->element_size_bytes, clocks->model->reduce_GBps);
+        arrived_us = later(work(clocks, receive->rank, first_us, elements), arrived_us + last_us);
     }
     clocks->ends_us[receive->lane_number] =
         later(clocks->ends_us[receive->lane_number], arrived_us);
