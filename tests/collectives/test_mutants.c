@@ -1,0 +1,506 @@
+/*
+ * The checker rejects schedules that are right but for one change. Each kind of change below makes
+ * every schedule of the table wrong, for the reason given with it; where one would not, it is left
+ * out there, and that reason is given too. Steps that move nothing are left alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/schedules.h"
+
+/* The schedules to change, and what to change them with. */
+struct subject {
+    const struct muster_schedule *right;
+    size_t algorithm;
+    uint32_t ranks;
+    const char *mutation; /* for messages */
+    size_t mutants;       /* made so far */
+};
+
+/* Changes one step; false: it does not apply to this one. */
+typedef bool (*step_mutation)(const struct muster_schedule *schedule, struct muster_step *step);
+
+static bool is_message(const struct muster_step *step)
+{
+    return step->kind <= MUSTER_STEP_RECV_REDUCE;
+}
+
+static void must_be_rejected(struct subject *subject, const struct muster_schedule *mutant,
+                             uint32_t rank, size_t step)
+{
+    struct muster_check_result result = test_check(mutant, subject->ranks);
+    if (result.proven) {
+        print_error("%s %s with %s at rank %u, step %zu was taken for right\n",
+                    muster_collective_name(mutant->collective),
+                    muster_algorithms[subject->algorithm].name, subject->mutation, rank, step);
+    }
+    assert_false(result.proven);
+    assert_true(strlen(result.why) > 0);
+    subject->mutants++;
+}
+
+static void for_each_step(struct subject *subject, const char *name, step_mutation mutate)
+{
+    subject->mutation = name;
+    struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+    for (uint32_t rank = 0; rank < subject->ranks; rank++) {
+        for (size_t i = 0; i < mutant[rank].step_count; i++) {
+            struct muster_step was = mutant[rank].steps[i];
+            bool nothing = was.span.count == 0 && mutant->collective != MUSTER_BARRIER;
+            if (!nothing && mutate(&mutant[rank], &mutant[rank].steps[i])) {
+                must_be_rejected(subject, mutant, rank, i);
+            }
+            mutant[rank].steps[i] = was;
+        }
+    }
+    test_finish_all(mutant, subject->ranks);
+}
+
+/* Its message has no other end. */
+static bool other_peer(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    step->peer = (step->peer + 1) % schedule->ranks;
+    return is_message(step);
+}
+
+static bool no_peer(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    step->peer = schedule->ranks;
+    return is_message(step);
+}
+
+static bool peer_is_self(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    step->peer = schedule->rank;
+    return is_message(step);
+}
+
+/* The two ends differ; or a local step leaves an element out. */
+static bool one_element_less(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->span.count--;
+    return step->span.count != UINT64_MAX;
+}
+
+static bool one_element_more(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->span.count++;
+    return is_message(step);
+}
+
+/* Other elements than those that the other end has in mind. */
+static bool source_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->span.offset++;
+    return step->span.count > 0;
+}
+
+static bool source_moves_down(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->span.offset--;
+    return step->span.count > 0;
+}
+
+static bool target_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->at++;
+    return step->kind != MUSTER_STEP_SEND && step->span.count > 0;
+}
+
+static bool whole_recv_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->at++;
+    step->span.offset++;
+    return step->kind == MUSTER_STEP_RECV && step->span.count > 0;
+}
+
+/* Another buffer holds something else, or nothing. Once the root's copy is done (after its first
+ * round), OUTPUT holds what INPUT does, so there it makes no difference. */
+static bool other_source(const struct muster_schedule *schedule, struct muster_step *step,
+                         uint8_t source)
+{
+    bool same = step->source == source;
+    bool root = schedule->collective == MUSTER_BROADCAST && schedule->rank == schedule->root;
+    step->source = source;
+    return step->kind != MUSTER_STEP_RECV && !same && step->span.count > 0 &&
+           !(root && step->round > 0 && source == MUSTER_OUTPUT);
+}
+
+static bool source_is_input(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    return other_source(schedule, step, MUSTER_INPUT);
+}
+
+static bool source_is_output(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    return other_source(schedule, step, MUSTER_OUTPUT);
+}
+
+static bool source_is_scratch(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    return other_source(schedule, step, MUSTER_SCRATCH);
+}
+
+static bool no_source(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    return other_source(schedule, step, 3);
+}
+
+/* What should be in one buffer is in another, or the input is gone. */
+static bool other_target(struct muster_step *step, uint8_t target)
+{
+    bool same = step->target == target;
+    step->target = target;
+    return step->kind != MUSTER_STEP_SEND && !same && step->span.count > 0;
+}
+
+static bool target_is_input(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    return other_target(step, MUSTER_INPUT);
+}
+
+static bool target_is_output(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    return other_target(step, MUSTER_OUTPUT);
+}
+
+static bool target_is_scratch(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    return other_target(step, MUSTER_SCRATCH);
+}
+
+static bool no_target(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    return other_target(step, 77);
+}
+
+/* This rank's data is missing. */
+static bool recv_without_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    bool applies = step->kind == MUSTER_STEP_RECV_REDUCE && step->span.count > 0;
+    step->kind = MUSTER_STEP_RECV;
+    step->span.offset = step->at;
+    return applies;
+}
+
+/* What stood there counts too, or is undefined. */
+static bool recv_with_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    bool applies = step->kind == MUSTER_STEP_RECV && step->span.count > 0;
+    step->kind = MUSTER_STEP_RECV_REDUCE;
+    step->source = step->target;
+    return applies;
+}
+
+static bool copy_with_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    bool applies = step->kind == MUSTER_STEP_COPY;
+    step->kind = MUSTER_STEP_REDUCE;
+    return applies;
+}
+
+/* The message has no other end. */
+static bool send_is_recv(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    bool applies = step->kind == MUSTER_STEP_SEND;
+    step->kind = MUSTER_STEP_RECV;
+    step->target = MUSTER_OUTPUT;
+    step->at = step->span.offset;
+    return applies;
+}
+
+static bool recv_is_send(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    bool applies = step->kind == MUSTER_STEP_RECV;
+    step->kind = MUSTER_STEP_SEND;
+    step->source = MUSTER_OUTPUT;
+    return applies;
+}
+
+static bool kind_unknown(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->kind = step->kind == MUSTER_STEP_SEND ? 0 : 6;
+    return true;
+}
+
+/* Out of order, or the other end is in the old lane. */
+static bool next_lane(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->lane++;
+    return true;
+}
+
+/* There is no such round, or it runs backward. */
+static bool far_round(const struct muster_schedule *schedule, struct muster_step *step)
+{
+    (void)schedule;
+    step->round += 2;
+    return true;
+}
+
+static void change_fields(struct subject *subject)
+{
+    for_each_step(subject, "another peer", other_peer);
+    for_each_step(subject, "a peer out of range", no_peer);
+    for_each_step(subject, "itself as peer", peer_is_self);
+    for_each_step(subject, "an element less", one_element_less);
+    for_each_step(subject, "an element more", one_element_more);
+    for_each_step(subject, "the source one up", source_moves_up);
+    for_each_step(subject, "the source one down", source_moves_down);
+    for_each_step(subject, "the target one up", target_moves_up);
+    for_each_step(subject, "the whole recv one up", whole_recv_moves_up);
+    for_each_step(subject, "input as source", source_is_input);
+    for_each_step(subject, "output as source", source_is_output);
+    for_each_step(subject, "scratch as source", source_is_scratch);
+    for_each_step(subject, "an unknown source", no_source);
+    for_each_step(subject, "input as target", target_is_input);
+    for_each_step(subject, "output as target", target_is_output);
+    for_each_step(subject, "scratch as target", target_is_scratch);
+    for_each_step(subject, "an unknown target", no_target);
+    for_each_step(subject, "recv for recv_reduce", recv_without_reduce);
+    for_each_step(subject, "recv_reduce for recv", recv_with_reduce);
+    for_each_step(subject, "reduce for copy", copy_with_reduce);
+    for_each_step(subject, "recv for send", send_is_recv);
+    for_each_step(subject, "send for recv", recv_is_send);
+    for_each_step(subject, "an unknown kind", kind_unknown);
+    for_each_step(subject, "another lane", next_lane);
+    for_each_step(subject, "a far round", far_round);
+}
+
+static void remove_step(struct muster_schedule *schedule, size_t index)
+{
+    memmove(&schedule->steps[index], &schedule->steps[index + 1],
+            (schedule->step_count - index - 1) * sizeof *schedule->steps);
+    schedule->step_count--;
+}
+
+/* A missing step: its message has no other end, or a copy is not there. */
+static void leave_out(struct subject *subject)
+{
+    subject->mutation = "a step left out";
+    for (uint32_t rank = 0; rank < subject->ranks; rank++) {
+        for (size_t i = 0; i < subject->right[rank].step_count; i++) {
+            struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+            remove_step(&mutant[rank], i);
+            must_be_rejected(subject, mutant, rank, i);
+            test_finish_all(mutant, subject->ranks);
+        }
+    }
+}
+
+/* A step twice: its message has no other end, or two copies race. */
+static void do_twice(struct subject *subject)
+{
+    subject->mutation = "a step twice";
+    for (uint32_t rank = 0; rank < subject->ranks; rank++) {
+        for (size_t i = 0; i < subject->right[rank].step_count; i++) {
+            struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+            struct muster_schedule *one = &mutant[rank];
+            struct muster_step *steps = calloc(one->step_count + 1, sizeof *steps);
+            assert_non_null(steps);
+            memcpy(steps, one->steps, (i + 1) * sizeof *steps);
+            memcpy(&steps[i + 1], &one->steps[i], (one->step_count - i) * sizeof *steps);
+            free(one->steps);
+            one->steps = steps;
+            one->step_count++;
+            must_be_rejected(subject, mutant, rank, i);
+            test_finish_all(mutant, subject->ranks);
+        }
+    }
+}
+
+/* Index at the peer of the step that matches this one; both must have the same n. */
+static size_t other_end(const struct muster_schedule *schedules, uint32_t rank, size_t index)
+{
+    const struct muster_step *step = &schedules[rank].steps[index];
+    bool sends = step->kind == MUSTER_STEP_SEND;
+    size_t n = 0;
+    for (size_t i = 0; i < index; i++) {
+        const struct muster_step *before = &schedules[rank].steps[i];
+        n += is_message(before) && (before->kind == MUSTER_STEP_SEND) == sends &&
+                     before->peer == step->peer && before->lane == step->lane
+                 ? 1
+                 : 0;
+    }
+    const struct muster_schedule *peer = &schedules[step->peer];
+    for (size_t i = 0; i < peer->step_count; i++) {
+        const struct muster_step *there = &peer->steps[i];
+        if (is_message(there) && (there->kind == MUSTER_STEP_SEND) != sends &&
+            there->peer == rank && there->lane == step->lane && n-- == 0) {
+            return i;
+        }
+    }
+    abort();
+}
+
+static void renumber(struct muster_schedule *schedule)
+{
+    uint32_t round = 0;
+    uint32_t was = 0;
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        struct muster_step *step = &schedule->steps[i];
+        bool first = i == 0 || step->lane != schedule->steps[i - 1].lane;
+        round = first ? 0 : step->round != was ? round + 1 : round;
+        was = step->round;
+        step->round = round;
+    }
+}
+
+enum pair_mutation { PAIR_GONE, PAIR_SHORTER, PAIR_SHIFTED };
+
+/* Both ends change alike, so that they still agree: what is wrong is the result. */
+static void change_pairs(struct subject *subject, enum pair_mutation what)
+{
+    static const char *const names[] = {"a message left out", "a shorter message",
+                                        "a shifted message"};
+    subject->mutation = names[what];
+    bool barrier = subject->right->collective == MUSTER_BARRIER;
+    if (barrier && what != PAIR_GONE) {
+        return;
+    }
+    for (uint32_t rank = 0; rank < subject->ranks; rank++) {
+        for (size_t i = 0; i < subject->right[rank].step_count; i++) {
+            const struct muster_step *send = &subject->right[rank].steps[i];
+            if (send->kind != MUSTER_STEP_SEND || (send->span.count == 0 && !barrier)) {
+                continue;
+            }
+            size_t other = other_end(subject->right, rank, i);
+            struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+            struct muster_step *here = &mutant[rank].steps[i];
+            struct muster_step *there = &mutant[send->peer].steps[other];
+            here->span.count -= what == PAIR_SHORTER ? 1 : 0;
+            there->span.count -= what == PAIR_SHORTER ? 1 : 0;
+            here->span.offset += what == PAIR_SHIFTED ? 1 : 0;
+            there->span.offset += what == PAIR_SHIFTED ? 1 : 0;
+            there->at += what == PAIR_SHIFTED ? 1 : 0;
+            if (what == PAIR_GONE) {
+                uint32_t peer = send->peer;
+                remove_step(&mutant[rank], i);
+                remove_step(&mutant[peer], other);
+                renumber(&mutant[rank]);
+                renumber(&mutant[peer]);
+            }
+            must_be_rejected(subject, mutant, rank, i);
+            test_finish_all(mutant, subject->ranks);
+        }
+    }
+}
+
+/* The head of one rank's schedule says something else than the others'. */
+static void change_heads(struct subject *subject)
+{
+    subject->mutation = "another head";
+    for (uint32_t rank = 0; rank < subject->ranks; rank++) {
+        for (int field = 0; field < 7; field++) {
+            struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+            struct muster_schedule *one = &mutant[rank];
+            one->collective =
+                field == 0 ? (enum muster_collective)(one->collective % 5 + 1) : one->collective;
+            one->rank += field == 1 ? 1 : 0;
+            one->ranks += field == 2 ? 1 : 0;
+            one->root = field == 3 ? (one->root + 1) % one->ranks : one->root;
+            one->count += field == 4 ? 1 : 0;
+            one->lanes += field == 5 ? 1 : 0;
+            one->scratch_count -= field == 6 && one->scratch_count > 0 ? 1 : 0;
+            if (field < 6 || subject->right[rank].scratch_count > 0) {
+                must_be_rejected(subject, mutant, rank, 0);
+            }
+            test_finish_all(mutant, subject->ranks);
+        }
+    }
+}
+
+/* In a ring each round sends what the one before received. */
+static void join_rounds(struct subject *subject)
+{
+    subject->mutation = "two rounds as one";
+    bool ring = strncmp(muster_algorithms[subject->algorithm].name, "ring", 4) == 0;
+    for (uint32_t rank = 0; ring && subject->ranks > 2 && rank < subject->ranks; rank++) {
+        struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
+        for (size_t i = 0; i < mutant[rank].step_count; i++) {
+            mutant[rank].steps[i].round -= mutant[rank].steps[i].round > 0 ? 1 : 0;
+        }
+        must_be_rejected(subject, mutant, rank, 0);
+        test_finish_all(mutant, subject->ranks);
+    }
+}
+
+static size_t mutate(size_t algorithm, const struct muster_plan *plan)
+{
+    struct subject subject = {.algorithm = algorithm, .ranks = plan->topology->ranks};
+    struct muster_schedule *right = test_generate_all(algorithm, plan);
+    subject.right = right;
+    assert_true(test_check(right, subject.ranks).proven);
+    change_fields(&subject);
+    leave_out(&subject);
+    do_twice(&subject);
+    change_pairs(&subject, PAIR_GONE);
+    change_pairs(&subject, PAIR_SHORTER);
+    change_pairs(&subject, PAIR_SHIFTED);
+    change_heads(&subject);
+    join_rounds(&subject);
+    test_finish_all(right, subject.ranks);
+    return subject.mutants;
+}
+
+/* In a barrier of other sizes some messages say what is known anyway: powers of two only. */
+static void every_change_to_a_schedule_is_rejected(void **state)
+{
+    (void)state;
+    const uint32_t hosts[][3] = {{2}, {4}, {2, 2}, {3, 1, 2}, {5}, {3, 4}};
+    size_t mutants = 0;
+    for (size_t h = 0; h < sizeof hosts / sizeof hosts[0]; h++) {
+        uint32_t count = 0;
+        while (count < 3 && hosts[h][count] > 0) {
+            count++;
+        }
+        struct muster_topology topology = test_topology(count, hosts[h]);
+        for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+            enum muster_collective collective = muster_algorithms[algorithm].collective;
+            struct muster_plan plan = {.collective = collective, .topology = &topology};
+            bool power = (topology.ranks & (topology.ranks - 1)) == 0;
+            plan.count = collective == MUSTER_BARRIER ? 0 : 3 * topology.ranks + 2;
+            plan.root = collective == MUSTER_BROADCAST ? topology.ranks - 1 : 0;
+            char why[256];
+            if (muster_algorithms[algorithm].fits(&plan, why, sizeof why) &&
+                (collective != MUSTER_BARRIER || power)) {
+                mutants += mutate(algorithm, &plan);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+    print_message("%zu mutants rejected\n", mutants);
+    assert_true(mutants > 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_change_to_a_schedule_is_rejected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
