@@ -304,6 +304,9 @@ muster_status muster_walk_run(const struct muster_walk *walk,
 {
     size_t lane_count = walk->first_lane[walk->ranks];
     size_t steps = walk->first_step[walk->ranks];
+    if (lane_count == 0) {
+        return MUSTER_OK; /* nobody has anything to do */
+    }
     AUTO_FREE struct lane *lanes = calloc(lane_count + 1, sizeof *lanes);
     AUTO_FREE bool *posted = calloc(steps + 1, sizeof *posted);
     AUTO_FREE size_t *queue = calloc(lane_count + 1, sizeof *queue);

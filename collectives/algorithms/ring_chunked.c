@@ -24,8 +24,8 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
         muster_ring_part(builder, &all, MUSTER_INPUT, whole);
         return MUSTER_OK;
     }
-    for (uint16_t lane = 0; lane < LANES; lane++) {
-        muster_builder_set_lane(builder, lane);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        muster_builder_set_lane(builder, (uint16_t)lane);
         muster_ring_part(builder, &all, MUSTER_INPUT, muster_span_part(whole, LANES, lane));
     }
     return MUSTER_OK;

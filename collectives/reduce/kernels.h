@@ -24,7 +24,7 @@
 #define KERNEL(name, type, expression)                                                \
     static void name(void *target, const void *left, const void *right, size_t count) \
     {                                                                                 \
-        type *out = target;                                                           \
+        __typeof__(type) *out = target;                                               \
         const type *as = left;                                                        \
         const type *bs = right;                                                       \
         INDEPENDENT                                                                   \

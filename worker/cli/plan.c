@@ -269,7 +269,7 @@ static void print_verdict(const struct request *request, const struct muster_che
 static muster_status check(const struct request *request, bool *ret_proven)
 {
     uint32_t ranks = request->topology.ranks;
-    AUTO_FREE struct muster_schedule *schedules = calloc(ranks, sizeof *schedules);
+    AUTO_FREE struct muster_schedule *schedules = calloc((size_t)ranks + 1, sizeof *schedules);
     if (schedules == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %" PRIu32 " schedules", ranks);
     }

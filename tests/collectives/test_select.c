@@ -1,0 +1,205 @@
+/* Selection: which algorithm, and that every rank chooses the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/cost.h"
+#include "tests/support/schedules.h"
+
+static const char *choice(enum muster_collective collective, uint32_t ranks, uint32_t hosts,
+                          uint64_t count, const struct muster_cost_model *model)
+{
+    struct muster_topology topology = test_topology_even(ranks, hosts);
+    size_t algorithm = SIZE_MAX;
+    for (uint32_t rank = 0; rank<ranks; rank += ranks> 40 ? 37 : 1) {
+        struct muster_plan plan = {
+            .collective = collective, .topology = &topology, .rank = rank, .count = count};
+        size_t mine = 0;
+        assert_int_equal(muster_select(&plan, 4, model, &mine), MUSTER_OK);
+        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* on every rank alike */
+        algorithm = mine;
+    }
+    muster_topology_finish(&topology);
+    return muster_algorithms[algorithm].name;
+}
+
+static const char *usual(uint32_t ranks, uint32_t hosts, uint64_t count)
+{
+    return choice(MUSTER_ALLREDUCE, ranks, hosts, count, &muster_cost_model_default);
+}
+
+static void small_allreduces_take_few_rounds(void **state)
+{
+    (void)state;
+    const uint32_t ranks[] = {2, 3, 4, 7, 8, 16, 33, 64, 1000};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        assert_string_equal(usual(ranks[i], 1, 1), "recursive_doubling");
+    }
+}
+
+static void large_allreduces_send_few_bytes(void **state)
+{
+    (void)state;
+    const uint32_t ranks[] = {2, 3, 4, 7, 8, 16, 33, 64};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        const char *name = usual(ranks[i], 1, 64 << 20);
+        assert_true(strncmp(name, "ring", 4) == 0 || strcmp(name, "halving_doubling") == 0);
+    }
+}
+
+static void between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy(void **state)
+{
+    (void)state;
+    assert_string_equal(usual(12, 3, 1 << 20), "hierarchical_ring");
+    /* The slower the network, the more so. */
+    struct muster_cost_model slow = muster_cost_model_default;
+    slow.cross.bandwidth_GBps = 0.1;
+    const char *name = choice(MUSTER_ALLREDUCE, 18, 3, 1 << 20, &slow);
+    assert_true(strncmp(name, "hierarchical", 12) == 0);
+    assert_true(strncmp(choice(MUSTER_ALLREDUCE, 120, 5, 4 << 20, &slow), "hierarchical", 12) == 0);
+}
+
+static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
+{
+    (void)state;
+    const struct muster_cost_model *model = &muster_cost_model_default;
+    assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 10, model), "binomial");
+    assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 16 << 20, model), "pipelined");
+    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 10, model), "binomial");
+    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 64 << 20, model), "pipelined");
+}
+
+static void no_choice_depends_on_fixed_sizes(void **state)
+{
+    (void)state;
+    /* Where latency is everything, even large calls take few rounds. */
+    struct muster_cost_model far = muster_cost_model_default;
+    far.local.latency_us = 1e6;
+    assert_string_equal(choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far), "recursive_doubling");
+    /* Where it is nothing, even small ones send few bytes. */
+    struct muster_cost_model near = muster_cost_model_default;
+    near.local.latency_us = 0;
+    assert_string_not_equal(choice(MUSTER_ALLREDUCE, 8, 1, 64, &near), "recursive_doubling");
+}
+
+static void every_collective_has_a_choice_for_every_shape(void **state)
+{
+    (void)state;
+    for (int collective = MUSTER_ALLREDUCE; collective <= MUSTER_BARRIER; collective++) {
+        for (uint32_t ranks = 1; ranks <= 36; ranks++) {
+            uint64_t count = collective == MUSTER_BARRIER ? 0 : ranks * 100;
+            (void)choice((enum muster_collective)collective, ranks, 1, count,
+                         &muster_cost_model_default);
+        }
+    }
+}
+
+/* The two ways to predict are within a factor of three where jobs begin to be large. */
+static void formulas_and_walks_agree_roughly(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(MUSTER_COST_WALK_RANKS_MAX, 1);
+    const uint64_t counts[] = {1, 1000, 1000000, 100000000};
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            struct muster_plan plan = {.collective = muster_algorithms[algorithm].collective,
+                                       .topology = &topology,
+                                       .count = counts[i]};
+            char why[256];
+            if (plan.collective == MUSTER_BARRIER) {
+                plan.count = 0;
+            }
+            if (!muster_algorithms[algorithm].fits(&plan, why, sizeof why)) {
+                continue;
+            }
+            double walk_us = 0;
+            assert_int_equal(
+                muster_cost_walk_us(algorithm, &plan, 4, &muster_cost_model_default, &walk_us),
+                MUSTER_OK);
+            double formula_us =
+                muster_cost_formula_us(algorithm, &plan, 4, &muster_cost_model_default);
+            assert_true(formula_us < 3 * walk_us && walk_us < 3 * formula_us);
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+static void an_algorithm_that_does_not_fit_is_refused_with_those_that_do(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 1);
+    struct muster_plan plan = {.collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 9};
+    size_t hierarchical = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "hierarchical", &hierarchical),
+                     MUSTER_OK);
+    struct muster_schedule schedule = {.rank = 77};
+    assert_int_equal(muster_schedule_generate(hierarchical, &plan, &schedule), MUSTER_INVALID);
+    assert_int_equal(schedule.rank, 77);
+    assert_non_null(strstr(muster_last_error(), "at least 2 hosts"));
+    assert_non_null(strstr(muster_last_error(), "these do: ring, "));
+    double cost_us = 0;
+    assert_int_equal(
+        muster_select_cost_us(hierarchical, &plan, 4, &muster_cost_model_default, &cost_us),
+        MUSTER_INVALID);
+    muster_topology_finish(&topology);
+}
+
+static void impossible_plans_are_refused(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 2);
+    const struct muster_plan right = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 9};
+    struct muster_plan wrong = right;
+    wrong.rank = 4;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.root = 1;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.collective = MUSTER_BROADCAST;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.count = UINT64_MAX;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "over the limit"));
+    assert_int_equal(muster_plan_check(muster_algorithm_count, &right), MUSTER_INVALID);
+    size_t index = 99;
+    assert_int_equal(muster_algorithm_find(MUSTER_BARRIER, "ring", &index), MUSTER_INVALID);
+    assert_int_equal(index, 99);
+    assert_non_null(strstr(muster_last_error(), "dissemination"));
+    muster_topology_finish(&topology);
+}
+
+static void names_are_unique_within_a_collective(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        size_t found = SIZE_MAX;
+        assert_int_equal(muster_algorithm_find(muster_algorithms[i].collective,
+                                               muster_algorithms[i].name, &found),
+                         MUSTER_OK);
+        assert_int_equal(found, i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_allreduces_take_few_rounds),
+        cmocka_unit_test(large_allreduces_send_few_bytes),
+        cmocka_unit_test(between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy),
+        cmocka_unit_test(broadcasts_go_by_tree_if_small_and_by_chain_if_large),
+        cmocka_unit_test(no_choice_depends_on_fixed_sizes),
+        cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
+        cmocka_unit_test(formulas_and_walks_agree_roughly),
+        cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),
+        cmocka_unit_test(impossible_plans_are_refused),
+        cmocka_unit_test(names_are_unique_within_a_collective),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
