@@ -195,8 +195,8 @@ static struct muster_walk_step look(const struct run *run, uint32_t rank, size_t
 static void step_done(struct run *run, size_t lane_number)
 {
     if (--run->lanes[lane_number].pending == 0) {
-        run->queue[(run->queue_head + run->queue_used) % run->lane_count] = lane_number;
-        run->queue_used++;
+        size_t at = run->queue_head + run->queue_used++;
+        run->queue[at < run->lane_count ? at : at - run->lane_count] = lane_number;
     }
 }
 
@@ -291,7 +291,7 @@ static muster_status run_all(struct run *run)
     }
     while (run->queue_used > 0) {
         size_t lane = run->queue[run->queue_head];
-        run->queue_head = (run->queue_head + 1) % run->lane_count;
+        run->queue_head = run->queue_head + 1 < run->lane_count ? run->queue_head + 1 : 0;
         run->queue_used--;
         TRY(run->visitor->visit_round_end(run->visitor->user, run->lanes[lane].rank, lane));
         TRY(enter_round(run, lane));
@@ -304,9 +304,6 @@ muster_status muster_walk_run(const struct muster_walk *walk,
 {
     size_t lane_count = walk->first_lane[walk->ranks];
     size_t steps = walk->first_step[walk->ranks];
-    if (lane_count == 0) {
-        return MUSTER_OK; /* nobody has anything to do */
-    }
     AUTO_FREE struct lane *lanes = calloc(lane_count + 1, sizeof *lanes);
     AUTO_FREE bool *posted = calloc(steps + 1, sizeof *posted);
     AUTO_FREE size_t *queue = calloc(lane_count + 1, sizeof *queue);
