@@ -24,7 +24,7 @@ check_json() {
     [ "$(wc -l <"$folder/json")" = "$(wc -w <<<"${bytes//,/ }")" ] || fail "lines: $(cat "$folder/json")"
 }
 
-for transport in inproc; do
+for transport in inproc tcp; do
     check_json allreduce $transport 3 2 4,65536,1048576 --bytes 4,64K,1M
     check_json allreduce $transport 2 1 4096 --bytes 4K --in-place --type int32 --op average
     check_json reduce_scatter $transport 3 1 1200 --bytes 1200
@@ -32,7 +32,7 @@ for transport in inproc; do
     check_json broadcast $transport 4 2 1024 --bytes 1K --type uint8
     check_json barrier $transport 3 1 0
 done
-check_json allreduce inproc 1 1 1024 --bytes 1K
+check_json allreduce tcp 1 1 1024 --bytes 1K
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
 
 # Wrong options: status 2, and the word is named.
@@ -58,4 +58,41 @@ refuse "\"xor\"" allreduce -n 2 --op xor
 refuse "\"rign\"" allreduce -n 2 --algorithm rign
 refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 
-echo "bench prints and refuses"
+# A killed rank: one line, status 1, the others are gone too.
+start_long_run() {
+    "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 >"$folder/run" 2>"$folder/errors" &
+    parent=$!
+    for _ in $(seq 500); do
+        [ ! -s "$folder/run" ] || break
+        sleep 0.02
+    done
+    children=$(pgrep -P $parent | xargs)
+    [ "$(wc -w <<<"$children")" = 3 ] || fail "children: $children"
+}
+# A zombie that waits for whoever adopts orphans no longer runs.
+runs() {
+    kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+start_long_run
+kill -9 "$(cut -d' ' -f2 <<<"$children")"
+status=0
+wait $parent || status=$?
+[ $status = 1 ] || fail "exit status $status after a killed rank"
+[ "$(wc -l <"$folder/errors")" = 1 ] || fail "$(cat "$folder/errors")"
+grep -qE 'rank [0-2] was killed by signal 9' "$folder/errors" || fail "$(cat "$folder/errors")"
+for child in $children; do
+    ! runs "$child" || fail "rank $child is left"
+done
+
+# A killed parent: no rank outlives it.
+start_long_run
+kill -9 $parent
+wait $parent 2>/dev/null || true
+for child in $children; do
+    for _ in $(seq 500); do
+        runs "$child" || break
+        sleep 0.02
+    done
+    ! runs "$child" || fail "rank $child outlives its parent"
+done
+echo "bench prints, refuses and cleans up"

@@ -168,6 +168,17 @@ static void large_messages_arrive_in_pieces_and_right(void **state)
     }
 }
 
+static void tcp_gives_the_same_results(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {{1, {1}}, {1, {2}}, {2, {2, 1}}, {3, {3, 1, 1}}};
+    static const uint64_t counts[] = {0, 1, 1001, COUNT_MAX};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct sweep sweep = {counts, 4, 3 * i};
+        sweep_shape(GROUP_TCP, &shapes[i], &sweep);
+    }
+}
+
 /* Each pair of type and operation by the algorithm that the context chooses. */
 static void reduce_every_pair(struct group_member *member, void *argument)
 {
@@ -206,6 +217,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_is_right_on_every_small_job),
         cmocka_unit_test(every_algorithm_is_right_on_ragged_hosts),
         cmocka_unit_test(large_messages_arrive_in_pieces_and_right),
+        cmocka_unit_test(tcp_gives_the_same_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,16 +158,16 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     if (request->collective != MUSTER_BARRIER) {
         TRY(muster_bench_check(request, run->rank, ranks));
     }
-    double least_us = us;
+    double sum_us = 0;
     for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {
         TRY(call(run, request, &us));
-        least_us = us < least_us ? us : least_us;
+        sum_us += us;
     }
     if (run->rank == 0) {
         const char *name;
         TRY(muster_context_algorithm(run->context, request, &name));
         (void)snprintf(run->board->algorithm, sizeof run->board->algorithm, "%s", name);
-        run->board->warm_us = least_us;
+        run->board->warm_us = sum_us / MUSTER_BENCH_WARM_UP;
     }
     return end_phase(run);
 }

@@ -1,0 +1,242 @@
+/* Members that die or stop in the middle of a collective: processes over TCP, killed for real. */
+#include "tests/support/group.h"
+#include "worker/base/clock.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, VICTIM = 1, COUNT = 20000, GOOD_CALLS = 50, WAIT_MS = 20000 };
+
+/* In memory that the processes share. */
+struct board {
+    struct muster_peer peers[RANKS];
+    uint32_t call_timeout_ms;
+    muster_status statuses[RANKS];
+    uint32_t suspects[RANKS];
+    char texts[RANKS][MUSTER_ERROR_MAX];
+    bool input_intact[RANKS];
+    bool result_right[RANKS];
+};
+
+/* A process writes a byte when it has come to a point, and reads one to go on. */
+struct process {
+    pid_t pid;
+    int told, go;
+};
+
+static void tell(int fd)
+{
+    if (write(fd, "x", 1) != 1) {
+        _exit(1);
+    }
+}
+
+static void await_byte(int fd)
+{
+    char byte;
+    if (read(fd, &byte, 1) != 1) {
+        _exit(0); /* the test has failed */
+    }
+}
+
+static struct muster_context *join(struct board *board, uint32_t rank, int told, int go)
+{
+    struct muster_peer *peer = &board->peers[rank];
+    muster_random_uuid(peer->member);
+    (void)snprintf(peer->host, sizeof peer->host, "box%u", rank);
+    const struct muster_fabric_options fabric_options = {
+        .member = peer->member, .link_token = "secret", .listen = "127.0.0.1"};
+    struct muster_fabric *fabric = NULL;
+    if (muster_fabric_create(&fabric_options, &fabric) != MUSTER_OK) {
+        _exit(1);
+    }
+    peer->address_count = 1;
+    (void)snprintf(peer->addresses[0], sizeof peer->addresses[0], "%s",
+                   muster_fabric_address(fabric, 0));
+    tell(told);
+    await_byte(go);
+    static const uint32_t ranks[RANKS] = {0, 1, 2};
+    struct muster_topology topology;
+    struct muster_context *context = NULL;
+    const struct muster_context_options options = {.fabric = fabric,
+                                                   .generation = 5,
+                                                   .name = "global",
+                                                   .topology = &topology,
+                                                   .ranks = ranks,
+                                                   .rank = rank,
+                                                   .model = &muster_cost_model_default};
+    if (muster_fabric_begin_generation(fabric, 5, board->peers, RANKS) != MUSTER_OK ||
+        muster_topology_init_even(RANKS, 1, &topology) != MUSTER_OK ||
+        muster_context_create(&options, &context) != MUSTER_OK) {
+        _exit(1);
+    }
+    return context;
+}
+
+static bool all_are(const double *values, double wanted)
+{
+    for (int i = 0; i < COUNT; i++) {
+        if (values[i] != wanted) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Calls until it fails. */
+static void work(struct board *board, uint32_t rank, int told, int go)
+{
+    static double in[COUNT];
+    static double out[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = rank + 1;
+    }
+    struct muster_context *context = join(board, rank, told, go);
+    board->result_right[rank] = true;
+    for (int calls = 1; board->statuses[rank] == MUSTER_OK; calls++) {
+        struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                         .in = in,
+                                         .out = out,
+                                         .count = COUNT,
+                                         .type = MUSTER_FLOAT64,
+                                         .algorithm = "ring", /* where all are neighbours */
+                                         .deadline_ns =
+                                             muster_clock_after_ms(board->call_timeout_ms)};
+        board->statuses[rank] = muster_context_run(context, &request, &board->suspects[rank]);
+        if (board->statuses[rank] == MUSTER_OK && !all_are(out, 1 + 2 + 3)) {
+            board->result_right[rank] = false;
+        }
+        if (calls == GOOD_CALLS) {
+            tell(told);
+        }
+    }
+    (void)snprintf(board->texts[rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
+    board->input_intact[rank] = all_are(in, rank + 1);
+    tell(told);
+    await_byte(go); /* with all links open: the others see one death only */
+    _exit(0);
+}
+
+static struct process start(struct board *board, uint32_t rank)
+{
+    int told[2];
+    int go[2];
+    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(go), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(told[0]);
+        close(go[1]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        work(board, rank, told[1], go[0]);
+    }
+    close(told[1]);
+    close(go[0]);
+    return (struct process){.pid = pid, .told = told[0], .go = go[1]};
+}
+
+static void await_all(const struct process *processes, bool without_victim)
+{
+    for (uint32_t i = 0; i < RANKS; i++) {
+        struct pollfd poll_one = {.fd = processes[i].told, .events = POLLIN};
+        char byte;
+        if (i == VICTIM && without_victim) {
+            continue;
+        }
+        if (poll(&poll_one, 1, WAIT_MS) != 1 || read(processes[i].told, &byte, 1) != 1) {
+            fail_msg("rank %u does not come to the point", i);
+        }
+    }
+}
+
+/* Starts all, lets them work for a while, does `signal` to the victim, and hears from the rest. */
+static struct board *strike(int signal_number, uint32_t call_timeout_ms)
+{
+    struct board *board =
+        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(board != MAP_FAILED);
+    board->call_timeout_ms = call_timeout_ms;
+    struct process processes[RANKS];
+    for (uint32_t i = 0; i < RANKS; i++) {
+        processes[i] = start(board, i);
+    }
+    await_all(processes, false); /* addresses */
+    for (uint32_t i = 0; i < RANKS; i++) {
+        assert_int_equal(write(processes[i].go, "x", 1), 1);
+    }
+    await_all(processes, false); /* good calls */
+    assert_int_equal(kill(processes[VICTIM].pid, signal_number), 0);
+    await_all(processes, true);
+    assert_int_equal(kill(processes[VICTIM].pid, SIGKILL), 0);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (i != VICTIM) {
+            assert_int_equal(write(processes[i].go, "x", 1), 1);
+        }
+        close(processes[i].told);
+        close(processes[i].go);
+        assert_int_equal(waitpid(processes[i].pid, NULL, 0), processes[i].pid);
+    }
+    return board;
+}
+
+static void a_killed_process_is_named_to_the_others_at_once(void **state)
+{
+    (void)state;
+    int64_t start_ns = muster_clock_ns();
+    struct board *board = strike(SIGKILL, GROUP_DEADLINE_MS);
+    assert_true(muster_clock_ns() - start_ns < (int64_t)WAIT_MS * 1000000);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (i == VICTIM) {
+            continue;
+        }
+        if (board->statuses[i] != MUSTER_REJOIN || strstr(board->texts[i], "rank 1") == NULL ||
+            strstr(board->texts[i], "allreduce #") == NULL) {
+            fail_msg("rank %u: %s: %s", i, muster_status_name(board->statuses[i]), board->texts[i]);
+        }
+        assert_int_equal(board->suspects[i], VICTIM);
+        assert_true(board->result_right[i]);
+        assert_true(board->input_intact[i]);
+    }
+    munmap(board, sizeof *board);
+}
+
+static void a_stopped_process_is_named_at_the_deadline(void **state)
+{
+    (void)state;
+    struct board *board = strike(SIGSTOP, 500);
+    bool suspected = false;
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (i == VICTIM) {
+            continue;
+        }
+        assert_int_equal(board->statuses[i], MUSTER_REJOIN);
+        assert_non_null(strstr(board->texts[i], "the deadline passed while it waited for rank"));
+        assert_true(board->result_right[i]);
+        assert_true(board->input_intact[i]);
+        suspected = suspected || board->suspects[i] == VICTIM;
+    }
+    assert_true(suspected);
+    munmap(board, sizeof *board);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_process_is_named_to_the_others_at_once),
+        cmocka_unit_test(a_stopped_process_is_named_at_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
