@@ -19,7 +19,9 @@
 enum {
     START_TIMEOUT_MS = 30000,
     CALL_TIMEOUT_MS = 60000, /* as long as one call may take in a rank */
-    ITERATIONS_MIN = 5,      /* when --seconds says how many */
+    DEATH_MS = 2000,         /* from a process's last sign to its end */
+    NAP_MS = 5,
+    ITERATIONS_MIN = 5, /* when --seconds says how many */
 };
 
 struct worker {
@@ -143,18 +145,35 @@ static bool reap(struct worker *worker, bool wait_for_it, int *ret_signal)
     return WIFSIGNALED(status);
 }
 
-/* A rank is gone. One that was killed is the cause of what the others then say, so it is named
- * first. */
-static muster_status explain(struct lead *lead, const struct worker *gone)
+static bool find_killed(struct lead *lead)
 {
     int number;
     for (uint32_t i = 0; i < lead->started; i++) {
         if (reap(&lead->workers[i], false, &number)) {
-            return muster_error_set(MUSTER_FATAL, "rank %u was killed by signal %d (%s)", i, number,
-                                    strsignal(number));
+            (void)muster_error_set(MUSTER_FATAL, "rank %u was killed by signal %d (%s)", i, number,
+                                   strsignal(number));
+            return true;
         }
     }
+    return false;
+}
+
+/* A rank is gone. One that was killed is the cause of what the others then say (a link is lost), so
+ * it is named first; its sockets close some time before it can be reaped. */
+static muster_status explain(struct lead *lead, const struct worker *gone)
+{
     const struct muster_bench_seat *seat = &lead->board->seats[gone->rank];
+    bool has_own_cause = seat->error[0] != '\0' && seat->status != MUSTER_REJOIN;
+    int64_t deadline_ns = muster_clock_after_ms(has_own_cause ? 0 : DEATH_MS);
+    while (lead->hub == NULL) {
+        if (find_killed(lead)) {
+            return MUSTER_FATAL;
+        }
+        if (muster_clock_ns() >= deadline_ns) {
+            break;
+        }
+        (void)poll(NULL, 0, NAP_MS);
+    }
     return muster_error_set(MUSTER_FATAL, "rank %u: %s", gone->rank,
                             seat->error[0] != '\0' ? seat->error : "gone without a word");
 }
