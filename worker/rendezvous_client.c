@@ -375,7 +375,7 @@ static void back_off(struct muster_client *client, uint32_t failures, int64_t de
 {
     uint32_t bound_ms = BACKOFF_CAP_MS;
     if (failures < 7) {
-        bound_ms = BACKOFF_BASE_MS << failures;
+        bound_ms = (uint32_t)BACKOFF_BASE_MS << failures;
     }
     int wait_ms = (int)muster_random_below(bound_ms + 1);
     int left_ms = muster_clock_left_ms(deadline_ns);
