@@ -22,8 +22,8 @@ enum {
 struct muster_connection {
     int fd;
     int64_t deadline_ns; /* MUSTER_NEVER: suspended */
-    uint64_t serial;     /* 0: not watched */
-    char job[MUSTER_JOB_NAME_SIZE];
+    bool watched;
+    struct muster_watcher held; /* now or last: its job, serial and member; serial 0: never yet */
     struct muster_connection *prev, *next;
 };
 
@@ -61,6 +61,10 @@ void muster_connections_remove(struct muster_connections *connections,
     muster_mutex_lock(&connections->mutex);
     DL_DELETE(connections->first, connection);
     muster_mutex_unlock(&connections->mutex);
+    /* Who dies right after its request was answered is not seen while it is watched. */
+    if (connection->held.serial != 0) {
+        connections->closed(connections->user, &connection->held);
+    }
     free(connection);
 }
 
@@ -74,18 +78,20 @@ void muster_connections_hurry(struct muster_connections *connections,
 }
 
 void muster_connections_watch(struct muster_connections *connections,
-                              struct muster_connection *connection, const char *job,
-                              uint64_t serial)
+                              struct muster_connection *connection,
+                              const struct muster_watcher *watcher)
 {
     if (connection == NULL) {
         return;
     }
     AUTO_LOCK(&connections->mutex);
     connection->deadline_ns = MUSTER_NEVER;
-    connection->serial = serial;
-    (void)snprintf(connection->job, sizeof connection->job, "%s", job);
+    connection->watched = true;
+    connection->held = (struct muster_watcher){.serial = watcher->serial};
+    memcpy(connection->held.job, watcher->job, sizeof watcher->job);
+    memcpy(connection->held.member, watcher->member, sizeof watcher->member);
     /* The serial, not the pointer: what epoll has told already may be gone when it is read. */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = serial};
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = watcher->serial};
     if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
         muster_log(MUSTER_LOG_WARN, "a held connection is not watched: %s", strerror(errno));
     }
@@ -99,22 +105,23 @@ void muster_connections_unwatch(struct muster_connections *connections,
     }
     AUTO_LOCK(&connections->mutex);
     (void)epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
-    connection->serial = 0;
+    connection->watched = false;
     connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
 }
 
 /* The thread ---------------------------------------------------------------------------------- */
 
 /* False: it has been answered in the meantime. */
-static bool find_job(struct muster_connections *connections, uint64_t serial,
-                     char ret_job[MUSTER_JOB_NAME_SIZE])
+static bool find_held(struct muster_connections *connections, uint64_t serial,
+                      struct muster_watcher *ret_held)
 {
     AUTO_LOCK(&connections->mutex);
     struct muster_connection *connection;
     DL_FOREACH(connections->first, connection)
     {
-        if (connection->serial == serial) {
-            memcpy(ret_job, connection->job, sizeof connection->job);
+        if (connection->watched && connection->held.serial == serial) {
+            *ret_held = connection->held;
+            connection->held.serial = 0; /* it is told once */
             return true;
         }
     }
@@ -146,12 +153,12 @@ static void *run(void *user)
         int count = epoll_wait(connections->epoll_fd, events, EVENTS_AT_ONCE,
                                muster_clock_left_ms(sweep_ns));
         for (int i = 0; i < count; i++) {
-            char job[MUSTER_JOB_NAME_SIZE];
+            struct muster_watcher held;
             if (events[i].data.u64 == 0) {
                 return NULL; /* stop_fd */
             }
-            if (find_job(connections, events[i].data.u64, job)) {
-                connections->closed(connections->user, job, events[i].data.u64);
+            if (find_held(connections, events[i].data.u64, &held)) {
+                connections->closed(connections->user, &held);
             }
         }
         if (muster_clock_left_ms(sweep_ns) == 0) {

@@ -8,13 +8,15 @@
 #ifndef MUSTER_RENDEZVOUS_CONNECTIONS_H
 #define MUSTER_RENDEZVOUS_CONNECTIONS_H
 
-#include "elastic/messages.h"
+#include "rendezvous/watchers.h"
 
 struct muster_connections;
 struct muster_connection; /* of one socket, from accept to close */
 
-/* The connection of the held request with this serial has closed. */
-typedef void (*muster_closed_function)(void *user, const char *job, uint64_t serial);
+/* The connection has closed over which this watcher's request came: it is still held, or was the
+ * last one that was held over it. Of the watcher only job, serial and member are filled; there is
+ * a member if it was a Join or Watch. */
+typedef void (*muster_closed_function)(void *user, const struct muster_watcher *watcher);
 
 /* slow_ms: for the head and the body of a request to come, and for its answer to go. */
 MUSTER_CHECKED muster_status muster_connections_create(uint32_t slow_ms,
@@ -34,8 +36,8 @@ void muster_connections_hurry(struct muster_connections *connections,
 
 /* The connection is suspended: it may take as long as it takes, but its end is told. */
 void muster_connections_watch(struct muster_connections *connections,
-                              struct muster_connection *connection, const char *job,
-                              uint64_t serial);
+                              struct muster_connection *connection,
+                              const struct muster_watcher *watcher);
 /* About to be resumed: its end is no longer told, and it has slow_ms from now. */
 void muster_connections_unwatch(struct muster_connections *connections,
                                 struct muster_connection *connection);

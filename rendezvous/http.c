@@ -102,8 +102,7 @@ static enum MHD_Result call(struct muster_http_request *request)
     }
     request->stage = MUSTER_HTTP_SUSPENDED;
     MHD_suspend_connection(request->connection);
-    muster_connections_watch(request->http->connections, request->socket, request->watcher.job,
-                             request->watcher.serial);
+    muster_connections_watch(request->http->connections, request->socket, &request->watcher);
     return MHD_YES;
 }
 
@@ -238,10 +237,10 @@ static void log_text(void *user, const char *format, va_list arguments)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
-static void told_closed(void *user, const char *job, uint64_t serial)
+static void told_closed(void *user, const struct muster_watcher *watcher)
 {
     const struct muster_http *http = user;
-    muster_rpc_disconnected(http->service, job, serial);
+    muster_rpc_disconnected(http->service, watcher);
 }
 
 static unsigned connection_limit(void)

@@ -110,22 +110,35 @@ bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_req
     return answered;
 }
 
-void muster_rpc_disconnected(struct muster_service *service, const char *job, uint64_t serial)
+/* False: the end of its connection says nothing of this member. A connection over which nothing was
+ * held may close for many reasons: it only bears out what somebody reported. */
+static bool is_to_suspect(const struct muster_visit *visit, const char *member, bool was_held)
+{
+    struct muster_member_view view;
+    return !atomic_load(&visit->service->quiet) && member[0] != '\0' &&
+           muster_watchers_of_member(&visit->job->watchers, member) == NULL &&
+           muster_membership_find(visit->job->membership, member, &view) &&
+           (was_held || view.suspected);
+}
+
+void muster_rpc_disconnected(struct muster_service *service, const struct muster_watcher *watcher)
 {
     struct muster_visit visit;
-    if (!muster_visit_begin_inside(service, job, &visit)) {
+    if (!muster_visit_begin_inside(service, watcher->job, &visit)) {
         return;
     }
-    struct muster_watcher *watcher = muster_watchers_by_serial(&visit.job->watchers, serial);
-    if (watcher != NULL) {
-        struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
-        (void)strcpy(event.member, watcher->member);
-        muster_job_answer(&visit, watcher,
+    struct muster_watcher *held = muster_watchers_by_serial(&visit.job->watchers, watcher->serial);
+    if (held != NULL) {
+        muster_job_answer(&visit, held,
                           muster_answer_error(MUSTER_RPC_CANCELED, "the connection closed"));
-        if (event.member[0] != '\0' && muster_job_accept(&visit, &event) != MUSTER_OK) {
+    }
+    if (is_to_suspect(&visit, watcher->member, held != NULL)) {
+        struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
+        memcpy(event.member, watcher->member, sizeof event.member);
+        if (muster_job_accept(&visit, &event) != MUSTER_OK) {
             /* The lease will tell. */
-            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", job, event.member,
-                       muster_last_error());
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", watcher->job,
+                       event.member, muster_last_error());
         }
     }
     muster_visit_end(&visit);

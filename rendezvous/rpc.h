@@ -21,9 +21,11 @@ struct muster_rpc_request {
 bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_request *request,
                      struct muster_watcher *watcher, struct muster_rpc_answer *ret_answer);
 
-/* The connection of the held request with this serial has closed. The request is answered, if it
- * still is held, and its member, if it has one, is suspected. Any thread. */
-void muster_rpc_disconnected(struct muster_service *service, const char *job, uint64_t serial);
+/* The connection has closed over which a request came that is held, or was answered a while ago.
+ * It is answered, if it still is held, and its member, if it has one, is suspected; if nothing was
+ * held, only a suspicion that there is already is borne out. Of the watcher only job, serial and
+ * member are looked at. Any thread. */
+void muster_rpc_disconnected(struct muster_service *service, const struct muster_watcher *watcher);
 
 /* False for a name that is no method's. */
 bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method);
