@@ -79,9 +79,9 @@ static pid_t pid_of(struct job *job, int order)
 static void resize(struct job *job, const char *size)
 {
     char url[64] = "";
-    const char *at = strstr(job->run.error.bytes, "http://");
+    const char *at = strstr(job->run.error.bytes, "--rendezvous http://");
     assert_non_null(at);
-    assert_int_equal(sscanf(at, "%63s", url), 1);
+    assert_int_equal(sscanf(at, "--rendezvous %63s", url), 1);
     char *argv[] = {(char *)(uintptr_t)command_path("muster"),
                     (char *)"job",
                     (char *)"resize",
@@ -201,7 +201,7 @@ static void a_resize_down_ends_the_workers_of_the_highest_ranks(void **state)
     start_job(&job, "-n 3 --min 1", "");
     await(&job, ": 3 workers on 1 host");
     resize(&job, "1");
-    await(&job, "the job is to have 1 worker now; 3 are here");
+    await(&job, "the job is to have 1 worker now\n");
     await(&job, "worker 2 (pid ");
     await(&job, "worker 1 (pid ");
     await(&job, ": 1 worker on 1 host");

@@ -205,7 +205,8 @@ static muster_status resize(struct muster_client *client, const struct job_optio
         return print_json(json_pack("{s:s, s:I}", "job", options->arguments[1], "target_size",
                                     (json_int_t)target));
     }
-    (void)printf("job %s is to have %u workers\n", options->arguments[1], target);
+    (void)printf("job %s is to have %u worker%s\n", options->arguments[1], target,
+                 target == 1 ? "" : "s");
     return MUSTER_OK;
 }
 

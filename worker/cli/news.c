@@ -75,6 +75,14 @@ static struct muster_crew_member *know_member(struct muster_supervisor *supervis
     return member;
 }
 
+/* A member that lived too short for a look at its process group. */
+static void note_stranger(struct muster_supervisor *supervisor, const char *host)
+{
+    for (uint32_t i = 0; i < supervisor->worker_count && !supervisor->strangers; i++) {
+        supervisor->strangers = host_is_here(supervisor, supervisor->workers[i], host);
+    }
+}
+
 static void read_members(struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->look.job;
@@ -88,8 +96,9 @@ static void read_members(struct muster_supervisor *supervisor)
             know_member(supervisor, record->member, record->host, record->pid);
         if (member != NULL) {
             member->gone = true;
-            member->finished = record->reason == MUSTER_LEAVE_FINISHED;
             member->generation = record->generation;
+        } else {
+            note_stranger(supervisor, record->host);
         }
     }
 }
@@ -190,8 +199,12 @@ static void follow_target(struct muster_supervisor *supervisor)
     if (missing > MUSTER_RUN_SIZE_MAX - supervisor->running) {
         missing = MUSTER_RUN_SIZE_MAX - supervisor->running;
     }
-    MUSTER_SAY(supervisor, "the job is to have %u worker%s now; %u are here", job->target_size,
-               job->target_size == 1 ? "" : "s", there);
+    char growth[64] = "";
+    if (missing > 0) {
+        (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", there, missing);
+    }
+    MUSTER_SAY(supervisor, "the job is to have %u worker%s now%s", job->target_size,
+               job->target_size == 1 ? "" : "s", growth);
     grow(supervisor, missing);
 }
 

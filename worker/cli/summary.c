@@ -43,7 +43,8 @@ static bool was_survived(const struct muster_supervisor *supervisor,
             }
         }
     }
-    return known || job->departure_count < MUSTER_HISTORY_MAX; /* else it may have been forgotten */
+    /* Else it may have been a member that was not recognised, or is forgotten. */
+    return known || (!supervisor->strangers && job->departure_count < MUSTER_HISTORY_MAX);
 }
 
 /* The job ended in order: by its last generation's members, each of which said that it was done,
@@ -52,9 +53,10 @@ static bool job_finished(const struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->look.job;
     bool finished = false;
-    for (uint32_t i = 0; i < supervisor->member_count; i++) {
-        const struct muster_crew_member *member = &supervisor->members[i];
-        finished = finished || (member->finished && member->generation == job->generation);
+    for (uint32_t i = 0; i < job->departure_count; i++) {
+        const struct muster_departure_record *record = &job->departures[i];
+        finished = finished || (record->reason == MUSTER_LEAVE_FINISHED &&
+                                record->generation == job->generation);
     }
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
         const struct muster_worker *worker = supervisor->workers[i];

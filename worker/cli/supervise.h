@@ -42,7 +42,7 @@ struct muster_worker {
 struct muster_crew_member {
     char id[MUSTER_UUID_SIZE];
     uint32_t worker;
-    bool gone, finished;
+    bool gone;
     uint64_t generation; /* gone: the last it was in */
 };
 
@@ -72,6 +72,7 @@ struct muster_supervisor {
     struct muster_look look;            /* the last one that knew the job */
     struct muster_crew_member *members; /* owned [member_count] */
     uint32_t member_count, member_capacity;
+    bool strangers;      /* the job had members here that no worker is known for */
     uint64_t generation; /* the last that was announced */
     uint32_t target_size;
     int64_t unreached_ns; /* since when the server is not reached; 0: it is */
