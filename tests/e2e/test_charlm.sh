@@ -44,7 +44,7 @@ awk -v a="$(loss same1)" -v b="$(loss same4)" \
 # Grow, kill, leave. The pace keeps the training going until all that has happened.
 log=$scratch/elastic.log
 "$muster" run -n 3 --min 1 --max 5 --no-prefix --job charlm --token-file "$scratch/token" -- \
-    "$charlm" "${small[@]}" --steps 800 --batch 60 --pace-ms 10 --commit-every 5 --report-every 5 >"$log" 2>&1 &
+    "$charlm" "${small[@]}" --steps 500 --batch 60 --pace-ms 10 --commit-every 5 --report-every 5 >"$log" 2>&1 &
 launcher=$!
 # Waits until the rank that speaks has reported from a job of so many.
 await_size() {
@@ -58,7 +58,7 @@ await_size() {
 # The workers' process ids, the longest running first.
 workers() { pgrep -P $launcher -x charlm; }
 await_size 3
-url=$(grep -oE 'http://[^ ]+' "$log" | head -n 1)
+url=$(grep -oE 'http://[0-9.]+:[0-9]+' "$log" | head -n 1)
 "$muster" job resize charlm 5 --rendezvous "$url" --token-file "$scratch/token" >/dev/null
 await_size 5
 kill -KILL "$(workers | head -n 1)"
