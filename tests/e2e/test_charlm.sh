@@ -23,7 +23,7 @@ clean_up() {
 trap clean_up EXIT
 fail() {
     echo "FAILED: $1"
-    tail -n 30 "$scratch"/*.log
+    grep -Hv '^step ' "$scratch"/*.log | sed "s|^$scratch/||"
     exit 1
 }
 awk 'NR % 40 == 0' $words >"$scratch/words"
