@@ -57,6 +57,12 @@ muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
 void muster_allgather_ring_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula);
 
+/* allgather_dissemination.c */
+muster_status muster_allgather_dissemination_generate(const struct muster_plan *plan,
+                                                      struct muster_builder *builder);
+void muster_allgather_dissemination_formula(const struct muster_plan *plan,
+                                            struct muster_formula *ret_formula);
+
 /* reduce_scatter_ring.c */
 muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
                                                   struct muster_builder *builder);

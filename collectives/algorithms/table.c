@@ -83,6 +83,12 @@ const struct muster_algorithm muster_algorithms[] = {
      .fits = fits_always,
      .generate = muster_barrier_dissemination_generate,
      .formula = muster_barrier_dissemination_formula},
+    {.name = "dissemination",
+     .what = "blocks double in log2 P rounds (Bruck et al. 1997)",
+     .collective = MUSTER_ALLGATHER,
+     .fits = fits_always,
+     .generate = muster_allgather_dissemination_generate,
+     .formula = muster_allgather_dissemination_formula},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

@@ -127,16 +127,19 @@ static bool whole_recv_moves_up(const struct muster_schedule *schedule, struct m
     return step->kind == MUSTER_STEP_RECV && step->span.count > 0;
 }
 
-/* Another buffer holds something else, or nothing. Once the root's copy is done (after its first
- * round), OUTPUT holds what INPUT does, so there it makes no difference. */
+/* Another buffer holds something else, or nothing. It makes no difference where OUTPUT holds what
+ * INPUT does at the same place: after the first round, at the root of a broadcast, and in rank 0's
+ * block of an allgather. */
 static bool other_source(const struct muster_schedule *schedule, struct muster_step *step,
                          uint8_t source)
 {
     bool same = step->source == source;
-    bool root = schedule->collective == MUSTER_BROADCAST && schedule->rank == schedule->root;
+    bool alike = (schedule->collective == MUSTER_BROADCAST && schedule->rank == schedule->root) ||
+                 (schedule->collective == MUSTER_ALLGATHER && schedule->rank == 0 &&
+                  step->span.offset + step->span.count <= schedule->count);
     step->source = source;
     return step->kind != MUSTER_STEP_RECV && !same && step->span.count > 0 &&
-           !(root && step->round > 0 && source == MUSTER_OUTPUT);
+           !(alike && step->round > 0 && source != MUSTER_SCRATCH);
 }
 
 static bool source_is_input(const struct muster_schedule *schedule, struct muster_step *step)

@@ -1,0 +1,80 @@
+/*
+ * Dissemination allgather: in round k every rank gives the blocks that it has to the one 2^k before
+ * it, so that everyone's blocks double. ceil(log2 P) rounds, each rank sends P-1 blocks: both the
+ * least there can be. Far partners exchange most, so between hosts the ring may be better.
+ *
+ * Source: J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
+ * communications in multiport message-passing systems. IEEE Transactions on Parallel and
+ * Distributed Systems 8 (1997), section 4.
+ *
+ * Four ranks; digits are blocks:
+ *
+ *   round 0    0 -> 3: 0     1 -> 0: 1     2 -> 1: 2     3 -> 2: 3
+ *   round 1    0 -> 2: 01    1 -> 3: 12    2 -> 0: 23    3 -> 1: 30
+ *
+ * Blocks that wrap around the end of the buffer go in two messages, so nothing is rotated later.
+ */
+#include "collectives/algorithms/generators.h"
+
+/* Blocks [first, first + blocks) modulo the ranks, sent or received as one or two messages. */
+static void move(const struct muster_plan *plan, struct muster_builder *builder, uint32_t peer,
+                 uint64_t first, uint64_t blocks, bool send)
+{
+    uint64_t ranks = plan->topology->ranks;
+    uint64_t begin = first % ranks;
+    uint64_t end = begin + blocks < ranks ? begin + blocks : ranks;
+    while (blocks > 0) {
+        struct muster_span span = {.offset = begin * plan->count,
+                                   .count = (end - begin) * plan->count};
+        if (send) {
+            muster_builder_send(builder, peer, MUSTER_OUTPUT, span);
+        } else {
+            muster_builder_recv(builder, peer, MUSTER_OUTPUT, span);
+        }
+        blocks -= end - begin;
+        begin = 0;
+        end = blocks;
+    }
+}
+
+/* Blocks that go in the round at this distance. */
+static uint32_t blocks_at(uint32_t ranks, uint32_t distance)
+{
+    return distance < ranks - distance ? distance : ranks - distance;
+}
+
+muster_status muster_allgather_dissemination_generate(const struct muster_plan *plan,
+                                                      struct muster_builder *builder)
+{
+    uint32_t ranks = plan->topology->ranks;
+    struct muster_span mine = {.count = plan->count};
+    muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, plan->rank * plan->count);
+    for (uint32_t round = 0; round < muster_log2_up(ranks); round++) {
+        uint32_t distance = UINT32_C(1) << round;
+        uint32_t blocks = blocks_at(ranks, distance);
+        uint32_t before = (plan->rank + ranks - distance) % ranks;
+        uint32_t after = (plan->rank + distance) % ranks;
+        if (round == 0) {
+            muster_builder_send(builder, before, MUSTER_INPUT, mine); /* being copied meanwhile */
+        } else {
+            move(plan, builder, before, plan->rank, blocks, true);
+        }
+        move(plan, builder, after, after, blocks, false);
+        muster_builder_next_round(builder);
+    }
+    return MUSTER_OK;
+}
+
+void muster_allgather_dissemination_formula(const struct muster_plan *plan,
+                                            struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    uint32_t rounds = muster_log2_up(ranks);
+    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : rounds,
+                                           .elements = (ranks - 1) * plan->count};
+    uint32_t near = muster_formula_near_rounds(plan->topology);
+    for (uint32_t round = 0; round < rounds; round++) {
+        uint64_t elements = blocks_at(ranks, UINT32_C(1) << round) * plan->count;
+        muster_formula_add(ret_formula, plan->topology, round < near, 1, elements);
+    }
+}
