@@ -139,7 +139,7 @@ static bool other_source(const struct muster_schedule *schedule, struct muster_s
                   step->span.offset + step->span.count <= schedule->count);
     step->source = source;
     return step->kind != MUSTER_STEP_RECV && !same && step->span.count > 0 &&
-           !(alike && step->round > 0 && source != MUSTER_SCRATCH);
+           !(alike && step->round > 0 && source < MUSTER_SCRATCH);
 }
 
 static bool source_is_input(const struct muster_schedule *schedule, struct muster_step *step)
