@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/algorithms/algorithm.h"
 #include "worker/base/status.h"
 
 static const char *const type_names[MUSTER_TYPE_COUNT] = {"float32", "float64", "int32", "int64",
@@ -78,6 +79,12 @@ size_t muster_type_size_bytes(muster_type type)
     return (unsigned)type < MUSTER_TYPE_COUNT ? sizes[type] : 0;
 }
 
+/* The other side's index may be anything. */
+static const char *algorithm_name(uint8_t index)
+{
+    return index < muster_algorithm_count ? muster_algorithms[index].name : "unknown";
+}
+
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -99,8 +106,8 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
     } else if (here->algorithm != there->algorithm) {
-        (void)snprintf(ret_text, size, "algorithm number %u here, %u there", here->algorithm,
-                       there->algorithm);
+        (void)snprintf(ret_text, size, "algorithm %s here, %s there",
+                       algorithm_name(here->algorithm), algorithm_name(there->algorithm));
     } else {
         return true;
     }

@@ -207,7 +207,7 @@ static void members_that_disagree_all_get_told(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         calls->requests[i].algorithm = i == 1 ? "ring" : "ring_chunked";
     }
-    assert_disagreement(calls, "algorithm", " there");
+    assert_disagreement(calls, "ring", "ring_chunked");
 }
 
 static void large_calls_that_disagree_fail_too(void **state)
