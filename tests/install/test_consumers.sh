@@ -54,6 +54,13 @@ for program in muster musterd; do
         fail "the installed $program does not start"
 done
 
+# A program made outside the tree in a job of the installed programs.
+if [ -x "$prefix/bin/muster" ] && [ -x "$prefix/bin/musterd" ]; then
+    cc "${strict[@]}" "$here/../../worker/examples/hello_allreduce.c" -o hello "${flags[@]}" "${static[@]}"
+    timeout 60 "$prefix/bin/muster" run -n 3 --no-prefix -- ./hello >hello.log 2>&1 || fail "$(cat hello.log)"
+    [ "$(grep -c '^rank [012] of 3: 1 + ... + 3 = 6$' hello.log)" = 3 ] || fail "$(cat hello.log)"
+fi
+
 # The exported names are those that are declared.
 nm -D --defined-only "$libraries/libmuster.so" | awk '{print $NF}' | LC_ALL=C sort >exported
 cc -E -P "${flags[@]}" -include muster.h -xc /dev/null |
