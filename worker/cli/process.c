@@ -155,9 +155,9 @@ static _Noreturn void child_run(const struct muster_command *command, int guard_
     if (getppid() != launcher || write(guard_fd, &group, sizeof group) < 0) {
         _exit(MUSTER_CLI_NOT_EXECUTABLE);
     }
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)dup2(null, STDIN_FILENO);
-    (void)dup2(pipes->output[1], STDOUT_FILENO);
+    (void)dup2(command->quiet ? null : pipes->output[1], STDOUT_FILENO);
     (void)dup2(pipes->error[1], STDERR_FILENO);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, command->signals, NULL);
@@ -211,7 +211,11 @@ muster_status muster_process_start(struct muster_guard *guard, const struct must
         close_pipes(&pipes);
         return refuse(guard, pid, command->argv[0], number, ret_exit_status);
     }
-    (void)fcntl(pipes.output[0], F_SETFL, O_NONBLOCK);
+    if (command->quiet) {
+        close_pair(pipes.output);
+    } else {
+        (void)fcntl(pipes.output[0], F_SETFL, O_NONBLOCK);
+    }
     (void)fcntl(pipes.error[0], F_SETFL, O_NONBLOCK);
     ret_process->pid = pid;
     ret_process->output = TAKE_FD(pipes.output[0]);

@@ -34,11 +34,12 @@ struct muster_command {
     char *const *argv;
     char *const *environment;
     const sigset_t *signals; /* mask to start with */
+    bool quiet;              /* its standard output is dropped */
 };
 
 struct muster_process {
     pid_t pid;         /* also its group */
-    int output, error; /* pipes, non-blocking; the caller's */
+    int output, error; /* pipes, non-blocking; the caller's; output is -1 if quiet */
 };
 
 /* Starts argv[0], found in PATH. MUSTER_INVALID: it cannot be executed; *ret_exit_status then is

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Generations --------------------------------------------------------------------------------- */
 
@@ -97,17 +98,31 @@ static const char *departure_word(enum muster_leave_reason reason)
     }
 }
 
+/* The server's reasons are whole sentences; here their beginning has been said already. */
+static const char *rest_of_reason(const struct muster_departure_record *record, const char *who)
+{
+    const char *why = record->why;
+    if (strncmp(why, who, strlen(who)) == 0) {
+        const char *colon = strstr(why + strlen(who), ": ");
+        why = colon != NULL ? colon + 2 : "";
+    }
+    return strcmp(why, departure_word(record->reason)) == 0 ? "" : why;
+}
+
 const char *muster_report_departure(const struct muster_departure_record *record, char *line,
                                     size_t size)
 {
-    char rank[32] = "a newcomer";
+    char who[MUSTER_HOST_SIZE + 64];
     if (record->rank != UINT32_MAX) {
-        (void)snprintf(rank, sizeof rank, "rank %u", record->rank);
+        (void)snprintf(who, sizeof who, "rank %u (host %s, pid %u)", record->rank, record->host,
+                       record->pid);
+    } else {
+        (void)snprintf(who, sizeof who, "a newcomer (host %s, pid %u)", record->host, record->pid);
     }
-    (void)snprintf(
-        line, size, "%s (host %s, pid %u) %s after %.2f s, in generation %" PRIu64 "%s%s", rank,
-        record->host, record->pid, departure_word(record->reason), seconds(record->at_ms),
-        record->generation, record->why[0] != '\0' ? ": " : "", record->why);
+    const char *why = rest_of_reason(record, who);
+    (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
+                   departure_word(record->reason), seconds(record->at_ms), record->generation,
+                   why[0] != '\0' ? ": " : "", why);
     return line;
 }
 

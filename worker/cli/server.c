@@ -49,17 +49,10 @@ static bool read_port(const char *path, unsigned *ret_port)
 
 static void pump(struct muster_server *server, int timeout_ms)
 {
-    struct muster_stream *streams[] = {&server->output, &server->error};
-    struct pollfd fds[2];
-    for (int i = 0; i < 2; i++) {
-        fds[i] = (struct pollfd){.fd = streams[i]->fd, .events = POLLIN};
-    }
-    (void)poll(fds, 2, timeout_ms);
-    for (int i = 0; i < 2; i++) {
-        if (fds[i].revents != 0 && muster_stream_read(streams[i]) == MUSTER_OK) {
-            (void)muster_stream_pump(streams[i]);
-            muster_sink_flush(streams[i]->sink);
-        }
+    struct pollfd one = {.fd = server->error.fd, .events = POLLIN};
+    if (poll(&one, 1, timeout_ms) == 1 && muster_stream_read(&server->error) == MUSTER_OK) {
+        (void)muster_stream_pump(&server->error);
+        muster_sink_flush(server->error.sink);
     }
 }
 
@@ -101,12 +94,11 @@ muster_status muster_server_start(struct muster_guard *guard, const char *folder
     char store_option[] = "--store";
     char *const argv[] = {program, listen, port_option, port_file, store_option, place, NULL};
     const struct muster_command command = {
-        .argv = argv, .environment = environ, .signals = signals};
+        .argv = argv, .environment = environ, .signals = signals, .quiet = true};
     struct muster_server server = {0};
     int exit_status = 0;
     TRY(muster_process_start(guard, &command, &server.process, &exit_status));
     server.running = true;
-    muster_stream_init(&server.output, server.process.output, sink, "musterd", 0);
     muster_stream_init(&server.error, server.process.error, sink, "musterd", 0);
     muster_status status = wait_for_port(&server, port_file);
     if (status != MUSTER_OK) {
@@ -127,7 +119,6 @@ void muster_server_stop(struct muster_server *server, struct muster_guard *guard
         (void)muster_process_wait(server->process.pid, muster_clock_after_ms(STOP_TIMEOUT_MS));
         muster_process_reap(guard, server->process.pid);
     }
-    muster_stream_finish(&server->output);
     muster_stream_finish(&server->error);
     *server = (struct muster_server){0};
 }

@@ -10,10 +10,10 @@
 enum { MUSTER_SERVER_URL_SIZE = 64 };
 
 struct muster_server {
-    struct muster_process process; /* its pipes belong to the streams */
+    struct muster_process process; /* its pipe belongs to the stream */
     bool running;
     char url[MUSTER_SERVER_URL_SIZE];
-    struct muster_stream output, error;
+    struct muster_stream error; /* what it says there; its output is dropped */
 };
 
 /* Starts it on a free port of 127.0.0.1 and waits until it serves. What it says goes to `sink`;

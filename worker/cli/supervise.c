@@ -144,12 +144,12 @@ static struct muster_stream *stream_at(struct muster_supervisor *supervisor, uin
     if (index < workers) {
         return &supervisor->workers[index / 2]->streams[index % 2];
     }
-    return index == workers ? &supervisor->server.output : &supervisor->server.error;
+    return &supervisor->server.error;
 }
 
 static uint32_t stream_count(const struct muster_supervisor *supervisor)
 {
-    return supervisor->worker_count * 2 + (supervisor->private_server ? 2 : 0);
+    return supervisor->worker_count * 2 + (supervisor->private_server ? 1 : 0);
 }
 
 static bool wants_reading(const struct muster_stream *stream)
