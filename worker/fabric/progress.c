@@ -107,9 +107,14 @@ static void reap(struct muster_fabric *fabric)
         fabric->retired_watches = watch->next;
         watch->free(watch);
     }
-    while (fabric->retired_links != NULL) {
-        struct muster_link *link = fabric->retired_links;
-        fabric->retired_links = link->next;
+    struct muster_link **place = &fabric->retired_links;
+    while (*place != NULL) {
+        struct muster_link *link = *place;
+        if (link->dirty) { /* the list of marked links still leads to it */
+            place = &link->next;
+            continue;
+        }
+        *place = link->next;
         free(link);
     }
 }
