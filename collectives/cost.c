@@ -73,10 +73,10 @@ static muster_status visit_local(void *user, const struct muster_walk_step *loca
 }
 
 /* The part of a message's latency that keeps its ports busy: posting it. */
-static const double posting = 0.25;
+static const double posting = 0.5;
 
-/* Pieces in which a message comes out of the fabric. */
-enum { SEGMENT_BYTES = 256 << 10 };
+/* Pieces in which a message comes out of the fabric, roughly. */
+enum { SEGMENT_BYTES = 64 << 10 };
 
 static muster_status visit_message(void *user, const struct muster_walk_step *send,
                                    const struct muster_walk_step *receive)

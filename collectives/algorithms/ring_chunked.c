@@ -46,7 +46,7 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
         .elements = elements,
         .reduced = elements / (2 * LANES)}; /* the rest hides behind the other lane */
     /* So does most of the second lane's latency, but for the posting. */
-    uint64_t messages = ret_formula->rounds + ret_formula->rounds / 4;
+    uint64_t messages = ret_formula->rounds + ret_formula->rounds / 2;
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = messages, .elements = elements},
                         ret_formula);
