@@ -8,13 +8,21 @@ enum { TESTS_MAX = 64 };
 
 const struct rig_transport *conformance_transport;
 
+static size_t add(struct CMUnitTest *tests, size_t count, const struct CMUnitTest *more,
+                  size_t more_count)
+{
+    for (size_t i = 0; i < more_count && count < TESTS_MAX; i++) {
+        tests[count++] = more[i];
+    }
+    return count;
+}
+
 int muster_conformance_run(const struct rig_transport *transport)
 {
-    static struct CMUnitTest tests[TESTS_MAX];
+    struct CMUnitTest tests[TESTS_MAX];
+    size_t count = add(tests, 0, conformance_moving, conformance_moving_count);
+    count = add(tests, count, conformance_ending, conformance_ending_count);
+    count = add(tests, count, conformance_members, conformance_members_count);
     conformance_transport = transport;
-    size_t count = 0;
-    for (size_t i = 0; i < conformance_moving_count; i++) {
-        tests[count++] = conformance_moving[i];
-    }
     return _cmocka_run_group_tests(transport->name, tests, count, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -14,5 +15,9 @@ extern const struct rig_transport *conformance_transport;
 
 extern const struct CMUnitTest conformance_moving[];
 extern const size_t conformance_moving_count;
+extern const struct CMUnitTest conformance_ending[];
+extern const size_t conformance_ending_count;
+extern const struct CMUnitTest conformance_members[];
+extern const size_t conformance_members_count;
 
 #endif

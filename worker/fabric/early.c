@@ -24,6 +24,19 @@ bool muster_early_insert(struct muster_early_table *table, struct muster_early *
     return true;
 }
 
+bool muster_early_holds(const struct muster_early_table *table,
+                        const struct muster_message_key *key)
+{
+    const struct muster_early *early = NULL;
+    DL_FOREACH(table->buckets[muster_key_bucket(key)], early)
+    {
+        if (early->frame.kind == MUSTER_FRAME_EAGER && muster_key_equal(&early->frame.key, key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct muster_early *muster_early_take(struct muster_early_table *table,
                                        const struct muster_message_key *key, bool grant)
 {

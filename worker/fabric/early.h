@@ -29,6 +29,9 @@ struct muster_early *muster_early_create(const struct muster_frame *frame);
 
 /* False if the table is full. */
 bool muster_early_insert(struct muster_early_table *table, struct muster_early *early);
+/* True if the whole message is there. */
+bool muster_early_holds(const struct muster_early_table *table,
+                        const struct muster_message_key *key);
 /* Takes out the one with this key; grant: a grant, else an eager message or an offer. */
 struct muster_early *muster_early_take(struct muster_early_table *table,
                                        const struct muster_message_key *key, bool grant);

@@ -122,6 +122,7 @@ void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
     }
     muster_mutex_lock(&fabric->lock);
     fabric->leading = true;
+    fabric->parting = true;
     HASH_CLEAR(hh, fabric->by_member);
     if (!fabric->killed) {
         say_goodbye(fabric, linger_ms);
@@ -150,6 +151,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
+            close_link(link); /* one that had left keeps what has arrived */
         }
     }
     stop_transports(fabric);
@@ -221,6 +223,7 @@ static muster_status name_link(struct muster_fabric *fabric, const struct muster
     link->rank = rank;
     link->named = fabric->generation;
     if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+        close_link(link);
         link->state = MUSTER_LINK_IDLE;
     }
     return MUSTER_OK;
@@ -379,7 +382,10 @@ static muster_status check_link(struct muster_link *link, const struct muster_tr
     if (link->state == MUSTER_LINK_IDLE) {
         muster_link_open(link);
     }
-    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+    bool over = link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT;
+    bool here = over && link->end != NULL && transfer->direction == MUSTER_RECEIVE &&
+                link->ops->has_arrived(link, &transfer->key);
+    if (over && !here) {
         return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
     }
     uint32_t posted = transfer->direction == MUSTER_SEND ? link->sends : link->receives.count;

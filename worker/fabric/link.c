@@ -95,7 +95,9 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
         memcpy(fabric->lost_reason, link->reason, MUSTER_REASON_SIZE);
     }
     struct muster_transfer_list ended = {0};
-    if (link->end != NULL) {
+    if (link->end != NULL && state == MUSTER_LINK_LEFT) {
+        link->ops->left(link, &ended);
+    } else if (link->end != NULL) {
         link->ops->close(link, &ended);
     }
     muster_transfer_table_splice(&link->receives, &ended);

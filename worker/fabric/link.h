@@ -111,6 +111,13 @@ struct muster_link_ops {
     /* True when the goodbye is out and nothing is left to wait for. */
     bool (*said_goodbye)(const struct muster_link *link);
 
+    /* The peer has said goodbye: moves the sends it holds to ret_sends. What has arrived whole may
+     * stay for receives that are posted later. */
+    void (*left)(struct muster_link *link, struct muster_transfer_list *ret_sends);
+
+    /* State LEFT: true if the whole message is here. */
+    bool (*has_arrived)(const struct muster_link *link, const struct muster_message_key *key);
+
     /* Closes at once, whatever the state; moves the sends it holds to ret_sends; link->end is NULL
      * afterwards. The peer sees a death unless the goodbye is out. */
     void (*close)(struct muster_link *link, struct muster_transfer_list *ret_sends);
@@ -152,7 +159,8 @@ struct muster_fabric {
     uint64_t revoked;                    /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
     bool killed;
-    bool lost; /* a link of this generation was lost; the first one is: */
+    bool parting; /* being destroyed: nobody is accepted any more */
+    bool lost;    /* a link of this generation was lost; the first one is: */
     uint32_t lost_rank;
     char lost_reason[MUSTER_REASON_SIZE];
 
@@ -236,12 +244,16 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns);
 void muster_progress_wake_all(struct muster_fabric *fabric);
 
 /* The leader gives up the lock while it moves bytes, then takes it again. Meanwhile transfers may
- * have been posted; afterwards some may have been withdrawn, and links may have been closed. */
+ * have been posted, and nothing else has changed. */
 void muster_fabric_unlock(struct muster_fabric *fabric);
 void muster_fabric_lock(struct muster_fabric *fabric);
 
-/* For other threads that hold the lock: waits until the leader moves no bytes (at most a segment).
- * It does not begin again before the caller gives up the lock. */
+/* For the leader, before it moves the next bytes: lets those go first who wait for it to pause.
+ * Afterwards transfers may have been withdrawn and links closed. */
+void muster_fabric_yield(struct muster_fabric *fabric);
+
+/* For other threads that hold the lock: waits until the leader moves no bytes (at most a segment)
+ * and has noted what it has moved. It does not go on before the caller gives up the lock. */
 void muster_fabric_settle(struct muster_fabric *fabric);
 
 #endif

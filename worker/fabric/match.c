@@ -190,17 +190,16 @@ void muster_match_begin_generation(struct muster_match *match)
     muster_match_credit(match, credit);
 }
 
-bool muster_match_quiet(const struct muster_match *match)
-{
-    return match->early.count == 0 && match->due == NULL && match->waiting.count == 0 &&
-           match->ready.count == 0 && match->leaving.count == 0 && match->link->receives.count == 0;
-}
-
-void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
+void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
     muster_transfer_list_splice(&match->ready, ret_sends);
     muster_transfer_list_splice(&match->leaving, ret_sends);
     muster_transfer_table_splice(&match->waiting, ret_sends);
+}
+
+void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
+{
+    muster_match_left(match, ret_sends);
     if (match->delivering != NULL) {
         muster_arrival_finish(match->delivering);
     }

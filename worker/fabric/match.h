@@ -42,6 +42,8 @@ struct muster_match {
     bool broken;                          /* the link is to be given up */
 };
 
+/* The peer has left: the sends go to ret_sends, whole messages stay. */
+void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Frees what it holds; the sends go to ret_sends. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* The slots of struct muster_link_ops, for the transport to pass on. */
@@ -56,8 +58,6 @@ void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
 /* The eager window gets so many bytes back. */
 void muster_match_credit(struct muster_match *match, uint64_t bytes);
-/* True if nothing is posted or has arrived. */
-bool muster_match_quiet(const struct muster_match *match);
 
 /* Going out ---------------------------------------------------------------------------------- */
 

@@ -133,9 +133,13 @@ void muster_fabric_lock(struct muster_fabric *fabric)
     fabric->busy = false;
     if (fabric->wanted > 0) {
         pthread_cond_broadcast(&fabric->idle);
-        while (fabric->wanted > 0) {
-            pthread_cond_wait(&fabric->idle, &fabric->lock);
-        }
+    }
+}
+
+void muster_fabric_yield(struct muster_fabric *fabric)
+{
+    while (fabric->wanted > 0) {
+        pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
 }
 

@@ -63,7 +63,7 @@ static void tcp_woken(void *transport)
     (void)transport; /* posts have marked their links */
 }
 
-bool tcp_peer_has_closed(const struct tcp_path *path)
+static bool peer_has_closed(const struct tcp_path *path)
 {
     struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 1;
@@ -77,7 +77,7 @@ static void tcp_refresh(void *transport)
     DL_FOREACH_SAFE(tcp->links, end, next)
     {
         struct muster_link *link = end->link;
-        if (link->state == MUSTER_LINK_OPEN && tcp_peer_has_closed(end->path)) {
+        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end->path)) {
             struct muster_transfer_list none = {0};
             muster_tcp_ops.close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -161,6 +161,21 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
     link->end = NULL;
 }
 
+static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    if (end->path != NULL) {
+        tcp_path_close(end->path);
+    }
+    muster_match_left(&end->match, ret_sends);
+}
+
+static bool tcp_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
+{
+    const struct tcp_link *end = link->end;
+    return muster_early_holds(&end->match.early, key);
+}
+
 static void tcp_goodbye(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
@@ -209,11 +224,12 @@ static void tcp_abort(struct muster_link *link, const struct muster_operation_id
 static void tcp_progress(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
-    if (end->path == NULL || end->path->phase != TCP_OPEN) {
+    struct tcp_path *path = end->path;
+    bool open = path != NULL && path->phase == TCP_OPEN;
+    if (!open && link->state != MUSTER_LINK_LEFT) {
         return;
     }
-    struct tcp_path *path = end->path;
-    if (muster_match_progress(&end->match, end->tcp->piece) && !path->watch.retired) {
+    if (muster_match_progress(&end->match, end->tcp->piece) && open && !path->watch.retired) {
         tcp_flush(path);
     }
 }
@@ -235,5 +251,7 @@ const struct muster_link_ops muster_tcp_ops = {
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,
     .said_goodbye = tcp_said_goodbye,
+    .left = tcp_left,
+    .has_arrived = tcp_has_arrived,
     .close = tcp_close,
 };

@@ -23,8 +23,8 @@ enum {
     TCP_HELLO_MS = 5000,
     TCP_PARKED_MS = 30000,
     TCP_DIAL_MS = 3000,       /* to one address */
-    TCP_CROSSED_MS = 2000,    /* waiting for the other's call, then dial again */
-    TCP_DIALS_MAX = 6,        /* when the peer hangs up before it has answered */
+    TCP_CROSSED_MS = 200,     /* waiting for the other's call, then dial again */
+    TCP_HANG_UPS_MAX = 6,     /* of the peer, before it has answered */
     TCP_REDIAL_MS = 10,       /* the first time; doubles */
     TCP_SILENCE_MS = 10000,   /* unacknowledged data: the peer's host is gone */
     TCP_ACCEPTS_MAX = 64,     /* in one go */
@@ -72,9 +72,9 @@ struct tcp_link {
     struct muster_match match;
     struct muster_link *link;
     struct tcp *tcp;
-    struct tcp_path *path; /* OPEN, or the call that is under way; or NULL */
-    uint32_t address;      /* of the peer's, the one being dialled */
-    uint32_t dials;
+    struct tcp_path *path;        /* OPEN, or the call that is under way; or NULL */
+    uint32_t address;             /* of the peer's, the one being dialled */
+    uint32_t hang_ups;            /* before an answer */
     int64_t redial_ns;            /* MUSTER_NEVER: no call is due */
     bool parting, parted;         /* goodbye is queued; it is out */
     struct tcp_link *prev, *next; /* in tcp->links */
@@ -94,7 +94,6 @@ struct tcp {
 
 /* tcp.c: the peer has called; state OPENING, link->end NULL if memory is out. */
 void tcp_accepted(struct muster_link *link);
-bool tcp_peer_has_closed(const struct tcp_path *path);
 
 /* tcp_connect.c */
 MUSTER_CHECKED muster_status tcp_listen(struct tcp *tcp, const char *host);

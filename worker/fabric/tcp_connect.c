@@ -190,7 +190,6 @@ void tcp_dial(struct tcp_link *link)
 {
     link->redial_ns = MUSTER_NEVER;
     link->address = 0;
-    link->dials++;
     call_next(link, 0);
 }
 
@@ -233,15 +232,15 @@ static void finish_dial(struct tcp_path *path)
 }
 
 /* The peer hung up before it had answered: it may be crowded by strangers. */
-static void dial_again(struct tcp_path *path, uint32_t delay_ms, const char *what)
+static void dial_again(struct tcp_path *path, const char *what)
 {
     struct tcp_link *link = path->link;
     tcp_path_close(path);
-    if (link->dials >= TCP_DIALS_MAX) {
+    if (++link->hang_ups >= TCP_HANG_UPS_MAX) {
         lose(link, what);
         return;
     }
-    link->redial_ns = muster_clock_after_ms(delay_ms);
+    link->redial_ns = muster_clock_after_ms(TCP_REDIAL_MS << link->hang_ups);
 }
 
 static void read_answer(struct tcp_path *path)
@@ -249,7 +248,7 @@ static void read_answer(struct tcp_path *path)
     struct tcp_link *link = path->link;
     int got = read_greeting(path, MUSTER_ANSWER_SIZE);
     if (got < 0) {
-        dial_again(path, TCP_REDIAL_MS << link->dials,
+        dial_again(path,
                    errno == 0 ? "it closes the connection without an answer" : strerror(errno));
         return;
     }
@@ -262,7 +261,8 @@ static void read_answer(struct tcp_path *path)
     } else if (verdict == MUSTER_WELCOME) {
         open_path(path, link);
     } else if (verdict == MUSTER_REFUSED_CROSSED) {
-        dial_again(path, TCP_CROSSED_MS, "its call does not come");
+        tcp_path_close(path); /* its call comes; if not, ours goes again */
+        link->redial_ns = muster_clock_after_ms(TCP_CROSSED_MS);
     } else {
         lose(link, muster_verdict_text(verdict));
     }
@@ -313,9 +313,9 @@ static enum muster_verdict begin_link(struct tcp *tcp, struct muster_link *link)
     return link->end != NULL ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
-/* Which of two calls counts must be decided alike by both ends; and a hello may come late, when the
- * caller has already taken our call instead, so one that finds a living connection is turned down:
- * if its sender means it, it dials again. */
+/* Which of two calls counts must be decided alike by both ends. A hello may also come late, when
+ * the caller has already taken our call instead: one that finds an open link is turned down. If its
+ * sender means it, because the link is dead and we do not know yet, it dials again. */
 static enum muster_verdict judge_call(struct tcp *tcp, struct muster_link *link)
 {
     const struct tcp_link *end = end_of(link);
@@ -328,16 +328,7 @@ static enum muster_verdict judge_call(struct tcp *tcp, struct muster_link *link)
                    ? MUSTER_REFUSED_CROSSED
                    : MUSTER_WELCOME;
     case MUSTER_LINK_OPEN:
-        if (end == NULL || !tcp_peer_has_closed(end->path)) {
-            return MUSTER_REFUSED_CROSSED;
-        }
-        if (muster_match_quiet(&end->match)) {
-            struct muster_transfer_list none = {0};
-            link->ops->close(link, &none);
-            return begin_link(tcp, link);
-        }
-        muster_link_fail(link, MUSTER_LINK_LOST, "it has lost the connection");
-        return MUSTER_REFUSED_LOST;
+        return MUSTER_REFUSED_CROSSED;
     case MUSTER_LINK_LEFT:
     case MUSTER_LINK_LOST:
         break;
@@ -369,6 +360,10 @@ static void judge(struct tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->fabric;
     const struct muster_hello *hello = &path->hello;
+    if (fabric->parting) {
+        tcp_path_close(path);
+        return;
+    }
     if (fabric->generation == 0) {
         park(path); /* the link token is not known yet */
         return;

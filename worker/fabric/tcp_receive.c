@@ -27,7 +27,10 @@ static void end_frame(struct tcp_path *path)
 {
     path->in_payload = false;
     if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
-        muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
+        struct muster_match *match = &path->link->match;
+        if (muster_match_progress(match, path->in.piece) && !path->watch.retired) {
+            muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
+        }
     } else if (muster_match_arrived(&path->link->match, &path->in) != MUSTER_OK) {
         lose_by_rule(path);
     }
@@ -93,6 +96,10 @@ static bool receive_once(struct tcp_path *path)
 {
     struct tcp *tcp = path->tcp;
     struct iovec parts[2];
+    muster_fabric_yield(tcp->fabric);
+    if (path->watch.retired) {
+        return false;
+    }
     uint32_t room = 0;
     int count = 0;
     if (path->in_payload) {
@@ -106,7 +113,7 @@ static bool receive_once(struct tcp_path *path)
     ssize_t got = readv(path->watch.fd, parts, count);
     int error = errno;
     muster_fabric_lock(tcp->fabric);
-    if (path->watch.retired || (got < 0 && (error == EAGAIN || error == EINTR))) {
+    if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
     if (got <= 0) {

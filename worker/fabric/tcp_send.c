@@ -138,6 +138,10 @@ static void nothing_left(struct tcp_path *path)
 static bool flush_once(struct tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
+    muster_fabric_yield(path->tcp->fabric);
+    if (path->watch.retired) {
+        return false;
+    }
     take_control(path);
     fill(path);
     int count = collect(path, parts);
@@ -155,9 +159,6 @@ static bool flush_once(struct tcp_path *path)
     ssize_t sent = sendmsg(path->watch.fd, &message, MSG_NOSIGNAL);
     int error = errno;
     muster_fabric_lock(fabric);
-    if (path->watch.retired) {
-        return false;
-    }
     if (sent < 0 && error != EAGAIN && error != EINTR) {
         path->deaf = true; /* reading says whether it was a goodbye or a death */
         wait_for_room(path, false);

@@ -1,0 +1,481 @@
+/* Operations that do not end well: mismatch, abort, withdrawal, deadline, revocation. */
+#include "tests/conformance/suite.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0xEE };
+
+static bool poisoned(const unsigned char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] != POISON) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A byte from one to the other: what the receiver does afterwards happens after what the sender
+ * did before. */
+static char *pass_note(struct rig *rig, uint32_t rank, uint32_t from, uint64_t sequence)
+{
+    char note = 1;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer = rank == from ? rig_send(rig, 1 - from, sequence, &note, 1)
+                                                   : rig_receive(rig, from, sequence, &note, 1);
+    transfer.key.context = 1000;
+    rig_post(rig, rank, &tally, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    return NULL;
+}
+
+#define PASS_NOTE(rig, rank, from, sequence)                     \
+    do {                                                         \
+        char *complaint_ = pass_note(rig, rank, from, sequence); \
+        if (complaint_ != NULL) {                                \
+            return complaint_;                                   \
+        }                                                        \
+    } while (0)
+
+static bool names(const char *text, const char *first, const char *second)
+{
+    return strstr(text, first) != NULL && strstr(text, second) != NULL;
+}
+
+/* Mismatch ----------------------------------------------------------------------------------- */
+
+struct mismatch {
+    uint64_t sent, awaited;
+    struct muster_call there, here;
+    bool sender_first;
+    uint64_t sequence;
+    const char *first, *second; /* to be named */
+};
+
+static char *disagree(struct rig *rig, uint32_t rank, void *user)
+{
+    const struct mismatch *m = user;
+    unsigned char *data = calloc(1, m->sent + m->awaited + 1);
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer = rank == 0
+                                          ? rig_send(rig, 1, m->sequence, data, m->sent)
+                                          : rig_receive(rig, 0, m->sequence, data, m->awaited);
+    transfer.call = rank == 0 ? &m->there : &m->here;
+    if (rank == 0 && m->sender_first) {
+        rig_post(rig, rank, &tally, &transfer);
+        PASS_NOTE(rig, rank, 0, m->sequence);
+    } else {
+        PASS_NOTE(rig, rank, 0, m->sequence);
+        rig_post(rig, rank, &tally, &transfer);
+    }
+    if (rank == 1) {
+        RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_INVALID);
+        RIG_EXPECT(strstr(tally.reason, "rank 0") != NULL);
+        RIG_EXPECT(names(tally.reason, m->first, m->second));
+    }
+    PASS_NOTE(rig, rank, 1, m->sequence);
+    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, m->sequence);
+    free(data);
+    return NULL;
+}
+
+static void run_mismatch(struct mismatch mismatch)
+{
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        mismatch.sequence = sequence;
+        mismatch.sender_first = sequence == 1;
+        rig_run(&rig, disagree, &mismatch);
+    }
+    rig_finish(&rig);
+}
+
+static void a_size_mismatch_is_invalid_and_names_both_sizes(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[][2] = {
+        {10, 20}, {20, 0}, {100, 1000000}, {1000000, 100}, {1000000, 2000000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char there[24];
+        char here[24];
+        (void)snprintf(there, sizeof there, "%llu there", (unsigned long long)sizes[i][0]);
+        (void)snprintf(here, sizeof here, "%llu bytes here", (unsigned long long)sizes[i][1]);
+        run_mismatch((struct mismatch){.sent = sizes[i][0],
+                                       .awaited = sizes[i][1],
+                                       .there = rig_call,
+                                       .here = rig_call,
+                                       .first = there,
+                                       .second = here});
+    }
+}
+
+static void a_call_mismatch_is_invalid_and_names_both_calls(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {8, 1000000};
+    for (size_t i = 0; i < 2; i++) {
+        struct muster_call other = rig_call;
+        other.count = 4711;
+        struct mismatch count = {.sent = sizes[i],
+                                 .awaited = sizes[i],
+                                 .there = other,
+                                 .here = rig_call,
+                                 .first = "4711",
+                                 .second = "count"};
+        run_mismatch(count);
+        other = rig_call;
+        other.type = MUSTER_FLOAT64;
+        struct mismatch type = {.sent = sizes[i],
+                                .awaited = sizes[i],
+                                .there = other,
+                                .here = rig_call,
+                                .first = "float64",
+                                .second = "uint8"};
+        run_mismatch(type);
+    }
+}
+
+/* Abort -------------------------------------------------------------------------------------- */
+
+static char *abort_operations(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    static char data[1000000];
+    char small = 0;
+    struct rig_tally tallies[3] = {{.left = 1}, {.left = 1}, {.left = 1}};
+    struct muster_transfer transfers[3] = {rig_receive(rig, 0, 1, &small, 1),
+                                           rig_send(rig, 0, 1, data, sizeof data),
+                                           rig_receive(rig, 0, 2, &small, 1)};
+    struct muster_fabric *fabric = rig->fabrics[rank];
+    if (rank == 0) {
+        PASS_NOTE(rig, rank, 1, 1);
+        muster_fabric_abort(fabric, 1, rig->generation, 0, 1, "the first went wrong");
+        muster_fabric_abort(fabric, 1, rig->generation, 0, 2, "the second too");
+        PASS_NOTE(rig, rank, 0, 2);
+        PASS_NOTE(rig, rank, 1, 3);
+        return NULL;
+    }
+    rig_post(rig, rank, &tallies[0], &transfers[0]);
+    rig_post(rig, rank, &tallies[1], &transfers[1]);
+    PASS_NOTE(rig, rank, 1, 1);
+    RIG_EXPECT(rig_wait(rig, rank, &tallies[0]) == MUSTER_INVALID);
+    RIG_EXPECT(strstr(tallies[0].reason, "the first went wrong") != NULL);
+    RIG_EXPECT(rig_wait(rig, rank, &tallies[1]) == MUSTER_INVALID);
+    PASS_NOTE(rig, rank, 0, 2);
+    rig_post(rig, rank, &tallies[2], &transfers[2]);
+    RIG_EXPECT(rig_wait(rig, rank, &tallies[2]) == MUSTER_INVALID);
+    RIG_EXPECT(strstr(tallies[2].reason, "the second too") != NULL);
+    muster_fabric_withdraw(fabric, rig->generation, 0, 1);
+    muster_fabric_withdraw(fabric, rig->generation, 0, 2);
+    PASS_NOTE(rig, rank, 1, 3);
+    return NULL;
+}
+
+static void an_abort_ends_transfers_posted_before_and_after_it(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    rig_run(&rig, abort_operations, NULL);
+    rig_finish(&rig);
+}
+
+/* Withdrawal --------------------------------------------------------------------------------- */
+
+static char *withdraw_before(struct rig *rig, uint32_t rank, void *user)
+{
+    uint64_t size = *(const uint64_t *)user;
+    unsigned char *data = malloc(size);
+    memset(data, rank == 0 ? 1 : POISON, size);
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer =
+        rank == 0 ? rig_send(rig, 1, size, data, size) : rig_receive(rig, 0, size, data, size);
+    if (rank == 1) {
+        rig_post(rig, rank, &tally, &transfer);
+        muster_fabric_withdraw(rig->fabrics[1], rig->generation, 0, size);
+        RIG_EXPECT(transfer.state == MUSTER_TRANSFER_IDLE);
+    }
+    PASS_NOTE(rig, rank, 1, 2 * size);
+    if (rank == 0) {
+        rig_post(rig, rank, &tally, &transfer);
+    }
+    PASS_NOTE(rig, rank, 0, 2 * size);
+    if (rank == 0) {
+        muster_fabric_withdraw(rig->fabrics[0], rig->generation, 0, size);
+        memset(data, POISON, size);
+    }
+    PASS_NOTE(rig, rank, 0, 2 * size + 1);
+    RIG_EXPECT(poisoned(data, size) && tally.left == (rank == 1 || tally.left == 1 ? 1 : 0));
+    free(data);
+    return NULL;
+}
+
+static void a_withdrawn_receive_is_not_written(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {100, 1000000};
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t size = sizes[i];
+        rig_run(&rig, withdraw_before, &size);
+    }
+    rig_finish(&rig);
+}
+
+enum { LONG_BYTES = 16 << 20, BEGUN_BYTES = 1 << 20 };
+
+/* A long message, and a thread that takes it back once it has begun to arrive. */
+struct interruption {
+    uint32_t who;           /* withdraws */
+    struct rig_tally tally; /* the receiver's; owner of its transfer */
+    sem_t begun, called;
+    uint64_t consumed; /* under `lock` */
+    bool over;         /* the withdrawal has returned */
+    bool wrong;        /* something came afterwards, or not what was sent */
+    pthread_mutex_t lock;
+    struct rig *rig;
+    unsigned char *data;
+};
+
+static void count_pieces(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
+                         size_t size_bytes)
+{
+    struct interruption *in =
+        (struct interruption *)((char *)transfer->owner - offsetof(struct interruption, tally));
+    pthread_mutex_lock(&in->lock);
+    bool begun = in->consumed < BEGUN_BYTES && in->consumed + size_bytes >= BEGUN_BYTES;
+    in->wrong = in->wrong || (in->over && in->who == 1) || offset_bytes != in->consumed;
+    in->consumed += size_bytes;
+    pthread_mutex_unlock(&in->lock);
+    for (size_t i = 0; i < size_bytes; i++) {
+        in->wrong = in->wrong || ((const unsigned char *)data)[i] != 7;
+    }
+    if (begun) {
+        sem_post(&in->begun);
+        while (sem_wait(&in->called) != 0) {
+        }
+    }
+}
+
+static void *interrupt(void *argument)
+{
+    struct interruption *in = argument;
+    while (sem_wait(&in->begun) != 0) {
+    }
+    sem_post(&in->called);
+    muster_fabric_withdraw(in->rig->fabrics[in->who], in->rig->generation, 0, 1);
+    pthread_mutex_lock(&in->lock);
+    in->over = true;
+    pthread_mutex_unlock(&in->lock);
+    if (in->who == 0) {
+        memset(in->data, POISON, LONG_BYTES); /* nobody may read it any more */
+    }
+    return NULL;
+}
+
+/* Waits, and thereby drives, until the other thread has taken the transfer back. */
+static char *drive_until_over(struct rig *rig, uint32_t rank, struct interruption *in)
+{
+    char note = 0;
+    struct rig_tally never = {.left = 1};
+    struct muster_transfer nothing = rig_receive(rig, 1 - rank, 77, &note, 1);
+    rig_post(rig, rank, &never, &nothing);
+    bool over = false;
+    while (!over) {
+        muster_status status = muster_fabric_wait(rig->fabrics[rank], rig->generation,
+                                                  &never.finished, muster_clock_after_ms(5));
+        RIG_EXPECT(status == MUSTER_RETRY);
+        pthread_mutex_lock(&in->lock);
+        over = in->over;
+        pthread_mutex_unlock(&in->lock);
+    }
+    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 77);
+    return NULL;
+}
+
+/* The one whose transfer is taken back. */
+static char *be_interrupted(struct rig *rig, uint32_t rank, struct interruption *in)
+{
+    pthread_t interrupter;
+    RIG_EXPECT(pthread_create(&interrupter, NULL, interrupt, in) == 0);
+    char *complaint = drive_until_over(rig, rank, in);
+    pthread_join(interrupter, NULL);
+    if (complaint != NULL) {
+        return complaint;
+    }
+    if (rank == 0) {
+        muster_fabric_abort(rig->fabrics[0], 1, rig->generation, 0, 1, "taken back");
+    }
+    PASS_NOTE(rig, rank, rank, 1);
+    PASS_NOTE(rig, rank, 1 - rank, 2);
+    return NULL;
+}
+
+static char *send_or_receive(struct rig *rig, uint32_t rank, void *user)
+{
+    struct interruption *in = user;
+    struct rig_tally sent = {.left = 1};
+    struct muster_transfer transfer = rank == 0 ? rig_send(rig, 1, 1, in->data, LONG_BYTES)
+                                                : rig_receive(rig, 0, 1, NULL, LONG_BYTES);
+    transfer.consume = rank == 0 ? NULL : count_pieces;
+    rig_post(rig, rank, rank == 0 ? &sent : &in->tally, &transfer);
+    if (rank == in->who) {
+        return be_interrupted(rig, rank, in);
+    }
+    PASS_NOTE(rig, rank, 1 - rank, 1);
+    if (rank == 1 && rig_wait(rig, rank, &in->tally) != MUSTER_OK) {
+        RIG_EXPECT(in->tally.status == MUSTER_INVALID);
+        RIG_EXPECT(strcmp(in->tally.reason, "taken back") == 0);
+    }
+    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
+    PASS_NOTE(rig, rank, rank, 2);
+    return NULL;
+}
+
+static void run_interruption(uint32_t who)
+{
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    struct interruption in = {.who = who, .tally = {.left = 1}, .rig = &rig};
+    in.data = malloc(LONG_BYTES);
+    memset(in.data, 7, LONG_BYTES);
+    sem_init(&in.begun, 0, 0);
+    sem_init(&in.called, 0, 0);
+    pthread_mutex_init(&in.lock, NULL);
+    rig_run(&rig, send_or_receive, &in);
+    assert_false(in.wrong);
+    assert_true(in.consumed >= BEGUN_BYTES);
+    /* The machine may be so busy that the message is faster than the thread. */
+    assert_true(in.tally.status == MUSTER_OK ? in.consumed == LONG_BYTES || in.tally.left == 1
+                                             : in.consumed < LONG_BYTES);
+    rig_finish(&rig);
+    sem_destroy(&in.begun);
+    sem_destroy(&in.called);
+    pthread_mutex_destroy(&in.lock);
+    free(in.data);
+}
+
+static void a_receive_can_be_withdrawn_half_way(void **state)
+{
+    (void)state;
+    run_interruption(1);
+}
+
+static void a_send_can_be_withdrawn_half_way(void **state)
+{
+    (void)state;
+    run_interruption(0);
+}
+
+static char *withdraw_after(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    for (uint64_t sequence = 1; sequence <= 200; sequence++) {
+        PASS_NOTE(rig, rank, sequence % 2, sequence);
+        muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 1000, sequence);
+    }
+    return NULL;
+}
+
+static void withdrawing_what_is_done_changes_nothing(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    rig_run(&rig, withdraw_after, NULL);
+    rig_finish(&rig);
+}
+
+/* Time and revocation ------------------------------------------------------------------------ */
+
+static void a_wait_ends_at_its_deadline(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer = rig_receive(&rig, 1, 1, &byte, 1);
+    rig_post(&rig, 0, &tally, &transfer);
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
+                                        muster_clock_after_ms(30)),
+                     MUSTER_RETRY);
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished, 0),
+                     MUSTER_RETRY);
+    muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
+    rig_finish(&rig);
+}
+
+enum { WAITERS = 4 };
+
+struct waiting {
+    struct rig *rig;
+    uint32_t context;
+    muster_status status;
+    bool named;
+    sem_t *posted;
+};
+
+static void *wait_in_vain(void *argument)
+{
+    struct waiting *waiting = argument;
+    char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer = rig_receive(waiting->rig, 1, 1, &byte, 1);
+    transfer.key.context = waiting->context;
+    rig_post(waiting->rig, 0, &tally, &transfer);
+    sem_post(waiting->posted);
+    waiting->status = rig_wait(waiting->rig, 0, &tally);
+    waiting->named = strstr(muster_last_error(), "somebody died") != NULL;
+    muster_fabric_withdraw(waiting->rig->fabrics[0], waiting->rig->generation, waiting->context, 1);
+    return NULL;
+}
+
+static void a_revocation_wakes_all_waiting_threads(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, conformance_transport, 2);
+    struct waiting waiting[WAITERS];
+    pthread_t threads[WAITERS];
+    sem_t posted;
+    sem_init(&posted, 0, 0);
+    for (uint32_t i = 0; i < WAITERS; i++) {
+        waiting[i] = (struct waiting){.rig = &rig, .context = i, .posted = &posted};
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_in_vain, &waiting[i]), 0);
+    }
+    for (uint32_t i = 0; i < WAITERS; i++) {
+        while (sem_wait(&posted) != 0) {
+        }
+    }
+    muster_fabric_revoke(rig.fabrics[0], rig.generation, "somebody died");
+    for (uint32_t i = 0; i < WAITERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(waiting[i].status, MUSTER_REJOIN);
+        assert_true(waiting[i].named);
+    }
+    char byte = 0;
+    struct muster_transfer late = rig_receive(&rig, 1, 2, &byte, 1);
+    assert_int_equal(muster_fabric_post(rig.fabrics[0], &late), MUSTER_REJOIN);
+    assert_non_null(strstr(muster_last_error(), "somebody died"));
+    sem_destroy(&posted);
+    rig_finish(&rig);
+}
+
+const struct CMUnitTest conformance_ending[] = {
+    cmocka_unit_test(a_size_mismatch_is_invalid_and_names_both_sizes),
+    cmocka_unit_test(a_call_mismatch_is_invalid_and_names_both_calls),
+    cmocka_unit_test(an_abort_ends_transfers_posted_before_and_after_it),
+    cmocka_unit_test(a_withdrawn_receive_is_not_written),
+    cmocka_unit_test(a_receive_can_be_withdrawn_half_way),
+    cmocka_unit_test(a_send_can_be_withdrawn_half_way),
+    cmocka_unit_test(withdrawing_what_is_done_changes_nothing),
+    cmocka_unit_test(a_wait_ends_at_its_deadline),
+    cmocka_unit_test(a_revocation_wakes_all_waiting_threads),
+};
+const size_t conformance_ending_count = sizeof conformance_ending / sizeof conformance_ending[0];
