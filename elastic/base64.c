@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char padding = '=';
 
 void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
 {
@@ -15,8 +16,8 @@ void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
         group |= left > 2 ? (uint32_t)in[i + 2] : 0;
         *out++ = alphabet[group >> 18];
         *out++ = alphabet[group >> 12 & 63];
-        *out++ = left > 1 ? alphabet[group >> 6 & 63] : '=';
-        *out++ = left > 2 ? alphabet[group & 63] : '=';
+        *out++ = left > 1 ? alphabet[group >> 6 & 63] : padding;
+        *out++ = left > 2 ? alphabet[group & 63] : padding;
     }
     *out = '\0';
 }

@@ -21,7 +21,9 @@ static json_t *encode_text(const char *text)
         return NULL;
     }
     for (char *c = ascii; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x80 ? *c : '?';
+        if ((unsigned char)*c >= 0x80) {
+            *c = '?';
+        }
     }
     return json_string(ascii);
 }

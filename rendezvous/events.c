@@ -209,8 +209,8 @@ static muster_status load_job(void *user, const struct muster_store_job *kept)
         muster_job_destroy(job);
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    (void)strcpy(job->token, kept->token);
-    (void)strcpy(job->link_token, kept->link_token);
+    (void)snprintf(job->token, sizeof job->token, "%s", kept->token);
+    (void)snprintf(job->link_token, sizeof job->link_token, "%s", kept->link_token);
     loading->job = job;
     return MUSTER_OK;
 }

@@ -4,6 +4,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 muster_status muster_job_create(const char *name, struct muster_job **ret_job)
@@ -18,7 +19,7 @@ muster_status muster_job_create(const char *name, struct muster_job **ret_job)
         return status;
     }
     muster_mutex_init(&job->mutex);
-    (void)strcpy(job->name, name);
+    (void)snprintf(job->name, sizeof job->name, "%s", name);
     job->origin_ms = muster_clock_ms() - 1; /* no event is at 0, which means "not yet" in records */
     job->next_ns = MUSTER_NEVER;
     *ret_job = job;
@@ -129,7 +130,8 @@ static struct muster_job *make_locked(struct muster_call *call, const char *name
         call->answer = muster_answer_status(status);
         return NULL;
     }
-    (void)strcpy(job->token, call->request->token != NULL ? call->request->token : "");
+    (void)snprintf(job->token, sizeof job->token, "%s",
+                   call->request->token != NULL ? call->request->token : "");
     muster_random_hex((MUSTER_LINK_TOKEN_SIZE - 1) / 2, job->link_token);
     return job;
 }
@@ -177,7 +179,7 @@ static bool token_fits(const struct muster_job *job, const char *token)
 {
     char given[sizeof job->token] = "";
     if (token != NULL && strlen(token) < sizeof given) {
-        (void)strcpy(given, token);
+        (void)snprintf(given, sizeof given, "%s", token);
     }
     unsigned char differs = 0;
     for (size_t i = 0; i < sizeof given; i++) {
@@ -281,7 +283,7 @@ bool muster_job_hold(struct muster_visit *visit, struct muster_call *call, uint3
     }
     struct muster_watcher *watcher = call->watcher;
     watcher->method = call->request->method;
-    (void)strcpy(watcher->job, visit->job->name);
+    (void)snprintf(watcher->job, sizeof watcher->job, "%s", visit->job->name);
     watcher->serial = atomic_fetch_add(&service->serials, 1) + 1;
     uint32_t patience_ms = call->request->timeout_ms - call->request->timeout_ms / 8; /* and back */
     muster_watchers_hold(&visit->job->watchers, watcher,

@@ -25,8 +25,9 @@ static muster_status split_address(const char *address, struct split *ret_split)
     const char *host = bracketed ? address + 1 : address;
     length -= bracketed ? 2 : 0;
     size_t digits = colon != NULL ? strspn(colon + 1, "0123456789") : 0;
-    if (digits == 0 || colon[1 + digits] != '\0' || length >= sizeof ret_split->host ||
-        (!bracketed && memchr(host, ':', length) != NULL) || strtoul(colon + 1, NULL, 10) > 65535) {
+    if (colon == NULL || digits == 0 || colon[1 + digits] != '\0' ||
+        length >= sizeof ret_split->host || (!bracketed && memchr(host, ':', length) != NULL) ||
+        strtoul(colon + 1, NULL, 10) > 65535) {
         return muster_error_set(MUSTER_INVALID,
                                 "listen address \"%s\": use ADDRESS:PORT or [IPv6]:PORT", address);
     }
@@ -53,7 +54,7 @@ static int open_one(const struct addrinfo *info)
 
 muster_status muster_listen_open(const char *address, int *ret_fd)
 {
-    struct split split;
+    struct split split = {0};
     TRY(split_address(address, &split));
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     struct addrinfo *infos = NULL;
@@ -79,7 +80,7 @@ muster_status muster_listen_open(const char *address, int *ret_fd)
 muster_status muster_listen_describe(int fd, char ret_address[MUSTER_LISTEN_ADDRESS_SIZE],
                                      uint16_t *ret_port)
 {
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     socklen_t size = sizeof bound;
     char host[64];
     char port[8];

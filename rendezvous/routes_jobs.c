@@ -105,7 +105,7 @@ static json_t *describe(const struct muster_job *job)
         .departures = calloc(MUSTER_HISTORY_MAX, sizeof *response.departures),
     };
     json_t *json = NULL;
-    (void)strcpy(response.name, job->name);
+    (void)snprintf(response.name, sizeof response.name, "%s", job->name);
     (void)snprintf(response.why, sizeof response.why, "%s", muster_membership_why(membership));
     if (response.members != NULL && response.generations != NULL && response.departures != NULL) {
         fill_members(job, &response);
@@ -144,7 +144,7 @@ static void summarize(struct muster_visit *visit, void *user)
         return;
     }
     struct muster_job_summary *summary = &response->jobs[response->count++];
-    (void)strcpy(summary->name, visit->job->name);
+    (void)snprintf(summary->name, sizeof summary->name, "%s", visit->job->name);
     summary->phase = muster_membership_phase(membership);
     summary->generation = generation.number;
     summary->size = generation.size;

@@ -106,7 +106,7 @@ static json_t *formed_of(struct muster_visit *visit)
         .peers = calloc(generation.size, sizeof *response.peers),
         .stale = calloc(generation.size, sizeof *response.stale),
     };
-    (void)strcpy(response.link_token, job->link_token);
+    (void)snprintf(response.link_token, sizeof response.link_token, "%s", job->link_token);
     if (response.hosts != NULL && response.peers != NULL && response.stale != NULL) {
         fill_hosts(job, &generation, &response);
         fill_peers(job, &generation, &response);
@@ -260,6 +260,7 @@ static struct muster_job_settings settings_for(const struct muster_visit *visit,
         visit->job->event_count > 0 && muster_membership_phase(membership) != MUSTER_JOB_ENDED;
     if (begun) {
         settings = muster_membership_settings(membership);
+        settings.target_size = 0; /* Resize changes it: it is not compared */
     } else if (request->target_size != 0) {
         settings.target_size = request->target_size;
     }
@@ -297,7 +298,7 @@ static bool join(struct muster_visit *visit, struct muster_call *call,
                                      .generation = request->info.generation,
                                      .info = request->info,
                                      .settings = settings_for(visit, request)};
-        (void)strcpy(event.member, member);
+        (void)snprintf(event.member, sizeof event.member, "%s", member);
         muster_status status = muster_job_accept(visit, &event);
         if (status != MUSTER_OK) {
             call->answer = refused(visit->job, member, status);
@@ -308,7 +309,7 @@ static bool join(struct muster_visit *visit, struct muster_call *call,
     if (join_ready(visit, member, &call->answer)) {
         return true;
     }
-    (void)strcpy(call->watcher->member, member);
+    (void)snprintf(call->watcher->member, sizeof call->watcher->member, "%s", member);
     return muster_job_hold(visit, call, visit->service->config.hold_ms);
 }
 
@@ -340,7 +341,7 @@ static bool watch(struct muster_visit *visit, struct muster_call *call,
     if (muster_membership_find(job->membership, request->member, &view)) {
         muster_job_hear(job, request->member, request->progress);
     }
-    (void)strcpy(watcher->member, request->member);
+    (void)snprintf(watcher->member, sizeof watcher->member, "%s", request->member);
     watcher->generation = request->generation;
     watcher->pending_known = request->pending_known;
     watcher->leave_known = request->leave_known;
@@ -389,7 +390,7 @@ bool muster_route_leave(struct muster_call *call)
                                  .generation = request.generation,
                                  .leave_reason = request.reason};
     (void)snprintf(event.member, sizeof event.member, "%s", request.member);
-    (void)strcpy(event.why, request.why);
+    (void)snprintf(event.why, sizeof event.why, "%s", request.why);
     status = muster_job_accept(&visit, &event);
     /* ENDED: it has left already, and the answer was lost; or there is nothing left to leave. */
     call->answer = status == MUSTER_OK || status == MUSTER_ENDED ? muster_answer_json(json_object())
@@ -413,7 +414,7 @@ static muster_status find_suspect(const struct muster_job *job,
         return muster_error_set(MUSTER_INVALID, "suspect: rank %u of %u", request->suspect,
                                 generation.size);
     }
-    (void)strcpy(ret_suspect, generation.members[request->suspect]);
+    (void)snprintf(ret_suspect, MUSTER_UUID_SIZE, "%s", generation.members[request->suspect]);
     return MUSTER_OK;
 }
 
@@ -432,7 +433,7 @@ bool muster_route_report(struct muster_call *call)
     struct muster_event event = {.kind = MUSTER_EVENT_REPORT, .generation = request.generation};
     struct muster_member_view view;
     (void)snprintf(event.member, sizeof event.member, "%s", request.member);
-    (void)strcpy(event.why, request.why);
+    (void)snprintf(event.why, sizeof event.why, "%s", request.why);
     if (!muster_membership_find(visit.job->membership, request.member, &view)) {
         call->answer = gone_answer(visit.job, request.member);
     } else {

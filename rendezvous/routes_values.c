@@ -2,6 +2,7 @@
 #include "rendezvous/jobs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Generation 0 is the job's whole life; of the others only the one that runs has values. */
@@ -121,7 +122,7 @@ bool muster_route_wait(struct muster_call *call)
     if (!answered) {
         call->watcher->member[0] = '\0';
         call->watcher->generation = request.generation;
-        (void)strcpy(call->watcher->key, request.key);
+        (void)snprintf(call->watcher->key, sizeof call->watcher->key, "%s", request.key);
         answered = muster_job_hold(&visit, call, request.timeout_ms);
     }
     end(&request, &visit);

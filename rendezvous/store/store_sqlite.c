@@ -83,9 +83,10 @@ static struct sqlite_store *of(struct muster_store *store)
 
 static muster_status store_error(const struct sqlite_store *store, muster_status status)
 {
-    return muster_error_set(status, "store %s: %s", store->path,
-                            store->database != NULL ? sqlite3_errmsg(store->database)
-                                                    : "no memory");
+    if (store->database == NULL) {
+        return muster_error_set(MUSTER_FATAL, "store %s: no memory", store->path);
+    }
+    return muster_error_set(status, "store %s: %s", store->path, sqlite3_errmsg(store->database));
 }
 
 /* Runs a statement that gives no rows; its parameters are bound. */

@@ -1,0 +1,298 @@
+/* The store's file: what is wrong with one is said in one line, and a full disk harms nothing. */
+#include "rendezvous/store/store.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+static char path[128];
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/muster-test-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/jobs.db", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char file[160];
+        (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
+        (void)remove(file);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    return 0;
+}
+
+static void refused(const char *file, const char *part)
+{
+    struct muster_store *store = NULL;
+    assert_int_equal(muster_store_sqlite_open(file, &store), MUSTER_INVALID);
+    assert_null(store);
+    if (strstr(muster_last_error(), part) == NULL || strstr(muster_last_error(), file) == NULL) {
+        fail_msg("%s: \"%s\"", file, muster_last_error());
+    }
+}
+
+static void write_file(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void execute(const char *text)
+{
+    sqlite3 *database;
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(database, text, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(database), SQLITE_OK);
+}
+
+static struct muster_store *open_store(void)
+{
+    struct muster_store *store = NULL;
+    if (muster_store_sqlite_open(path, &store) != MUSTER_OK) {
+        fail_msg("%s", muster_last_error());
+    }
+    return store;
+}
+
+static void what_is_no_store_is_named(void **state)
+{
+    (void)state;
+    refused(folder, "Is a directory");
+    refused("/no/such/folder/jobs.db", "No such file");
+    refused("/dev/null", "not a file");
+    write_file(
+        "This is a text of more than a hundred bytes, so that it could be the header of a "
+        "file of SQLite's, which it is not.\n");
+    refused(path, "not a database");
+    assert_int_equal(remove(path), 0);
+    execute("CREATE TABLE notes (text TEXT)");
+    refused(path, "not a musterd's");
+    assert_int_equal(remove(path), 0);
+    muster_store_close(open_store());
+    execute("PRAGMA user_version = 99");
+    refused(path, "version 99");
+}
+
+static void a_file_without_permission_is_named(void **state)
+{
+    (void)state;
+    write_file("");
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct muster_store *store = NULL;
+        if (geteuid() == 0 && setuid(65534) != 0) { /* root may open any file */
+            _exit(2);
+        }
+        muster_status status = muster_store_sqlite_open(path, &store);
+        bool said = strstr(muster_last_error(), "Permission denied") != NULL;
+        _exit(status == MUSTER_INVALID && said ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+}
+
+static void two_cannot_use_one_file(void **state)
+{
+    (void)state;
+    struct muster_store *store = open_store();
+    /* Locks are a process's: another must try. */
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct muster_store *second = NULL;
+        muster_status status = muster_store_sqlite_open(path, &second);
+        _exit(status == MUSTER_INVALID &&
+                      strstr(muster_last_error(), "another musterd is using it") != NULL
+                  ? 0
+                  : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    muster_store_close(store);
+    muster_store_close(open_store());
+}
+
+/* Counts what it is given, in a fixed order. */
+struct seen {
+    char text[1024];
+};
+
+static void see(struct seen *seen, const char *what)
+{
+    size_t used = strlen(seen->text);
+    (void)snprintf(seen->text + used, sizeof seen->text - used, "%s;", what);
+}
+
+static muster_status see_job(void *user, const struct muster_store_job *job)
+{
+    char what[128];
+    (void)snprintf(what, sizeof what, "job %s %s %s", job->name, job->token, job->link_token);
+    see(user, what);
+    return MUSTER_OK;
+}
+
+static muster_status see_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
+{
+    char what[128];
+    (void)snprintf(what, sizeof what, "%d %.*s", (int)sequence, (int)size_bytes, text);
+    see(user, what);
+    return MUSTER_OK;
+}
+
+static muster_status see_value(void *user, uint64_t generation, const char *key, const void *value,
+                               size_t size_bytes)
+{
+    char what[128];
+    (void)snprintf(what, sizeof what, "%s@%d=%.*s", key, (int)generation, (int)size_bytes,
+                   size_bytes > 0 ? (const char *)value : "");
+    see(user, what);
+    return MUSTER_OK;
+}
+
+static void expect_content(struct muster_store *store, const char *content)
+{
+    struct seen seen = {0};
+    const struct muster_store_reader reader = {see_job, see_event, see_value, &seen};
+    assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
+    assert_string_equal(seen.text, content);
+}
+
+static void what_was_kept_is_read_back(void **state)
+{
+    (void)state;
+    const struct muster_store_job a = {"a", "secret", "link"};
+    const struct muster_store_job b = {"b", "", "knil"};
+    struct muster_store *store = open_store();
+    const struct muster_store_ops *ops = store->ops;
+    assert_int_equal(ops->append(store, &a, 0, "first"), MUSTER_OK);
+    assert_int_equal(ops->append(store, &b, 0, "other"), MUSTER_OK);
+    assert_int_equal(ops->append(store, &a, 1, "second"), MUSTER_OK);
+    assert_int_equal(ops->put(store, "a", 0, "k", "v", 1), MUSTER_OK);
+    assert_int_equal(ops->put(store, "a", 1, "k", "old", 3), MUSTER_OK);
+    assert_int_equal(ops->put(store, "a", 2, "k", NULL, 0), MUSTER_OK);
+    assert_int_equal(ops->put(store, "a", 0, "k", "w", 1), MUSTER_OK);
+    assert_int_equal(ops->drop_values(store, "a", 2), MUSTER_OK);
+    /* The same event twice is our bug, and is not taken. */
+    assert_int_equal(ops->append(store, &a, 1, "again"), MUSTER_RETRY);
+    muster_store_close(store);
+    store = open_store();
+    expect_content(store, "job a secret link;0 first;1 second;k@0=w;k@2=;job b  knil;0 other;");
+    assert_int_equal(store->ops->remove(store, "a"), MUSTER_OK);
+    expect_content(store, "job b  knil;0 other;");
+    muster_store_close(store);
+}
+
+struct kept {
+    uint64_t count;
+    bool whole;
+    char last[16];
+};
+
+static muster_status count_job(void *user, const struct muster_store_job *job)
+{
+    (void)job;
+    ((struct kept *)user)->whole = true;
+    return MUSTER_OK;
+}
+
+static muster_status count_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
+{
+    struct kept *kept = user;
+    kept->whole = kept->whole && sequence == kept->count && strlen(text) == size_bytes;
+    kept->count++;
+    (void)snprintf(kept->last, sizeof kept->last, "%.15s", text);
+    return MUSTER_OK;
+}
+
+/* In a process of its own: files cannot grow over 256 KiB. Status 0: as it should be. */
+static int fill_the_disk(void)
+{
+    const struct muster_store_job job = {"j", "", "link"};
+    struct rlimit limit = {.rlim_cur = 256 * 1024, .rlim_max = RLIM_INFINITY};
+    char text[1025];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)signal(SIGXFSZ, SIG_IGN);
+    struct muster_store *store = NULL;
+    if (muster_store_sqlite_open(path, &store) != MUSTER_OK ||
+        setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+        return 1;
+    }
+    uint64_t kept = 0;
+    while (kept < 10000 && store->ops->append(store, &job, kept, text) == MUSTER_OK) {
+        kept++;
+    }
+    if (kept < 10 || kept == 10000 || strstr(muster_last_error(), path) == NULL) {
+        return 2;
+    }
+    (void)fprintf(stderr, "after %d events: %s\n", (int)kept, muster_last_error());
+    if (store->ops->append(store, &job, kept, text) != MUSTER_RETRY) {
+        return 3;
+    }
+    limit.rlim_cur = RLIM_INFINITY; /* somebody has made room */
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+        store->ops->append(store, &job, kept, "after") != MUSTER_OK) {
+        return 4;
+    }
+    muster_store_close(store);
+    return 0;
+}
+
+static void a_full_disk_is_said_and_harms_nothing(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(fill_the_disk());
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
+    struct muster_store *store = open_store();
+    struct kept kept = {0};
+    const struct muster_store_reader reader = {count_job, count_event, see_value, &kept};
+    assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
+    assert_true(kept.whole && kept.count > 10);
+    assert_string_equal(kept.last, "after");
+    muster_store_close(store);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_no_store_is_named),
+        TEST(a_file_without_permission_is_named),
+        TEST(two_cannot_use_one_file),
+        TEST(what_was_kept_is_read_back),
+        TEST(a_full_disk_is_said_and_harms_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

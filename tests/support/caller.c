@@ -1,0 +1,117 @@
+#include "tests/support/caller.h"
+
+#include "worker/base/thread.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PATIENCE_S = 20, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+
+static void take_answer(struct test_call *call, struct muster_rpc_answer answer)
+{
+    AUTO_LOCK(&call->mutex);
+    call->code = answer.code;
+    call->json = answer.body != NULL ? json_loads(answer.body, 0, NULL) : NULL;
+    call->answered = true;
+    free(answer.body);
+    (void)pthread_cond_signal(&call->changed);
+}
+
+static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer answer)
+{
+    take_answer((struct test_call *)watcher, answer);
+}
+
+void test_call_start(struct test_call *call, struct muster_service *service,
+                     enum muster_rpc_method method, const char *token, const char *request, ...)
+{
+    char text[REQUEST_SIZE];
+    va_list arguments;
+    va_start(arguments, request);
+    (void)vsnprintf(text, sizeof text, request, arguments);
+    va_end(arguments);
+    for (char *c = text; *c != '\0'; c++) {
+        *c = *c == '\'' ? '"' : *c;
+    }
+    *call = (struct test_call){.watcher = {.answer = answer_held}};
+    muster_mutex_init(&call->mutex);
+    (void)pthread_cond_init(&call->changed, NULL);
+    const struct muster_rpc_request rpc = {
+        .method = method,
+        .token = token,
+        .body = text,
+        .size_bytes = strlen(text),
+        .timeout_ms = UINT32_MAX,
+    };
+    struct muster_rpc_answer answer;
+    if (muster_rpc_call(service, &rpc, &call->watcher, &answer)) {
+        take_answer(call, answer);
+    } else {
+        call->held = true;
+    }
+}
+
+bool test_call_wait(struct test_call *call)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += PATIENCE_S;
+    AUTO_LOCK(&call->mutex);
+    while (!call->answered) {
+        if (pthread_cond_timedwait(&call->changed, &call->mutex, &at) != 0) {
+            return call->answered;
+        }
+    }
+    return true;
+}
+
+void test_call_finish(struct test_call *call)
+{
+    if (!test_call_wait(call)) {
+        (void)fprintf(stderr, "a held call was never answered\n");
+        abort();
+    }
+    json_decref(call->json);
+    (void)pthread_cond_destroy(&call->changed);
+    (void)pthread_mutex_destroy(&call->mutex);
+}
+
+const json_t *test_call_part(const struct test_call *call, const char *path)
+{
+    char parts[128];
+    char *rest = NULL;
+    const json_t *json = call->json;
+    (void)snprintf(parts, sizeof parts, "%s", path);
+    for (char *part = strtok_r(parts, ".", &rest); part != NULL && json != NULL;
+         part = strtok_r(NULL, ".", &rest)) {
+        json = json_is_array(json) ? json_array_get(json, strtoul(part, NULL, 10))
+                                   : json_object_get(json, part);
+    }
+    return json;
+}
+
+const char *test_call_text(const struct test_call *call, const char *path)
+{
+    const char *text = json_string_value(test_call_part(call, path));
+    return text != NULL ? text : "";
+}
+
+long long test_call_number(const struct test_call *call, const char *path)
+{
+    const json_t *part = test_call_part(call, path);
+    if (json_is_string(part)) {
+        return strtoll(json_string_value(part), NULL, 10);
+    }
+    return json_is_integer(part) ? json_integer_value(part) : -1;
+}
+
+const char *test_member(unsigned index)
+{
+    static char ids[MEMBER_COUNT][MUSTER_UUID_SIZE];
+    char *id = ids[index % MEMBER_COUNT];
+    (void)snprintf(id, MUSTER_UUID_SIZE, "00000000-0000-4000-8000-%012x", index % MEMBER_COUNT);
+    return id;
+}

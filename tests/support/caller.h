@@ -1,0 +1,36 @@
+/* Calls musterd's methods without a socket, and waits for those that are held. */
+#ifndef MUSTER_TESTS_SUPPORT_CALLER_H
+#define MUSTER_TESTS_SUPPORT_CALLER_H
+
+#include "rendezvous/rpc.h"
+
+#include <pthread.h>
+
+struct test_call {
+    struct muster_watcher watcher; /* first */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool held, answered;
+    enum muster_rpc_code code;
+    json_t *json; /* the answer */
+};
+
+/* request: JSON with ' in place of ". */
+void test_call_start(struct test_call *call, struct muster_service *service,
+                     enum muster_rpc_method method, const char *token, const char *request, ...)
+    MUSTER_PRINTF(5, 6);
+/* False: not answered within 20 s. */
+bool test_call_wait(struct test_call *call);
+/* Waits, and frees the answer. */
+void test_call_finish(struct test_call *call);
+
+/* A part of the answer: "formed.hosts.0.name". NULL: not there. Numbers of either kind as numbers;
+ * -1: not there. */
+const json_t *test_call_part(const struct test_call *call, const char *path);
+const char *test_call_text(const struct test_call *call, const char *path);
+long long test_call_number(const struct test_call *call, const char *path);
+
+/* The id of member number i. */
+const char *test_member(unsigned index);
+
+#endif

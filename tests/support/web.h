@@ -1,0 +1,30 @@
+/* HTTP/1.1 by hand, for what no client library would send. */
+#ifndef MUSTER_TESTS_SUPPORT_WEB_H
+#define MUSTER_TESTS_SUPPORT_WEB_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct web_answer {
+    int status; /* 0: the connection closed without an answer */
+    char head[2048];
+    json_t *json; /* NULL: the body is none */
+};
+
+/* -1: it cannot connect. Reads give up after 20 s. */
+int web_open(uint16_t port);
+bool web_send(int fd, const char *text, size_t size_bytes);
+/* POST of a body to the method; more: header lines, each with its end, or "". ' stands for ". */
+bool web_post(int fd, const char *method, const char *more, const char *body);
+struct web_answer web_read(int fd);
+/* True if the other end closes before anything comes. */
+bool web_closed(int fd);
+/* A part of the answer, "formed.hosts.0.name"; NULL: not there. */
+const json_t *web_part(const struct web_answer *answer, const char *path);
+const char *web_text(const struct web_answer *answer, const char *path);
+long long web_number(const struct web_answer *answer, const char *path);
+void web_answer_finish(struct web_answer *answer);
+
+#endif
