@@ -2,8 +2,9 @@
 
 #include <stdint.h>
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-static const char padding = '=';
+/* And, behind the digits, what fills up the last four. */
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+enum { PADDING = 64 };
 
 void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
 {
@@ -16,8 +17,8 @@ void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
         group |= left > 2 ? (uint32_t)in[i + 2] : 0;
         *out++ = alphabet[group >> 18];
         *out++ = alphabet[group >> 12 & 63];
-        *out++ = left > 1 ? alphabet[group >> 6 & 63] : padding;
-        *out++ = left > 2 ? alphabet[group & 63] : padding;
+        *out++ = alphabet[left > 1 ? group >> 6 & 63 : PADDING];
+        *out++ = alphabet[left > 2 ? group & 63 : PADDING];
     }
     *out = '\0';
 }

@@ -179,12 +179,13 @@ static const struct muster_message rpc_error = MESSAGE(muster_rpc_error, error_f
 
 json_t *muster_rpc_error_encode(const struct muster_rpc_error *value)
 {
-    json_t *json = muster_message_encode(&rpc_error, value);
-    if (json != NULL &&
-        json_object_set_new(json, "code", json_string(muster_rpc_code_name(value->code))) != 0) {
+    json_t *json = json_pack("{ss}", "code", muster_rpc_code_name(value->code));
+    json_t *message = muster_message_encode(&rpc_error, value);
+    if (json == NULL || message == NULL || json_object_update(json, message) != 0) {
         json_decref(json);
-        return NULL;
+        json = NULL;
     }
+    json_decref(message);
     return json;
 }
 

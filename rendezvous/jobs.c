@@ -120,7 +120,7 @@ static struct muster_job *make_locked(struct muster_call *call, const char *name
                                 name, MUSTER_JOBS_MAX);
         return NULL;
     }
-    struct muster_job *job;
+    struct muster_job *job = NULL;
     muster_status status = muster_job_create(name, &job);
     if (status == MUSTER_OK && !muster_jobs_add_locked(service, job)) {
         muster_job_destroy(job);

@@ -1,0 +1,81 @@
+# Sourced by the tests of the program: starts and ends a musterd, and cleans up.
+musterd=${MUSTER_BIN:-$source/build/release/bin}/musterd
+for needed in "$musterd" curl; do
+    command -v "$needed" >/dev/null || { echo "SKIP: there is no $needed"; exit 77; }
+done
+folder=$(mktemp -d)
+pid=
+port=
+
+clean_up() {
+    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true
+    umount "$folder/disk" 2>/dev/null || true
+    rm -rf "$folder"
+}
+trap clean_up EXIT
+
+fail() {
+    echo "FAIL: $*" >&2
+    exit 1
+}
+
+# serve OPTION...: on a free port of the loopback; sets pid and port.
+serve() {
+    rm -f "$folder/port"
+    "$musterd" --listen "${listen:-127.0.0.1:0}" --port-file "$folder/port" "$@" >"$folder/out" 2>"$folder/err" &
+    pid=$!
+    for _ in $(seq 400); do
+        [ -s "$folder/port" ] && break
+        kill -0 "$pid" 2>/dev/null || fail "musterd has ended: $(cat "$folder/err")"
+        sleep 0.05
+    done
+    [ -s "$folder/port" ] || fail "musterd does not serve"
+    port=$(cat "$folder/port")
+}
+
+# stop STATUS: SIGTERM, and that is its status.
+stop() {
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    pid=
+    [ "$status" = "$1" ] || fail "status $status, not $1: $(cat "$folder/err")"
+}
+
+# kill -9.
+crash() {
+    kill -9 "$pid"
+    { wait "$pid" || true; } 2>/dev/null
+    pid=
+}
+
+# ask METHOD JSON: the answer, whatever its status.
+ask() {
+    curl -sS -m 20 -H 'Content-Type: application/json' -d "$2" \
+        "http://${host:-127.0.0.1}:$port/muster.v1.Rendezvous/$1"
+}
+
+# expect PART METHOD JSON: the answer has it.
+expect() {
+    part=$1
+    shift
+    answer=$(ask "$@") || fail "$*: no answer"
+    case "$answer" in
+    *"$part"*) ;;
+    *) fail "$*: no $part in $answer" ;;
+    esac
+}
+
+# refuses STATUS PART OPTION...: it does not start, and says why in one line.
+refuses() {
+    wanted=$1
+    part=$2
+    shift 2
+    status=0
+    timeout 30 "$musterd" "$@" >"$folder/out" 2>"$folder/err" </dev/null || status=$?
+    [ "$status" = "$wanted" ] || fail "musterd $*: status $status, not $wanted: $(cat "$folder/err")"
+    grep -q -- "$part" "$folder/err" || fail "musterd $*: no \"$part\" in $(cat "$folder/err")"
+    [ "$wanted" != 1 ] || [ "$(wc -l <"$folder/err")" = 1 ] || fail "musterd $*: more than a line"
+}
+
+member() { echo "00000000-0000-4000-8000-00000000000$1"; }

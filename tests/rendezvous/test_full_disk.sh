@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# A disk that is full: a clear error, nothing changed, and on with it once there is room.
+set -eu
+source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
+. "$source/tests/rendezvous/musterd.sh"
+if [ "${1:-}" != inside ]; then
+    if ! unshare -m true 2>/dev/null; then
+        echo "SKIP: mounting a small disk needs root and a mount namespace"
+        exit 77
+    fi
+    exec unshare -m bash "$0" inside
+fi
+mkdir "$folder/disk"
+mount -t tmpfs -o size=256k tmpfs "$folder/disk" 2>/dev/null || {
+    echo "SKIP: tmpfs cannot be mounted here"
+    exit 77
+}
+serve --store "$folder/disk/jobs.db" --hold-ms 100
+expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
+head -c 1M /dev/zero >"$folder/disk/filler" 2>/dev/null || true
+
+value=$(head -c 6000 /dev/zero | base64 -w0)
+expect '"code":"unavailable"' Put "{\"job\":\"j\",\"key\":\"k\",\"value\":\"$value\"}"
+expect "store $folder/disk/jobs.db: database or disk is full" Put "{\"job\":\"j\",\"key\":\"k\",\"value\":\"$value\"}"
+expect '"code":"not_found"' Get '{"job":"j","key":"k"}'
+refused=no
+for i in $(seq 100); do # what room the log still has is used up first
+    answer=$(ask Join "{\"job\":\"j$i\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}")
+    case "$answer" in *unavailable*"disk is full"*) refused=j$i && break ;; esac
+done
+[ $refused != no ] || fail "the disk is never full"
+expect '"code":"not_found"' GetJob "{\"job\":\"$refused\"}"
+expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":1}"
+
+rm "$folder/disk/filler"
+expect '{}' Put "{\"job\":\"j\",\"key\":\"k\",\"value\":\"$value\"}"
+expect '"formed"' Join "{\"job\":\"$refused\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
+crash
+serve --store "$folder/disk/jobs.db"
+expect '"value":' Get '{"job":"j","key":"k"}'
+expect '"phase":"JOB_PHASE_RUNNING"' GetJob "{\"job\":\"$refused\"}"
+stop 0
+echo "PASS"

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# musterd as a program: options, addresses, signals, kill -9 and a full disk.
+set -eu
+source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
+. "$source/tests/rendezvous/musterd.sh"
+store=$folder/jobs.db
+
+join() { # member generation
+    ask Join "{\"job\":\"j\",\"member\":\"$(member "$1")\",\"host\":\"h$1\",\"addresses\":[\"tcp://a\"],
+        \"generation\":$2,\"order\":$1,\"minSize\":2,\"maxSize\":4,\"targetSize\":3}"
+}
+
+echo "- wrong options are status 2"
+refuses 2 'hold-ms: "x"' --hold-ms x
+refuses 2 'hold-ms: "0"' --hold-ms 0
+refuses 2 'lease-ms 500 must be more' --lease-ms 500
+refuses 2 'unrecognized option' --no-such-option
+refuses 2 '"stray"' stray
+refuses 2 'log level "loud"' --log loud
+MUSTERD_SETTLE_MS=-1 refuses 2 'settle-ms: "-1"'
+
+echo "- what keeps it from starting is said in one line"
+for address in 7070 127.0.0.1 127.0.0.1: 127.0.0.1:x 127.0.0.1:65536 ::1:7070; do
+    refuses 1 "listen address \"$address\"" --listen "$address" --store memory
+done
+refuses 1 'cannot listen on 192.0.2.1:7070' --listen 192.0.2.1:7070 --store memory
+refuses 1 "store $folder: Is a directory" --listen 127.0.0.1:0 --store "$folder"
+refuses 1 'store /no/such/folder/x.db: No such file' --listen 127.0.0.1:0 --store /no/such/folder/x.db
+head -c 4096 /dev/urandom >"$folder/noise"
+refuses 1 "store $folder/noise: file is not a database" --listen 127.0.0.1:0 --store "$folder/noise"
+refuses 1 'port file /no/such/folder/port' --listen 127.0.0.1:0 --store memory --port-file /no/such/folder/port
+
+echo "- a port and a store have one owner"
+serve --store "$store"
+refuses 1 "cannot listen on 127.0.0.1:$port: Address already in use" --listen "127.0.0.1:$port" --store memory
+refuses 1 "store $store: another musterd is using it" --listen 127.0.0.1:0 --store "$store"
+
+echo "- kill -9 in the middle: the same generation afterwards, and the members re-attach"
+for i in 1 2 3; do join $i 0 >"$folder/join$i" & joins="${joins:-} $!"; done
+for i in $joins; do wait "$i" || fail "a Join got no answer"; done
+grep -q '"generation":"1"' "$folder/join1" || fail "$(cat "$folder/join1")"
+token=$(sed -nE 's/.*"linkToken":"([0-9a-f]+)".*/\1/p' "$folder/join1")
+expect '{}' Put '{"job":"j","generation":1,"key":"k","value":"AAEC"}'
+ask Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":1}" >"$folder/watch" 2>&1 &
+watch=$!
+crash
+wait $watch || true
+listen=127.0.0.1:$port
+serve --store "$store" --hold-ms 100
+for i in 1 2 3; do
+    expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":1}"
+done
+expect '"phase":"JOB_PHASE_RUNNING"' GetJob '{"job":"j"}'
+expect '"value":"AAEC"' Get '{"job":"j","generation":1,"key":"k"}'
+expect "\"linkToken\":\"$token\"" Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h2\"}"
+expect '{}' Leave "{\"job\":\"j\",\"member\":\"$(member 3)\",\"generation\":1,\"reason\":\"LEAVE_REASON_PLANNED\"}"
+join 1 1 >"$folder/join1" &
+one=$!
+expect '"generation":"2"' Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h2\",\"generation\":1}"
+wait $one
+grep -q '"size":2' "$folder/join1" || fail "$(cat "$folder/join1")"
+
+echo "- SIGTERM with held requests is status 0"
+stop 0
+serve --store "$store" --hold-ms 20000 --lease-ms 60000
+for i in 1 2; do
+    ask Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":2,\"progress\":7}" >"$folder/watch$i" &
+    watches="${watches:-} $!"
+done
+held=0
+for _ in $(seq 400); do
+    held=$(ask GetJob '{"job":"j"}' | grep -o '"progress":"7"' | wc -l)
+    [ "$held" = 2 ] && break
+    sleep 0.05
+done
+[ "$held" = 2 ] || fail "the Watches did not arrive"
+stop 0
+for i in $watches; do wait "$i" || fail "a held Watch got no answer"; done
+grep -q '"code":"unavailable"' "$folder/watch1" || fail "$(cat "$folder/watch1")"
+listen=127.0.0.1:0
+
+echo "- IPv6, if there is one"
+if [ -e /proc/net/if_inet6 ] && grep -q '^00000000000000000000000000000001 ' /proc/net/if_inet6; then
+    listen='[::1]:0' serve --store memory
+    grep -qF "http://[::1]:$port" "$folder/out" || fail "$(cat "$folder/out")"
+    host='[::1]' expect '"jobs":[]' ListJobs '{}'
+    stop 0
+else
+    echo "  SKIP: no IPv6 here"
+fi
+
+echo "- the environment says the same as options"
+MUSTERD_STORE=memory MUSTERD_HOLD_MS=50 serve
+expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2}"
+grep -q 'store memory' "$folder/out" || fail "$(cat "$folder/out")"
+kill -INT "$pid"
+wait "$pid" || fail "SIGINT: status $?"
+pid=
+
+echo "PASS"
