@@ -116,7 +116,7 @@ static bool find_held(struct muster_connections *connections, uint64_t serial,
                       struct muster_watcher *ret_held)
 {
     AUTO_LOCK(&connections->mutex);
-    struct muster_connection *connection;
+    struct muster_connection *connection = NULL;
     DL_FOREACH(connections->first, connection)
     {
         if (connection->watched && connection->held.serial == serial) {
@@ -132,7 +132,7 @@ static void shut_down_slow(struct muster_connections *connections)
 {
     AUTO_LOCK(&connections->mutex);
     int64_t now_ns = muster_clock_ns();
-    struct muster_connection *connection;
+    struct muster_connection *connection = NULL;
     DL_FOREACH(connections->first, connection)
     {
         if (connection->deadline_ns <= now_ns) {

@@ -46,7 +46,7 @@ void muster_watchers_take(struct muster_watchers *watchers, struct muster_watche
 struct muster_watcher *muster_watchers_of_member(const struct muster_watchers *watchers,
                                                  const char *member)
 {
-    struct muster_watcher *watcher;
+    struct muster_watcher *watcher = NULL;
     DL_FOREACH(watchers->members, watcher)
     {
         if (strcmp(watcher->member, member) == 0) {
@@ -59,7 +59,7 @@ struct muster_watcher *muster_watchers_of_member(const struct muster_watchers *w
 struct muster_watcher *muster_watchers_by_serial(const struct muster_watchers *watchers,
                                                  uint64_t serial)
 {
-    struct muster_watcher *watcher;
+    struct muster_watcher *watcher = NULL;
     DL_FOREACH(watchers->members, watcher)
     {
         if (watcher->serial == serial) {
