@@ -10,7 +10,8 @@
  * Outputs come last, are named ret_*, and are left untouched on failure.
  *
  * Threads: one session may be used from several threads, but each scope runs one collective at a
- * time, and all members must call the collectives of one scope in the same order.
+ * time, and all members must call the collectives of one scope in the same order. A child made by
+ * fork() may exec, and must not use the session.
  */
 #ifndef MUSTER_H
 #define MUSTER_H
@@ -106,12 +107,14 @@ MUSTER_API void muster_options_init(muster_options *options);
 MUSTER_API MUSTER_CHECKED muster_status muster_open(const muster_options *options,
                                                     muster_session **ret_session);
 
-/* Leaves the job in order and frees the session. Blocks at most two seconds. Accepts NULL. */
+/* Leaves the job in order and frees the session. Blocks at most two seconds. Accepts NULL. No other
+ * call with this session may be going on. */
 MUSTER_API void muster_close(muster_session *session);
 
 /* Moves over to the next generation after MUSTER_REJOIN; muster_run() does this by itself. Blocks
  * like muster_open() and has its errors. Afterwards ranks and sizes may be others and
- * muster_sync() must be called before the state is used. */
+ * muster_sync() must be called before the state is used. When no call has returned MUSTER_REJOIN
+ * in this generation (another thread has moved over already) it does nothing. */
 MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
 
 /* Asks to leave the job at the next commit: that commit returns MUSTER_REJOIN to every member, and
@@ -200,7 +203,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
  * size; the text names it. MUSTER_REJOIN: a member died meanwhile. */
 MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
 
-/* The number of commits behind the state in memory; 0 before the first sync. */
+/* The number of commits behind the state in memory, the first sync being the first; 0 before. */
 MUSTER_API uint64_t muster_version_of_state(const muster_session *session);
 
 /* The user's work. It trains until it is done, calls muster_commit() now and then, and returns any
