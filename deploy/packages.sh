@@ -24,7 +24,7 @@ install_packages() {
         fi
         as_root=(sudo)
     fi
-    echo "== install ${missing[*]}"
+    echo "== install what is missing: ${missing[*]}"
     local log
     log=$(mktemp)
     if ! { "${as_root[@]}" apt-get update &&
