@@ -140,18 +140,17 @@ static json_t *job_json(const struct muster_job_response *job)
 
 static void print_members(const struct muster_job_response *job)
 {
-    (void)printf("%6s  %-24s %8s  %-8s %8s %10s %10s\n", "rank", "host", "pid", "phase", "commits",
-                 "operations", "silent");
+    (void)printf("%6s  %-24s %8s  %-8s %10s %10s\n", "rank", "host", "pid", "phase", "operations",
+                 "silent");
     for (uint32_t i = 0; i < job->member_count; i++) {
         const struct muster_job_member *member = &job->members[i];
         char rank[16] = "-";
         if (member->rank >= 0) {
             (void)snprintf(rank, sizeof rank, "%d", member->rank);
         }
-        (void)printf("%6s  %-24s %8u  %-8s %8" PRIu64 " %10" PRIu64 " %7" PRIu64 " ms%s%s\n", rank,
+        (void)printf("%6s  %-24s %8u  %-8s %10" PRIu64 " %7" PRIu64 " ms%s%s\n", rank,
                      member->info.host, member->info.pid, muster_report_member_phase(member->phase),
-                     member->info.state_version, member->progress, member->silent_ms,
-                     member->suspected ? " suspected" : "",
+                     member->progress, member->silent_ms, member->suspected ? " suspected" : "",
                      member->leave_asked ? " asked to leave" : "");
     }
 }
@@ -159,7 +158,7 @@ static void print_members(const struct muster_job_response *job)
 static void print_job(const struct muster_job_response *job)
 {
     char line[MUSTER_REPORT_LINE_SIZE];
-    (void)printf("job %s: %s%s%s; %u to %u workers, target ", job->name,
+    (void)printf("job %s: %s%s%s; min %u, max %u, target ", job->name,
                  muster_report_phase(job->phase), job->why[0] != '\0' ? ": " : "", job->why,
                  job->min_size, job->max_size);
     if (job->target_size > 0) {
