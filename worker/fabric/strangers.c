@@ -26,6 +26,9 @@ void muster_strangers_note(struct muster_strangers *strangers, enum muster_stran
     }
     strangers->kinds[kind].quiet_until_ns = now_ns + quiet_ns;
     strangers->kinds[kind].unsaid = 0;
-    muster_log(MUSTER_LOG_WARN, "from=%s connection refused: %s (%" PRIu64 " of this kind)", from,
+    /* Of two members that call each other at the same time one hangs up. */
+    enum muster_log_level level =
+        kind == MUSTER_STRANGER_SILENT ? MUSTER_LOG_INFO : MUSTER_LOG_WARN;
+    muster_log(level, "from=%s connection refused: %s (%" PRIu64 " of this kind)", from,
                words[kind], count);
 }
