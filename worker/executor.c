@@ -24,10 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-/* Ranks that an error text lists at most. */
-enum { LISTED_RANKS_MAX = 4 };
+enum {
+    LISTED_RANKS_MAX = 4, /* by an error text */
+    ABORT_GRACE_MS = 10,  /* for aborts to leave */
+};
 
 struct lane {
     struct muster_operation *operation;
@@ -389,8 +392,9 @@ static bool is_hearsay(const char *reason)
 static void tell_peers(const struct muster_operation *operation)
 {
     const struct muster_binding *binding = operation->binding;
-    const char *text = muster_last_error();
+    char text[MUSTER_ERROR_MAX];
     char reason[MUSTER_REASON_SIZE];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
     if (is_hearsay(text)) {
         (void)snprintf(reason, sizeof reason, "%s", text);
     } else {
@@ -401,6 +405,13 @@ static void tell_peers(const struct muster_operation *operation)
         muster_fabric_abort(binding->fabric, operation->peers[i], binding->generation,
                             binding->context, binding->sequence, reason);
     }
+    /* Nothing moves while nobody waits, and who knows when this caller will wait again. */
+    const bool never = false;
+    int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
+    muster_status status =
+        muster_fabric_wait(binding->fabric, binding->generation, &never,
+                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
+    (void)muster_error_set(status, "%s", text);
 }
 
 /* Takes everything back and says why. status is the owner's own failure, or OK. */

@@ -1,4 +1,5 @@
 /* Contexts: what is refused, what the members must agree on, what outlives a failure. */
+#include "tests/support/calls.h"
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
@@ -11,68 +12,7 @@
 
 #include <cmocka.h>
 
-enum { COUNT = 1000, SHORT_MS = 100 };
-
-/* What each member is to call, and what came of it. */
-struct calls {
-    struct muster_request requests[GROUP_SIZE_MAX];
-    bool silent[GROUP_SIZE_MAX]; /* does not call */
-    muster_status statuses[GROUP_SIZE_MAX];
-    uint32_t suspects[GROUP_SIZE_MAX];
-    char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];
-    double in[GROUP_SIZE_MAX][2 * COUNT], out[GROUP_SIZE_MAX][2 * COUNT];
-};
-
-static struct calls *new_calls(enum muster_collective collective)
-{
-    struct calls *calls = calloc(1, sizeof *calls);
-    assert_non_null(calls);
-    for (uint32_t i = 0; i < GROUP_SIZE_MAX; i++) {
-        calls->requests[i] = (struct muster_request){.collective = collective,
-                                                     .in = calls->in[i],
-                                                     .out = calls->out[i],
-                                                     .count = 100,
-                                                     .type = MUSTER_FLOAT32,
-                                                     .op = MUSTER_SUM,
-                                                     .deadline_ns = group_deadline()};
-        if (collective == MUSTER_BROADCAST) {
-            calls->requests[i].in = NULL;
-        }
-    }
-    return calls;
-}
-
-static void call(struct group_member *member, void *argument)
-{
-    struct calls *calls = argument;
-    uint32_t rank = member->rank;
-    if (calls->silent[rank]) {
-        return;
-    }
-    calls->statuses[rank] = muster_context_run(member->contexts[MUSTER_GLOBAL],
-                                               &calls->requests[rank], &calls->suspects[rank]);
-    (void)snprintf(calls->texts[rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
-}
-
-static void allreduce_well(struct group_member *member, void *argument)
-{
-    (void)argument;
-    int64_t in[10];
-    int64_t out[10];
-    char text[128];
-    struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                     .in = in,
-                                     .out = out,
-                                     .count = 10,
-                                     .type = MUSTER_INT64,
-                                     .deadline_ns = group_deadline()};
-    pattern_fill(&request, in, member->rank, member->group->size);
-    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
-        group_fail(member, "%s", muster_last_error());
-    } else if (pattern_check(&request, member->rank, member->group->size, text, sizeof text) > 0) {
-        group_fail(member, "%s", text);
-    }
-}
+enum { COUNT = GROUP_CALL_DOUBLES / 2, SHORT_MS = 100 };
 
 /* Refusals ------------------------------------------------------------------------------------ */
 
@@ -133,7 +73,7 @@ static void a_wrong_request_is_refused_and_takes_no_number(void **state)
     bad = good;
     bad.algorithm = "no_such_thing";
     assert_refused(&group, bad, "no_such_thing");
-    group_each(&group, allreduce_well, NULL);
+    group_each(&group, group_allreduce_well, NULL);
     assert_int_equal(muster_context_progress(group.members[0].contexts[MUSTER_GLOBAL]), 1);
     group_finish(&group);
 }
@@ -147,12 +87,12 @@ static void empty_calls_need_no_buffers(void **state)
     struct group group;
     group_start_flat(&group, GROUP_INPROC, 3);
     for (size_t i = 0; i < sizeof collectives / sizeof collectives[0]; i++) {
-        struct calls *calls = new_calls(collectives[i]);
+        struct group_calls *calls = group_calls_create(collectives[i]);
         for (uint32_t rank = 0; rank < 3; rank++) {
             calls->requests[rank].in = calls->requests[rank].out = NULL;
             calls->requests[rank].count = 0;
         }
-        group_each(&group, call, calls);
+        group_each(&group, group_call, calls);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_int_equal(calls->statuses[rank], MUSTER_OK);
         }
@@ -161,128 +101,19 @@ static void empty_calls_need_no_buffers(void **state)
     group_finish(&group);
 }
 
-/* Agreement ----------------------------------------------------------------------------------- */
-
-/* Rank 1 of 4 calls differently. All must say so, with both values, and be able to go on. */
-static void assert_disagreement(struct calls *calls, const char *one, const char *other)
-{
-    enum { RANKS = 4 };
-    struct group group;
-    group_start_flat(&group, GROUP_INPROC, RANKS);
-    group_each(&group, call, calls);
-    for (uint32_t i = 0; i < RANKS; i++) {
-        if (calls->statuses[i] != MUSTER_INVALID || strstr(calls->texts[i], one) == NULL ||
-            strstr(calls->texts[i], other) == NULL || strstr(calls->texts[i], "rank ") == NULL) {
-            fail_msg("rank %u, for %s and %s: %s: %s", i, one, other,
-                     muster_status_name(calls->statuses[i]), calls->texts[i]);
-        }
-        assert_int_equal(calls->suspects[i], UINT32_MAX);
-    }
-    group_each(&group, allreduce_well, NULL);
-    group_finish(&group);
-    free(calls);
-}
-
-static void members_that_disagree_all_get_told(void **state)
-{
-    (void)state;
-    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
-    calls->requests[1].count = 128;
-    assert_disagreement(calls, "100", "128");
-
-    calls = new_calls(MUSTER_ALLREDUCE);
-    calls->requests[1].type = MUSTER_INT32;
-    assert_disagreement(calls, "float32", "int32");
-
-    calls = new_calls(MUSTER_ALLREDUCE);
-    calls->requests[1].op = MUSTER_MAX;
-    assert_disagreement(calls, "sum", "max");
-
-    calls = new_calls(MUSTER_ALLREDUCE);
-    calls->requests[1].collective = MUSTER_ALLGATHER;
-    calls->requests[1].count = 10;
-    assert_disagreement(calls, "allreduce", "allgather");
-
-    calls = new_calls(MUSTER_ALLREDUCE);
-    for (uint32_t i = 0; i < 4; i++) {
-        calls->requests[i].algorithm = i == 1 ? "ring" : "ring_chunked";
-    }
-    assert_disagreement(calls, "ring", "ring_chunked");
-}
-
-static void large_calls_that_disagree_fail_too(void **state)
-{
-    (void)state;
-    enum { LARGE = 1 << 20 };
-    float *data = calloc(LARGE, 2 * sizeof *data);
-    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
-    for (uint32_t i = 0; i < 4; i++) {
-        calls->requests[i].in = data;
-        calls->requests[i].out = calloc(LARGE, sizeof *data);
-        calls->requests[i].count = i == 1 ? LARGE - 1 : LARGE;
-    }
-    float *outputs[4];
-    for (uint32_t i = 0; i < 4; i++) {
-        outputs[i] = calls->requests[i].out;
-    }
-    assert_disagreement(calls, "1048576", "1048575");
-    for (uint32_t i = 0; i < 4; i++) {
-        free(outputs[i]);
-    }
-    free(data);
-}
-
-static void a_barrier_does_not_match_an_allreduce(void **state)
-{
-    (void)state;
-    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
-    calls->requests[1].collective = MUSTER_BARRIER;
-    assert_disagreement(calls, "allreduce", "barrier");
-}
-
-/* Members that only send may be done before anybody has compared: they return well. Nobody who
- * receives does, and nobody waits for the deadline. */
-static void assert_noticed(struct calls *calls, uint32_t ranks, const char *word)
-{
-    struct group group;
-    bool noticed = false;
-    group_start_flat(&group, GROUP_INPROC, ranks);
-    group_each(&group, call, calls);
-    for (uint32_t i = 0; i < ranks; i++) {
-        bool said = calls->statuses[i] == MUSTER_INVALID && strstr(calls->texts[i], word) != NULL;
-        noticed = noticed || said;
-        if (!said && calls->statuses[i] != MUSTER_OK) {
-            fail_msg("rank %u, for %s: %s: %s", i, word, muster_status_name(calls->statuses[i]),
-                     calls->texts[i]);
-        }
-    }
-    assert_true(noticed);
-    group_each(&group, allreduce_well, NULL);
-    group_finish(&group);
-    free(calls);
-}
-
-static void a_broadcast_of_another_count_is_noticed(void **state)
-{
-    (void)state;
-    struct calls *calls = new_calls(MUSTER_BROADCAST);
-    calls->requests[1].count = 128;
-    assert_noticed(calls, 4, "128");
-}
-
 /* Deadlines and revocations ------------------------------------------------------------------- */
 
 static void who_does_not_come_is_named_at_the_deadline(void **state)
 {
     (void)state;
     struct group group;
-    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
     calls->silent[2] = true;
     for (uint32_t i = 0; i < 3; i++) {
         calls->requests[i].deadline_ns = muster_clock_after_ms(SHORT_MS);
     }
     group_start_flat(&group, GROUP_INPROC, 3);
-    group_each(&group, call, calls);
+    group_each(&group, group_call, calls);
     bool suspected = false;
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(calls->statuses[i], MUSTER_REJOIN);
@@ -298,7 +129,7 @@ static void who_does_not_come_is_named_at_the_deadline(void **state)
     char first[MUSTER_ERROR_MAX];
     memcpy(first, calls->texts[0], sizeof first);
     calls->silent[1] = true;
-    group_each(&group, call, calls);
+    group_each(&group, group_call, calls);
     assert_int_equal(calls->statuses[0], MUSTER_REJOIN);
     assert_string_equal(calls->texts[0], first);
     assert_int_equal(calls->suspects[0], UINT32_MAX);
@@ -309,7 +140,7 @@ static void who_does_not_come_is_named_at_the_deadline(void **state)
 static void call_or_revoke(struct group_member *member, void *argument)
 {
     if (member->rank > 0) {
-        call(member, argument);
+        group_call(member, argument);
         return;
     }
     for (uint32_t i = 1; i < member->group->size; i++) {
@@ -322,7 +153,7 @@ static void a_revoked_generation_ends_the_operation(void **state)
 {
     (void)state;
     struct group group;
-    struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
     group_start_flat(&group, GROUP_INPROC, 4);
     group_each(&group, call_or_revoke, calls);
     for (uint32_t i = 1; i < 4; i++) {
@@ -457,7 +288,7 @@ static void all_ranks_have_the_same_bits(void **state)
         if (muster_algorithms[i].collective != MUSTER_ALLREDUCE) {
             continue;
         }
-        struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+        struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
         for (uint32_t rank = 0; rank < RANKS; rank++) {
             calls->requests[rank].count = COUNT;
             calls->requests[rank].type = MUSTER_FLOAT64;
@@ -468,7 +299,7 @@ static void all_ranks_have_the_same_bits(void **state)
         }
         struct group group;
         group_start(&group, GROUP_INPROC, 2, sizes, NULL);
-        group_each(&group, call, calls);
+        group_each(&group, group_call, calls);
         group_finish(&group);
         for (uint32_t rank = 1; rank < RANKS; rank++) {
             assert_int_equal(calls->statuses[rank], MUSTER_OK);
@@ -493,7 +324,7 @@ static void a_named_algorithm_is_used_where_it_can_be(void **state)
     struct group group;
     static const uint32_t sizes[] = {2, 1};
     group_start(&group, GROUP_INPROC, 2, sizes, "ring_chunked");
-    const struct calls *calls = new_calls(MUSTER_ALLREDUCE);
+    const struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
     struct muster_request request = calls->requests[0];
     assert_string_equal(chosen(&group, &request), "ring_chunked");
     request.algorithm = "ring"; /* the call's word counts more */
@@ -557,10 +388,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_request_is_refused_and_takes_no_number),
         cmocka_unit_test(empty_calls_need_no_buffers),
-        cmocka_unit_test(members_that_disagree_all_get_told),
-        cmocka_unit_test(large_calls_that_disagree_fail_too),
-        cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
-        cmocka_unit_test(a_broadcast_of_another_count_is_noticed),
         cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
         cmocka_unit_test(a_revoked_generation_ends_the_operation),
         cmocka_unit_test(scopes_run_at_the_same_time),

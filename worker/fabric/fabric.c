@@ -362,7 +362,22 @@ static muster_status check_transfer(const struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-static muster_status check_operation(const struct muster_fabric *fabric,
+static muster_status check_call(struct muster_fabric *fabric,
+                                const struct muster_operation_id *operation,
+                                const struct muster_call *call)
+{
+    const struct muster_known_call *known =
+        muster_calls_note(&fabric->calls, operation, call, MUSTER_CALLED_HERE);
+    if (known == NULL) {
+        return MUSTER_OK;
+    }
+    if (known->rank == MUSTER_CALLED_HERE || known->rank >= fabric->link_count) {
+        return muster_error_set(MUSTER_INVALID, "one operation is called in two ways here");
+    }
+    return muster_link_differs(fabric->links[known->rank], call, &known->call);
+}
+
+static muster_status check_operation(struct muster_fabric *fabric,
                                      const struct muster_transfer *transfer)
 {
     struct muster_operation_id operation = muster_key_operation(&transfer->key);
@@ -374,7 +389,7 @@ static muster_status check_operation(const struct muster_fabric *fabric,
         return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
                                 operation.sequence, operation.context);
     }
-    return MUSTER_OK;
+    return check_call(fabric, &operation, transfer->call);
 }
 
 static muster_status check_link(struct muster_link *link, const struct muster_transfer *transfer)

@@ -241,8 +241,11 @@ static void look_at(struct muster_link *link, struct side *side, struct muster_t
 {
     struct muster_transfer *receive = muster_transfer_table_find(&link->receives, &send->key);
     if (receive == NULL && !muster_fabric_stale(link->fabric, &send->key)) {
+        const struct muster_message_key key = send->key;
+        const struct muster_call call = *send->call;
         muster_transfer_table_insert(&side->mine->early, send);
         muster_mutex_unlock(&side->pair->lock);
+        muster_link_heard(link, &key, &call);
         return;
     }
     muster_status status = MUSTER_OK;

@@ -138,15 +138,22 @@ void muster_transfer_complete_later(struct muster_link *link, struct muster_tran
     muster_transfer_list_append(&link->fabric->completed, transfer);
 }
 
+muster_status muster_link_differs(const struct muster_link *link, const struct muster_call *here,
+                                  const struct muster_call *there)
+{
+    char text[MUSTER_REASON_SIZE];
+    if (!muster_call_matches(here, there, text, sizeof text)) {
+        return muster_error_set(MUSTER_INVALID, "rank %u (host %s) calls differently: %s",
+                                link->rank, link->peer.host, text);
+    }
+    return MUSTER_OK;
+}
+
 muster_status muster_transfer_check(const struct muster_link *link,
                                     const struct muster_transfer *transfer,
                                     const struct muster_call *call, uint64_t size_bytes)
 {
-    char text[MUSTER_REASON_SIZE];
-    if (!muster_call_matches(transfer->call, call, text, sizeof text)) {
-        return muster_error_set(MUSTER_INVALID, "rank %u (host %s) calls differently: %s",
-                                link->rank, link->peer.host, text);
-    }
+    TRY(muster_link_differs(link, transfer->call, call));
     if (transfer->size_bytes != size_bytes) {
         return muster_error_set(MUSTER_INVALID,
                                 "rank %u (host %s) differs in a message's size: %" PRIu64
@@ -175,6 +182,33 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
         muster_transfer_table_move(&each->receives, operation, &ended);
         end_all(each, &ended, MUSTER_INVALID, reason);
     }
+}
+
+static uint32_t own_rank(const struct muster_fabric *fabric)
+{
+    uint32_t rank = 0;
+    while (rank < fabric->link_count && fabric->links[rank] != NULL) {
+        rank++;
+    }
+    return rank;
+}
+
+void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
+                       const struct muster_call *call)
+{
+    struct muster_operation_id operation = muster_key_operation(key);
+    const struct muster_known_call *known =
+        muster_calls_note(&link->fabric->calls, &operation, call, link->rank);
+    if (known == NULL || muster_link_differs(link, &known->call, call) == MUSTER_OK) {
+        return;
+    }
+    /* The operation may be over here: then nobody else would tell the peer. */
+    char reason[MUSTER_REASON_SIZE];
+    (void)snprintf(reason, sizeof reason, "rank %u says: %s", own_rank(link->fabric),
+                   muster_last_error());
+    link->ops->abort(link, &operation, reason);
+    (void)snprintf(reason, sizeof reason, "%s", muster_last_error());
+    muster_link_aborted(link, &operation, reason);
 }
 
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key)

@@ -11,6 +11,7 @@
 #define MUSTER_WORKER_FABRIC_LINK_H
 
 #include "worker/base/status.h"
+#include "worker/fabric/calls.h"
 #include "worker/fabric/operations.h"
 #include "worker/fabric/transfers.h"
 
@@ -156,7 +157,8 @@ struct muster_fabric {
     struct muster_link *by_member; /* the same in a hash */
     uint32_t link_count;
     struct muster_operations operations; /* withdrawn and aborted ones of this generation */
-    uint64_t revoked;                    /* generations up to this one */
+    struct muster_calls calls;
+    uint64_t revoked; /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
     bool killed;
     bool parting; /* being destroyed: nobody is accepted any more */
@@ -209,6 +211,11 @@ void muster_transfer_complete(struct muster_link *link, struct muster_transfer *
 /* Ends it well; its done function is called by the leader. For use within a post. */
 void muster_transfer_complete_later(struct muster_link *link, struct muster_transfer *transfer);
 
+/* Compares the calls of both ends. On a mismatch the text names the peer and both values. */
+MUSTER_CHECKED muster_status muster_link_differs(const struct muster_link *link,
+                                                 const struct muster_call *here,
+                                                 const struct muster_call *there);
+
 /* Compares what the peer says with the receive that is posted here. On a mismatch sets the error
  * text, which names the peer and both values, and returns MUSTER_INVALID. */
 MUSTER_CHECKED muster_status muster_transfer_check(const struct muster_link *link,
@@ -219,6 +226,11 @@ MUSTER_CHECKED muster_status muster_transfer_check(const struct muster_link *lin
 /* The peer has aborted the operation: ends all transfers of it, now and later. */
 void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason);
+
+/* The peer has sent a message ahead of the transfer that it is for. If it calls the operation
+ * otherwise than this member does, ends all transfers of it, now and later, and tells the peer. */
+void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
+                       const struct muster_call *call);
 
 /* True if what arrives with this key is for nobody: an older generation, an operation that was
  * withdrawn or aborted. */

@@ -398,6 +398,8 @@ static muster_status keep_early(struct muster_match *match, struct muster_early 
         free(early);
         return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_EARLY_MAX);
     }
+    const struct muster_frame frame = early->frame;
+    muster_link_heard(match->link, &frame.key, &frame.call); /* may drop what was kept */
     return MUSTER_OK;
 }
 

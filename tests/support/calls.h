@@ -1,0 +1,28 @@
+/* One call of each member of a group, as it may be got wrong, and what came of it. */
+#ifndef MUSTER_TESTS_SUPPORT_CALLS_H
+#define MUSTER_TESTS_SUPPORT_CALLS_H
+
+#include "tests/support/group.h"
+
+enum { GROUP_CALL_DOUBLES = 2000 }; /* room in the buffers, all types */
+
+/* What each member is to call, and what came of it. */
+struct group_calls {
+    struct muster_request requests[GROUP_SIZE_MAX];
+    bool silent[GROUP_SIZE_MAX]; /* does not call */
+    muster_status statuses[GROUP_SIZE_MAX];
+    uint32_t suspects[GROUP_SIZE_MAX];
+    char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];
+    double in[GROUP_SIZE_MAX][GROUP_CALL_DOUBLES], out[GROUP_SIZE_MAX][GROUP_CALL_DOUBLES];
+};
+
+/* All members: 100 float32, sum, out of place, into buffers of the calls'. free() it. */
+struct group_calls *group_calls_create(enum muster_collective collective);
+
+/* Works for group_each(): the member's call (argument: the calls), unless it is silent. */
+void group_call(struct group_member *member, void *argument);
+
+/* A small allreduce that must go well. */
+void group_allreduce_well(struct group_member *member, void *argument);
+
+#endif

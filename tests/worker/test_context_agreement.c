@@ -1,0 +1,160 @@
+/* Members that call one operation in different ways: they are told, nobody hangs, and the next
+ * operation works. */
+#include "tests/support/calls.h"
+#include "tests/support/group.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Each test runs between threads and over TCP. */
+static enum group_transport transport;
+
+/* As a program does: whoever is done goes on, and so hears what is still said about the first. */
+static void call_twice(struct group_member *member, void *argument)
+{
+    group_call(member, argument);
+    group_allreduce_well(member, NULL);
+}
+
+/* Rank 1 of 4 calls differently. All must say so, with both values, and be able to go on. */
+static void assert_disagreement(struct group_calls *calls, const char *one, const char *other)
+{
+    enum { RANKS = 4 };
+    struct group group;
+    group_start_flat(&group, transport, RANKS);
+    group_each(&group, call_twice, calls);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (calls->statuses[i] != MUSTER_INVALID || strstr(calls->texts[i], one) == NULL ||
+            strstr(calls->texts[i], other) == NULL || strstr(calls->texts[i], "rank ") == NULL) {
+            fail_msg("rank %u, for %s and %s: %s: %s", i, one, other,
+                     muster_status_name(calls->statuses[i]), calls->texts[i]);
+        }
+        assert_int_equal(calls->suspects[i], UINT32_MAX);
+    }
+    group_finish(&group);
+    free(calls);
+}
+
+static void members_that_disagree_all_get_told(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].count = 128;
+    assert_disagreement(calls, "100", "128");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].type = MUSTER_INT32;
+    assert_disagreement(calls, "float32", "int32");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].op = MUSTER_MAX;
+    assert_disagreement(calls, "sum", "max");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].collective = MUSTER_ALLGATHER;
+    calls->requests[1].count = 10;
+    assert_disagreement(calls, "allreduce", "allgather");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].algorithm = i == 1 ? "ring" : "ring_chunked";
+    }
+    assert_disagreement(calls, "ring", "ring_chunked");
+}
+
+static void large_calls_that_disagree_fail_too(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    float *data = calloc(LARGE, 2 * sizeof *data);
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].in = data;
+        calls->requests[i].out = calloc(LARGE, sizeof *data);
+        calls->requests[i].count = i == 1 ? LARGE - 1 : LARGE;
+    }
+    float *outputs[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        outputs[i] = calls->requests[i].out;
+    }
+    assert_disagreement(calls, "1048576", "1048575");
+    for (uint32_t i = 0; i < 4; i++) {
+        free(outputs[i]);
+    }
+    free(data);
+}
+
+static void a_barrier_does_not_match_an_allreduce(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].collective = MUSTER_BARRIER;
+    assert_disagreement(calls, "allreduce", "barrier");
+}
+
+/* Members that only send may be done before anybody has compared: they return well. But somebody
+ * notices, and nobody waits for the deadline. */
+static void assert_noticed(struct group_calls *calls, uint32_t ranks, const char *word)
+{
+    struct group group;
+    bool noticed = false;
+    group_start_flat(&group, transport, ranks);
+    group_each(&group, call_twice, calls);
+    for (uint32_t i = 0; i < ranks; i++) {
+        bool said = calls->statuses[i] == MUSTER_INVALID && strstr(calls->texts[i], word) != NULL;
+        noticed = noticed || said;
+        if (!said && calls->statuses[i] != MUSTER_OK) {
+            fail_msg("rank %u, for %s: %s: %s", i, word, muster_status_name(calls->statuses[i]),
+                     calls->texts[i]);
+        }
+    }
+    assert_true(noticed);
+    group_finish(&group);
+    free(calls);
+}
+
+static void a_broadcast_of_another_count_or_root_is_noticed(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_BROADCAST);
+    calls->requests[1].count = 128;
+    assert_noticed(calls, 4, "128");
+
+    calls = group_calls_create(MUSTER_BROADCAST);
+    calls->requests[1].root = 1;
+    assert_noticed(calls, 4, "root ");
+}
+
+static void two_roots_of_a_large_broadcast_notice(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    struct group_calls *calls = group_calls_create(MUSTER_BROADCAST);
+    float *data = calloc(LARGE, 2 * sizeof *data);
+    for (uint32_t i = 0; i < 2; i++) {
+        calls->requests[i].out = data + i * LARGE;
+        calls->requests[i].count = LARGE;
+        calls->requests[i].root = i;
+    }
+    assert_noticed(calls, 2, "root ");
+    free(data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_that_disagree_all_get_told),
+        cmocka_unit_test(large_calls_that_disagree_fail_too),
+        cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
+        cmocka_unit_test(a_broadcast_of_another_count_or_root_is_noticed),
+        cmocka_unit_test(two_roots_of_a_large_broadcast_notice),
+    };
+    transport = GROUP_INPROC;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    transport = GROUP_TCP;
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
+}
