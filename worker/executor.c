@@ -396,9 +396,9 @@ static void tell_peers(const struct muster_operation *operation)
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
     if (is_hearsay(text)) {
-        (void)snprintf(reason, sizeof reason, "%s", text);
+        (void)snprintf(reason, sizeof reason, "%.255s", text);
     } else {
-        (void)snprintf(reason, sizeof reason, "rank %u says: %s",
+        (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
                        operation->ranks[operation->schedule.rank], text);
     }
     for (size_t i = 0; i < operation->peer_count; i++) {
@@ -411,7 +411,8 @@ static void tell_peers(const struct muster_operation *operation)
     muster_status status =
         muster_fabric_wait(binding->fabric, binding->generation, &never,
                            limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
-    (void)muster_error_set(status, "%s", text);
+    (void)status; /* what counts was said before */
+    (void)muster_error_set(MUSTER_INVALID, "%s", text);
 }
 
 /* Takes everything back and says why. status is the owner's own failure, or OK. */
