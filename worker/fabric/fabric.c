@@ -12,7 +12,9 @@
 #include <string.h>
 
 enum {
-    SPIN_NS = 20 * 1000, /* about what a sleep and a wake cost */
+    /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
+     * that wait for each other sleep in turn for good once one of them was late. */
+    SPIN_NS = 200 * 1000,
     MEMBERS_MAX = 1 << 20,
 };
 
