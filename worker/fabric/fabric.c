@@ -112,9 +112,9 @@ static void say_goodbye(struct muster_fabric *fabric, uint32_t linger_ms)
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(linger_ms);
-    do {
+    while (!all_said_goodbye(fabric) && muster_clock_ns() < deadline_ns) {
         muster_progress_turn(fabric, deadline_ns);
-    } while (!all_said_goodbye(fabric) && muster_clock_ns() < deadline_ns);
+    }
 }
 
 void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)

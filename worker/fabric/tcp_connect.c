@@ -240,7 +240,7 @@ static void dial_again(struct tcp_path *path, const char *what)
         lose(link, what);
         return;
     }
-    link->redial_ns = muster_clock_after_ms(TCP_REDIAL_MS << link->hang_ups);
+    link->redial_ns = muster_clock_after_ms((uint32_t)TCP_REDIAL_MS << link->hang_ups);
 }
 
 static void read_answer(struct tcp_path *path)

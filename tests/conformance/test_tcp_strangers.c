@@ -1,0 +1,338 @@
+/* Who else connects to a worker's port: nobody hangs, nothing is lost, and they are counted. */
+#include "tests/conformance/rig.h"
+#include "worker/fabric/address.h"
+#include "worker/fabric/frame.h"
+#include "worker/fabric/hello.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct rig_transport tcp = {.name = "tcp", .listen = "127.0.0.1"};
+
+/* Connects to a fabric's port; -1 if it cannot. */
+static int connect_to(const struct rig *rig, uint32_t rank)
+{
+    struct muster_socket_address address;
+    if (muster_address_parse(rig->peers[rank].addresses[0], &address) != MUSTER_OK) {
+        return -1;
+    }
+    int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address.storage, address.size) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void look(struct rig *rig, uint32_t rank, uint32_t ms)
+{
+    bool never = false;
+    muster_status status =
+        muster_fabric_wait(rig->fabrics[rank], rig->generation, &never, muster_clock_after_ms(ms));
+    (void)status;
+}
+
+static void await_refused(struct rig *rig, uint64_t count)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+           muster_clock_ns() < deadline_ns) {
+        look(rig, 0, 5);
+    }
+    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
+}
+
+/* Rank 0 and 1 still understand each other. */
+static char *exchange(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    char out = (char)rank;
+    char in = 77;
+    struct rig_tally tally = {.left = 2};
+    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &out, 1);
+    struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &in, 1);
+    rig_post(rig, rank, &tally, &send);
+    rig_post(rig, rank, &tally, &receive);
+    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    RIG_EXPECT(in == (char)(1 - rank));
+    return NULL;
+}
+
+static void a_port_scanner_is_counted(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    int fd = connect_to(&rig, 0);
+    assert_true(fd >= 0);
+    close(fd);
+    await_refused(&rig, 1);
+    rig_run(&rig, exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void send_bytes(int fd, const void *bytes, size_t size)
+{
+    assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+static void assert_hung_up(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, 0);
+    assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+    close(fd);
+}
+
+static void garbage_is_refused_at_once(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    int fd = connect_to(&rig, 0);
+    send_bytes(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    await_refused(&rig, 1);
+    assert_hung_up(fd);
+    rig_run(&rig, exchange, NULL);
+    rig_finish(&rig);
+}
+
+static struct muster_hello good_hello(const struct rig *rig)
+{
+    struct muster_hello hello = {.generation = rig->generation};
+    memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
+    memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
+    (void)snprintf(hello.token, sizeof hello.token, "a token that both ends have");
+    return hello;
+}
+
+static void expect_verdict(struct rig *rig, const struct muster_hello *hello,
+                           enum muster_verdict expected, uint64_t refused)
+{
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    unsigned char answer[MUSTER_ANSWER_SIZE];
+    muster_hello_encode(hello, bytes);
+    int fd = connect_to(rig, 0);
+    send_bytes(fd, bytes, sizeof bytes);
+    await_refused(rig, refused);
+    assert_int_equal(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    enum muster_verdict verdict = MUSTER_WELCOME;
+    assert_int_equal(muster_answer_decode(answer, &verdict), MUSTER_OK);
+    assert_int_equal(verdict, expected);
+    assert_hung_up(fd);
+}
+
+static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    struct muster_hello hello = good_hello(&rig);
+    hello.token[3] = 'x';
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 1);
+    hello = good_hello(&rig);
+    hello.token[0] = '\0';
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 2);
+    hello = good_hello(&rig);
+    muster_random_uuid(hello.from);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 3);
+    hello = good_hello(&rig);
+    muster_random_uuid(hello.to);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 4);
+    rig_run(&rig, exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void half_hellos_do_not_keep_members_out(void **state)
+{
+    (void)state;
+    enum { STALLED = 300 };
+    static int fds[STALLED];
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    struct muster_hello hello = good_hello(&rig);
+    muster_hello_encode(&hello, bytes);
+    for (int i = 0; i < STALLED; i++) {
+        fds[i] = connect_to(&rig, 0);
+        assert_true(fds[i] >= 0);
+        send_bytes(fds[i], bytes, 100);
+        if (i % 50 == 0) {
+            look(&rig, 0, 1);
+        }
+    }
+    rig_run(&rig, exchange, NULL);
+    for (int i = 0; i < STALLED; i++) {
+        close(fds[i]);
+    }
+    await_refused(&rig, STALLED);
+    rig_finish(&rig);
+}
+
+static char *connect_often(struct rig *rig, uint32_t rank, void *user)
+{
+    int count = *(const int *)user;
+    if (rank == 0) {
+        for (uint64_t want = (uint64_t)count;
+             muster_fabric_figures(rig->fabrics[0]).strangers_refused < want;) {
+            look(rig, 0, 5);
+        }
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        int fd = connect_to(rig, 0);
+        RIG_EXPECT(fd >= 0);
+        struct linger abrupt = {.l_onoff = 1}; /* leaves no port in TIME_WAIT */
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void ten_thousand_quick_connects_do_no_harm(void **state)
+{
+    (void)state;
+    int count = 10000;
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    rig_run(&rig, connect_often, &count);
+    rig_run(&rig, exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void another_token_is_a_clear_error_for_the_dialler(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, &tcp, 2);
+    muster_fabric_set_token(rig.fabrics[1], "another one");
+    char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer send = rig_send(&rig, 0, 1, &byte, 1);
+    rig_post(&rig, 1, &tally, &send);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (!tally.finished && muster_clock_ns() < deadline_ns) {
+        look(&rig, 0, 1);
+        look(&rig, 1, 1);
+    }
+    assert_int_equal(tally.status, MUSTER_REJOIN);
+    assert_string_equal(tally.reason, "link to rank 0 (host host-0): refused: wrong link token");
+    rig_finish(&rig);
+}
+
+static void an_address_that_is_not_ours_is_invalid(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"0.0.0.0", "::", "host", "", "127.0.0.1:80", "192.0.2.1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct muster_fabric *fabric = NULL;
+        struct muster_fabric_options options = {.member = "m", .listen = wrong[i]};
+        assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_INVALID);
+        assert_null(fabric);
+        assert_non_null(strstr(muster_last_error(), wrong[i]));
+    }
+}
+
+/* A process of its own ----------------------------------------------------------------------- */
+
+struct child {
+    pid_t pid;
+    int to, from;
+};
+
+/* Member 1 in another process: it waits for a message that never comes. */
+static void live_as_child(int in, int out)
+{
+    struct rig rig;
+    rig_init(&rig, &tcp, 1);
+    if (write(out, &rig.peers[0], sizeof rig.peers[0]) != (ssize_t)sizeof rig.peers[0] ||
+        read(in, &rig.peers[1], sizeof rig.peers[1]) != (ssize_t)sizeof rig.peers[1]) {
+        _exit(1);
+    }
+    struct muster_peer peers[2] = {rig.peers[1], rig.peers[0]};
+    memcpy(rig.peers, peers, sizeof peers);
+    rig.count = 2;
+    rig.generation = 10;
+    rig_begin_one(&rig, 0);
+    char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer hello = rig_send(&rig, 0, 1, &byte, 1);
+    rig_post(&rig, 0, &tally, &hello);
+    look(&rig, 0, RIG_PATIENCE_MS);
+    _exit(0);
+}
+
+static struct child start_child(void)
+{
+    int to[2];
+    int from[2];
+    assert_int_equal(pipe(to), 0);
+    assert_int_equal(pipe(from), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        live_as_child(to[0], from[1]);
+    }
+    assert_true(pid > 0);
+    close(to[0]);
+    close(from[1]);
+    return (struct child){.pid = pid, .to = to[1], .from = from[0]};
+}
+
+static void a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost(void **state)
+{
+    (void)state;
+    struct child child = start_child();
+    struct rig rig;
+    rig_init(&rig, &tcp, 1);
+    assert_int_equal(read(child.from, &rig.peers[1], sizeof rig.peers[1]), sizeof rig.peers[1]);
+    assert_int_equal(write(child.to, &rig.peers[0], sizeof rig.peers[0]), sizeof rig.peers[0]);
+    rig.count = 2;
+    rig.generation = 10;
+    rig_begin_one(&rig, 0);
+    char byte = 1;
+    struct rig_tally first = {.left = 1};
+    struct muster_transfer hello = rig_receive(&rig, 1, 1, &byte, 1);
+    rig_post(&rig, 0, &first, &hello);
+    assert_int_equal(rig_wait(&rig, 0, &first), MUSTER_OK);
+
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    struct rig_tally second = {.left = 1};
+    struct muster_transfer never = rig_receive(&rig, 1, 2, &byte, 1);
+    rig_post(&rig, 0, &second, &never);
+    assert_int_equal(
+        muster_fabric_wait(rig.fabrics[0], 10, &second.finished, muster_clock_after_ms(50)),
+        MUSTER_RETRY);
+    assert_int_equal(kill(child.pid, SIGKILL), 0);
+    assert_int_equal(rig_wait(&rig, 0, &second), MUSTER_REJOIN);
+    assert_non_null(strstr(second.reason, "link to rank 1 (host host-0): "));
+    assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
+    close(child.to);
+    close(child.from);
+    rig.count = 1;
+    rig_finish(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost),
+        cmocka_unit_test(a_port_scanner_is_counted),
+        cmocka_unit_test(garbage_is_refused_at_once),
+        cmocka_unit_test(who_lacks_the_token_or_is_no_member_is_told_so),
+        cmocka_unit_test(half_hellos_do_not_keep_members_out),
+        cmocka_unit_test(ten_thousand_quick_connects_do_no_harm),
+        cmocka_unit_test(another_token_is_a_clear_error_for_the_dialler),
+        cmocka_unit_test(an_address_that_is_not_ours_is_invalid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
