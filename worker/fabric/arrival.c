@@ -39,11 +39,9 @@ static void consume(struct muster_match *match, struct muster_arrival *arrival, 
         receive->consume(receive, offset, arrival->piece, whole);
         muster_fabric_lock(fabric);
     }
-    if (arrival->receive == receive) { /* not withdrawn meanwhile */
-        arrival->carried = there - whole;
-        memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
-        receive->moved_bytes += size;
-    }
+    arrival->carried = there - whole;
+    memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
+    receive->moved_bytes += size;
 }
 
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,

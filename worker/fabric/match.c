@@ -177,9 +177,6 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
     match->early_bytes -= credit;
     muster_match_credit(match, credit);
     drop_due(match, operation);
-    if (match->delivering != NULL) {
-        muster_arrival_withdraw(match->delivering, operation);
-    }
 }
 
 void muster_match_begin_generation(struct muster_match *match)
@@ -200,9 +197,6 @@ void muster_match_left(struct muster_match *match, struct muster_transfer_list *
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
     muster_match_left(match, ret_sends);
-    if (match->delivering != NULL) {
-        muster_arrival_finish(match->delivering);
-    }
     (void)muster_early_drop(&match->early, NULL, UINT64_MAX);
     struct muster_early *early = NULL;
     struct muster_early *next = NULL;
@@ -225,7 +219,7 @@ static void next_segment(struct muster_match *match, struct muster_transfer *tra
     uint64_t left = transfer->size_bytes - offset;
     uint64_t most = MUSTER_FRAME_PAYLOAD_MAX / element * element;
     outgoing->size = (uint32_t)(left < most ? left : most);
-    outgoing->data = (const unsigned char *)transfer->data + offset;
+    outgoing->data = (unsigned char *)transfer->data + offset;
     outgoing->last = outgoing->size == left;
     transfer->link_word = offset + outgoing->size;
     struct muster_frame frame = {.kind = MUSTER_FRAME_SEGMENT,
@@ -486,24 +480,23 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
 
 /* Early ones that are due -------------------------------------------------------------------- */
 
-/* Returns false if the link was closed meanwhile. */
-static bool deliver(struct muster_match *match, struct muster_early *early, unsigned char *piece)
+static void deliver(struct muster_match *match, const struct muster_early *early,
+                    unsigned char *piece)
 {
     struct muster_link *link = match->link;
-    struct muster_arrival arrival = {.frame = early->frame, .piece = piece};
+    struct muster_arrival arrival = {.frame = early->frame};
     struct muster_transfer *receive =
         muster_transfer_table_find(&link->receives, &early->frame.key);
     if (receive == NULL || !fits(match, receive, &early->frame)) {
-        return true;
+        return;
     }
     if (receive->link_word == WORD_GRANTED) {
         match->broken = true; /* it was offered too */
-        return true;
+        return;
     }
+    arrival.piece = piece;
     arrival.left = early->frame.length;
     place_in(&arrival, receive);
-    uint64_t opened = link->opened;
-    match->delivering = &arrival;
     const unsigned char *data = early->data;
     while (arrival.left > 0) {
         uint32_t size = 0;
@@ -511,15 +504,8 @@ static bool deliver(struct muster_match *match, struct muster_early *early, unsi
         memcpy(to, data, size);
         data += size;
         muster_arrival_filled(match, &arrival, size);
-        if (link->end == NULL || link->opened != opened) {
-            return false;
-        }
     }
-    match->delivering = NULL;
-    if (arrival.receive != NULL) {
-        complete_receive(match, arrival.receive);
-    }
-    return true;
+    complete_receive(match, receive);
 }
 
 bool muster_match_progress(struct muster_match *match, unsigned char *piece)
@@ -528,7 +514,6 @@ bool muster_match_progress(struct muster_match *match, unsigned char *piece)
         struct muster_early *early = match->due;
         DL_DELETE(match->due, early);
         muster_status status = MUSTER_OK;
-        bool open = true;
         switch (early->frame.kind) {
         case MUSTER_FRAME_OFFER:
             status = offered(match, &early->frame);
@@ -539,12 +524,9 @@ bool muster_match_progress(struct muster_match *match, unsigned char *piece)
         default:
             match->early_bytes -= muster_early_charge(&early->frame);
             muster_match_credit(match, muster_early_charge(&early->frame));
-            open = deliver(match, early, piece);
+            deliver(match, early, piece);
         }
         free(early);
-        if (!open) {
-            return false;
-        }
         match->broken = match->broken || status != MUSTER_OK;
     }
     if (match->broken) {

@@ -25,8 +25,6 @@ struct muster_frame_queue {
     size_t start, end, room;
 };
 
-struct muster_arrival;
-
 struct muster_match {
     struct muster_link *link;
     struct muster_early_table early;
@@ -38,7 +36,6 @@ struct muster_match {
     uint64_t eager_out_bytes;             /* sent and not credited */
     uint64_t eager_owed_bytes;            /* received, dealt with, not credited yet */
     uint64_t early_bytes;                 /* received and not dealt with */
-    struct muster_arrival *delivering;    /* an early one, without the lock */
     bool broken;                          /* the link is to be given up */
 };
 
@@ -64,7 +61,7 @@ void muster_match_credit(struct muster_match *match, uint64_t bytes);
 /* The next frame with data. */
 struct muster_outgoing {
     unsigned char header[MUSTER_FRAME_SIZE];
-    const unsigned char *data; /* borrowed from the transfer until sent or withdrawn */
+    unsigned char *data; /* only read; borrowed from the transfer until sent or withdrawn */
     uint32_t size;
     uint32_t charge_bytes; /* of the eager window */
     struct muster_transfer *transfer;
@@ -108,16 +105,15 @@ MUSTER_CHECKED muster_status muster_match_header(struct muster_match *match,
 
 /* Where to read the next bytes of the payload to, and how many at most. */
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size);
-/* So many bytes are in that buffer now. Gives up the lock while they are consumed, so the link may
- * be closed afterwards. */
+/* So many bytes are in that buffer now. Gives up the lock while they are consumed. */
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size);
 
 /* All of the payload has come (left is 0). GOODBYE is the transport's to handle. */
 MUSTER_CHECKED muster_status muster_match_arrived(struct muster_match *match,
                                                   struct muster_arrival *arrival);
-/* Early arrivals whose transfers have been posted meanwhile. May give up the lock. Returns false if
- * the link was closed. */
+/* Early arrivals whose transfers have been posted meanwhile. May give up the lock while they are
+ * consumed. Returns false if the link was given up. */
 bool muster_match_progress(struct muster_match *match, unsigned char *piece);
 
 /* Forgets the operation. */

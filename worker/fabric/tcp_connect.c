@@ -372,12 +372,11 @@ static void judge(struct tcp_path *path)
         turn_away(path, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
         return;
     }
+    bool for_us = strcmp(hello->to, fabric->member) == 0;
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
-    if (strcmp(hello->to, fabric->member) != 0) {
-        turn_away(path, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
-    } else if (link != NULL) {
+    if (for_us && link != NULL) {
         take_call(path, link);
-    } else if (hello->generation > fabric->generation) {
+    } else if (for_us && hello->generation > fabric->generation) {
         park(path);
     } else {
         turn_away(path, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);

@@ -36,16 +36,16 @@ static void fill(struct tcp_path *path)
     }
 }
 
-static void add(struct iovec *parts, int *count, const unsigned char *bytes, size_t size)
+static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
 {
     if (size > 0) {
-        parts[*count].iov_base = (void *)(uintptr_t)bytes;
+        parts[*count].iov_base = bytes;
         parts[*count].iov_len = size;
         (*count)++;
     }
 }
 
-static void add_frame(struct iovec *parts, int *count, const struct tcp_outgoing *out)
+static void add_frame(struct iovec *parts, int *count, struct tcp_outgoing *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
@@ -54,7 +54,7 @@ static void add_frame(struct iovec *parts, int *count, const struct tcp_outgoing
 }
 
 /* Frames are never torn: first the rest of one that is half out, then those without data. */
-static int collect(const struct tcp_path *path, struct iovec *parts)
+static int collect(struct tcp_path *path, struct iovec *parts)
 {
     int count = 0;
     bool torn = path->frame_count > 0 && path->frames[0].sent > 0;
