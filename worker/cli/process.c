@@ -38,6 +38,7 @@ static void guard_note(pid_t *groups, size_t *count, pid_t message)
 static void guard_run(int fd)
 {
     (void)setsid();
+    (void)prctl(PR_SET_NAME, "muster-guard");
     sigset_t all;
     sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
