@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -210,6 +211,7 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
         if (got != 0 || atomic_load(&fabric->woken)) {
             return got;
         }
+        sched_yield(); /* to a peer that has to share this core */
         now_ns = muster_clock_ns();
     }
     int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
