@@ -330,10 +330,11 @@ void muster_http_stop(struct muster_http *http)
         return;
     }
     if (http->daemon != NULL) {
-        AUTO_CLOSE int listen_fd = MHD_quiesce_daemon(http->daemon);
+        int listen_fd = MHD_quiesce_daemon(http->daemon);
         muster_service_quiesce(http->service);
         wait_for_answers(http);
         MHD_stop_daemon(http->daemon);
+        muster_cleanup_close(&listen_fd);
     }
     muster_connections_destroy(http->connections);
     (void)pthread_cond_destroy(&http->idle);
