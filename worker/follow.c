@@ -97,12 +97,9 @@ static void heed_answer(struct muster_session *session, struct follower *followe
     atomic_store(&session->pending, response->pending);
     atomic_store(&session->leave_asked, response->leave);
     if (response->revoked && follower->revoked != generation) {
-        char why[MUSTER_REASON_SIZE];
-        (void)snprintf(why, sizeof why, "generation %llu is over: %s",
-                       (unsigned long long)generation, response->reason);
         follower->revoked = generation;
-        muster_log(MUSTER_LOG_INFO, "%s", why);
-        muster_session_revoke_locked(session, why);
+        muster_log(MUSTER_LOG_INFO, "the generation is over: %s", response->reason);
+        muster_session_revoke_locked(session, response->reason);
     }
 }
 

@@ -158,6 +158,11 @@ static muster_status name_difference(struct sync *sync)
     int64_t mine = first_difference(state, outlines, count) << 32 | sync->generation->rank;
     int64_t first = mine;
     TRY(reduce(sync, &mine, &first, 1, MUSTER_MIN));
+    /* Nobody gives up, which would end the generation, before all know why. How this ends does not
+     * matter: whoever comes here knows. */
+    (void)run(sync, sync->global,
+              (struct muster_request){.collective = MUSTER_BARRIER, .type = MUSTER_UINT8});
+    sync->suspect = UINT32_MAX;
     return say_difference(sync, outlines, count, first);
 }
 
