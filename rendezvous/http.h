@@ -5,7 +5,7 @@
 #ifndef MUSTER_RENDEZVOUS_HTTP_H
 #define MUSTER_RENDEZVOUS_HTTP_H
 
-#include "rendezvous/service.h"
+#include "rendezvous/musterd_service.h"
 
 enum {
     MUSTER_HTTP_CONNECTIONS_MAX = 16384, /* fewer if the process may not open so many files */

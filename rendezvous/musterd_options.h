@@ -2,7 +2,7 @@
 #ifndef MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
 #define MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
 
-#include "rendezvous/service.h"
+#include "rendezvous/musterd_service.h"
 
 struct muster_musterd_options {
     const char *listen;

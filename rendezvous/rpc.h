@@ -5,7 +5,7 @@
 #ifndef MUSTER_RENDEZVOUS_RPC_H
 #define MUSTER_RENDEZVOUS_RPC_H
 
-#include "rendezvous/service.h"
+#include "rendezvous/musterd_service.h"
 #include "rendezvous/watchers.h"
 
 struct muster_rpc_request {

@@ -5,8 +5,8 @@
  * Locks, in the order in which they are taken: the table of jobs, one job, the store, the clock.
  * Answers are delivered with no lock held.
  */
-#ifndef MUSTER_RENDEZVOUS_SERVICE_H
-#define MUSTER_RENDEZVOUS_SERVICE_H
+#ifndef MUSTER_RENDEZVOUS_MUSTERD_SERVICE_H
+#define MUSTER_RENDEZVOUS_MUSTERD_SERVICE_H
 
 #include "elastic/messages.h"
 #include "rendezvous/store/store.h"
