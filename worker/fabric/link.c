@@ -197,6 +197,9 @@ void muster_link_heard(struct muster_link *link, const struct muster_message_key
                        const struct muster_call *call)
 {
     struct muster_operation_id operation = muster_key_operation(key);
+    if (key->generation != link->fabric->generation) {
+        return; /* the peer may have another rank then */
+    }
     const struct muster_known_call *known =
         muster_calls_note(&link->fabric->calls, &operation, call, link->rank);
     if (known == NULL || muster_link_differs(link, &known->call, call) == MUSTER_OK) {
