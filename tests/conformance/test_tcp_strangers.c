@@ -49,7 +49,8 @@ static void await_refused(struct rig *rig, uint64_t count)
            muster_clock_ns() < deadline_ns) {
         look(rig, 0, 5);
     }
-    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
+    /* A member whose call has crossed another may have hung up, too. */
+    assert_true(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= count);
 }
 
 /* Rank 0 and 1 still understand each other. */
@@ -183,10 +184,12 @@ static char *connect_often(struct rig *rig, uint32_t rank, void *user)
 {
     int count = *(const int *)user;
     if (rank == 0) {
-        for (uint64_t want = (uint64_t)count;
-             muster_fabric_figures(rig->fabrics[0]).strangers_refused < want;) {
+        int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+        while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < (uint64_t)count &&
+               muster_clock_ns() < deadline_ns) {
             look(rig, 0, 5);
         }
+        RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= (uint64_t)count);
         return NULL;
     }
     for (int i = 0; i < count; i++) {
