@@ -25,6 +25,20 @@ twice=$(sources | grep -v '^tests/' | xargs -n1 basename | sort | uniq -d)
 words=$(sources | xargs grep -nE '\b(TODO|FIXME|XXX)\b' || true)
 [ -z "$words" ] || complain "unfinished by its own word: $words"
 
+# The README shows the example word for word, and its links lead somewhere.
+example=worker/examples/hello_allreduce.c
+awk '/^```c$/ {on = 1; next} /^```$/ {on = 0} on' README.md | cmp -s - "$example" ||
+    complain "README.md does not show $example word for word"
+while read -r page; do
+    while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || complain "$page: link to $link leads nowhere"
+    done < <(grep -oE '\]\([^)#]+\)' "$page" | sed -E 's/^\]\(|\)$//g' | grep -v '^[a-z]*:')
+done < <(find . -name '*.md' -not -path './build/*')
+# Tests that a page names exist.
+while read -r name; do
+    ls tests/"${name%/*}"/test_"${name#*/}".* >/dev/null 2>&1 || complain "tests/README.md names $name, which is no test"
+done < <(grep -E '^\| ' tests/README.md | grep -oE '\b(cli|rendezvous|worker|conformance|elastic|e2e|bench)/[a-z_]+' | sort -u)
+
 # Non-static functions are muster_<module>_<verb>; only what muster.h declares is exported.
 if [ -n "${MUSTER_BIN:-}" ] && command -v nm >/dev/null; then
     for library in "${MUSTER_BIN%/bin}"/worker/libmuster.a "${MUSTER_BIN%/bin}"/rendezvous/libmusterd_static.a; do
