@@ -160,12 +160,12 @@ static struct muster_transfer make_transfer(const struct rig *rig, uint32_t peer
     };
 }
 
-struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence,
-                                const void *data, uint64_t size_bytes)
+struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence, void *data,
+                                uint64_t size_bytes)
 {
     struct muster_transfer transfer = make_transfer(rig, peer, sequence, size_bytes);
     transfer.direction = MUSTER_SEND;
-    transfer.data = (void *)(uintptr_t)data;
+    transfer.data = data;
     return transfer;
 }
 

@@ -66,8 +66,8 @@ struct rig_tally {
 };
 
 /* A transfer with the rig's generation, context 0, lane 0, elements of one byte, and a tally. */
-struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence,
-                                const void *data, uint64_t size_bytes);
+struct muster_transfer rig_send(const struct rig *rig, uint32_t peer, uint64_t sequence, void *data,
+                                uint64_t size_bytes);
 struct muster_transfer rig_receive(const struct rig *rig, uint32_t peer, uint64_t sequence,
                                    void *data, uint64_t size_bytes);
 extern const struct muster_call rig_call;
