@@ -23,7 +23,7 @@ static void inproc_woken(void *transport)
 {
     struct inproc *self = transport;
     if (atomic_exchange(&self->called, false)) {
-        inproc_answer_calls(self);
+        muster_inproc_answer_calls(self);
     }
     for (uint32_t i = 0; i < self->fabric->link_count; i++) {
         struct muster_link *link = self->fabric->links[i];
@@ -59,7 +59,7 @@ static void inproc_refresh(void *transport)
 static void inproc_begin_generation(void *transport)
 {
     struct inproc *self = transport;
-    inproc_answer_calls(self);
+    muster_inproc_answer_calls(self);
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
         if (link->end != NULL && link->ops == &muster_inproc_ops) {
             const struct side *side = link->end;
@@ -93,7 +93,7 @@ static void inproc_goodbye(struct muster_link *link)
     struct side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     side->mine->state = END_LEFT;
-    inproc_tell(side->theirs);
+    muster_inproc_tell(side->theirs);
 }
 
 static bool inproc_said_goodbye(const struct muster_link *link)
@@ -108,7 +108,7 @@ static void inproc_post_send(struct muster_link *link, struct muster_transfer *t
     struct side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
     muster_transfer_list_append(&side->theirs->inbox, transfer);
-    inproc_tell(side->theirs);
+    muster_inproc_tell(side->theirs);
 }
 
 static void inproc_post_receive(struct muster_link *link, struct muster_transfer *transfer)
@@ -130,7 +130,7 @@ static void inproc_withdraw(struct muster_link *link, const struct muster_operat
     AUTO_LOCK(&side->pair->lock);
     struct muster_transfer *copying = side->mine->copying;
     if (copying != NULL && muster_operation_has(operation, &copying->key)) {
-        inproc_recall_locked(side, ret_sends);
+        muster_inproc_recall_locked(side, ret_sends);
     }
     muster_transfer_list_move(&side->theirs->inbox, operation, ret_sends);
     muster_transfer_table_move(&side->theirs->early, operation, ret_sends);
@@ -151,7 +151,7 @@ static void inproc_abort(struct muster_link *link, const struct muster_operation
         note->operation = *operation;
         (void)snprintf(note->reason, sizeof note->reason, "%s", reason);
     }
-    inproc_tell(side->theirs);
+    muster_inproc_tell(side->theirs);
 }
 
 /* Progress ------------------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ static void receive_send(struct muster_link *link, struct side *side,
     if (side->theirs->copying == send) {
         side->theirs->copying = NULL;
         muster_transfer_list_append(&side->theirs->finished, send);
-        inproc_tell(side->theirs);
+        muster_inproc_tell(side->theirs);
     }
     muster_mutex_unlock(&side->pair->lock);
     if (moved) {
@@ -257,7 +257,7 @@ static void look_at(struct muster_link *link, struct side *side, struct muster_t
         }
     }
     muster_transfer_list_append(&side->theirs->finished, send);
-    inproc_tell(side->theirs);
+    muster_inproc_tell(side->theirs);
     muster_mutex_unlock(&side->pair->lock);
     if (receive != NULL) {
         muster_transfer_table_remove(&link->receives, receive);
@@ -337,14 +337,14 @@ static void inproc_progress(struct muster_link *link)
 
 const struct muster_link_ops muster_inproc_ops = {
     .scheme = "inproc",
-    .start = inproc_start,
-    .stop = inproc_stop,
+    .start = muster_inproc_start,
+    .stop = muster_inproc_stop,
     .address = inproc_address,
     .woken = inproc_woken,
     .refresh = inproc_refresh,
     .begin_generation = inproc_begin_generation,
     .timers = inproc_timers,
-    .open = inproc_open,
+    .open = muster_inproc_open,
     .post_send = inproc_post_send,
     .post_receive = inproc_post_receive,
     .withdraw = inproc_withdraw,
@@ -352,7 +352,7 @@ const struct muster_link_ops muster_inproc_ops = {
     .progress = inproc_progress,
     .goodbye = inproc_goodbye,
     .said_goodbye = inproc_said_goodbye,
-    .left = inproc_close,
+    .left = muster_inproc_close,
     .has_arrived = inproc_has_arrived,
-    .close = inproc_close,
+    .close = muster_inproc_close,
 };

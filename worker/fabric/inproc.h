@@ -72,17 +72,18 @@ struct side {
 };
 
 /* Something is new for that side. The pair is locked. */
-void inproc_tell(struct end *end);
+void muster_inproc_tell(struct end *end);
 
 /* inproc_hub.c: slots of struct muster_link_ops, and what they share. */
-muster_status inproc_start(struct muster_fabric *fabric,
-                           const struct muster_fabric_options *options, void **ret_transport);
-void inproc_stop(void *transport);
-void inproc_open(struct muster_link *link);
-void inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends);
+muster_status muster_inproc_start(struct muster_fabric *fabric,
+                                  const struct muster_fabric_options *options,
+                                  void **ret_transport);
+void muster_inproc_stop(void *transport);
+void muster_inproc_open(struct muster_link *link);
+void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends);
 /* Opens this side of pairs that a peer has opened, if the peer is a member. */
-void inproc_answer_calls(struct inproc *self);
+void muster_inproc_answer_calls(struct inproc *self);
 /* Takes back what the peer is receiving, as soon as it does not read this side's memory. */
-void inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends);
+void muster_inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends);
 
 #endif

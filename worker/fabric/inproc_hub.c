@@ -31,7 +31,7 @@ void muster_hub_destroy(struct muster_hub *hub)
 }
 
 /* Something is new for that side. The pair is locked. */
-void inproc_tell(struct end *end)
+void muster_inproc_tell(struct end *end)
 {
     atomic_store(&end->news, true);
     if (end->owner != NULL) {
@@ -41,8 +41,8 @@ void inproc_tell(struct end *end)
 
 /* The fabric's part ---------------------------------------------------------------------------- */
 
-muster_status inproc_start(struct muster_fabric *fabric,
-                           const struct muster_fabric_options *options, void **ret_transport)
+muster_status muster_inproc_start(struct muster_fabric *fabric,
+                                  const struct muster_fabric_options *options, void **ret_transport)
 {
     if (options->hub == NULL) {
         return MUSTER_OK;
@@ -59,7 +59,7 @@ muster_status inproc_start(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-void inproc_stop(void *transport)
+void muster_inproc_stop(void *transport)
 {
     struct inproc *self = transport;
     muster_mutex_lock(&self->hub->lock);
@@ -75,7 +75,7 @@ void inproc_stop(void *transport)
             muster_mutex_lock(&pair->lock);
             if (pair->ends[i].state == END_ABSENT) {
                 pair->ends[i].state = self->fabric->killed ? END_DEAD : END_LEFT;
-                inproc_tell(&pair->ends[1 - i]);
+                muster_inproc_tell(&pair->ends[1 - i]);
             }
             muster_mutex_unlock(&pair->lock);
         }
@@ -84,7 +84,7 @@ void inproc_stop(void *transport)
     free(self);
 }
 
-void inproc_answer_calls(struct inproc *self)
+void muster_inproc_answer_calls(struct inproc *self)
 {
     const char *member = self->fabric->member;
     for (;;) {
@@ -184,7 +184,7 @@ static struct pair *join_pair(struct muster_link *link, int *ret_index)
     return pair;
 }
 
-void inproc_open(struct muster_link *link)
+void muster_inproc_open(struct muster_link *link)
 {
     struct inproc *self = link->transport;
     struct side *side = calloc(1, sizeof *side);
@@ -211,7 +211,7 @@ void inproc_open(struct muster_link *link)
 }
 
 /* Takes back what the peer is receiving, as soon as it does not read this side's memory. */
-void inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends)
+void muster_inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends)
 {
     while (side->mine->touched) {
         pthread_cond_wait(&side->pair->idle, &side->pair->lock);
@@ -229,14 +229,14 @@ static void free_pair(struct pair *pair)
     free(pair);
 }
 
-void inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
+void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct inproc *self = link->transport;
     struct side *side = link->end;
     struct end *mine = side->mine;
     struct end *theirs = side->theirs;
     muster_mutex_lock(&side->pair->lock);
-    inproc_recall_locked(side, ret_sends);
+    muster_inproc_recall_locked(side, ret_sends);
     muster_transfer_list_splice(&theirs->inbox, ret_sends);
     muster_transfer_table_splice(&theirs->early, ret_sends);
     muster_transfer_list_splice(&mine->finished, ret_sends);
@@ -246,7 +246,7 @@ void inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sen
     }
     mine->receiving = NULL;
     mine->state = mine->state == END_LEFT ? END_LEFT : END_DEAD;
-    inproc_tell(theirs);
+    muster_inproc_tell(theirs);
     muster_mutex_unlock(&side->pair->lock);
 
     muster_mutex_lock(&self->hub->lock);

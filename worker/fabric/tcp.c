@@ -29,7 +29,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = tcp->staging == NULL || tcp->piece == NULL
                                ? muster_error_set(MUSTER_FATAL, "out of memory")
-                               : tcp_listen(tcp, options->listen);
+                               : muster_tcp_listen(tcp, options->listen);
     if (status != MUSTER_OK) {
         if (tcp->listener.fd >= 0) {
             close(tcp->listener.fd);
@@ -47,7 +47,7 @@ static void tcp_stop(void *transport)
 {
     struct tcp *tcp = transport;
     while (tcp->halves != NULL) {
-        tcp_path_close(tcp->halves);
+        muster_tcp_path_close(tcp->halves);
     }
     muster_watch_retire(tcp->fabric, &tcp->listener);
 }
@@ -93,12 +93,12 @@ static void tcp_begin_generation(void *transport)
     {
         muster_match_begin_generation(&end->match);
     }
-    tcp_judge_parked(tcp);
+    muster_tcp_judge_parked(tcp);
 }
 
 static int64_t tcp_timers(void *transport, int64_t now_ns)
 {
-    return tcp_connect_timers(transport, now_ns);
+    return muster_tcp_connect_timers(transport, now_ns);
 }
 
 /* A link -------------------------------------------------------------------------------------- */
@@ -124,11 +124,11 @@ static bool make_end(struct muster_link *link)
 static void tcp_open(struct muster_link *link)
 {
     if (make_end(link)) {
-        tcp_dial(link->end);
+        muster_tcp_dial(link->end);
     }
 }
 
-void tcp_accepted(struct muster_link *link)
+void muster_tcp_accepted(struct muster_link *link)
 {
     (void)make_end(link);
 }
@@ -153,7 +153,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
         if (end->parting && !end->parted) {
             part_at_once(end);
         }
-        tcp_path_close(end->path);
+        muster_tcp_path_close(end->path);
     }
     muster_match_finish(&end->match, ret_sends);
     DL_DELETE(end->tcp->links, end);
@@ -165,7 +165,7 @@ static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_
 {
     struct tcp_link *end = link->end;
     if (end->path != NULL) {
-        tcp_path_close(end->path);
+        muster_tcp_path_close(end->path);
     }
     muster_match_left(&end->match, ret_sends);
 }
@@ -208,7 +208,7 @@ static void tcp_withdraw(struct muster_link *link, const struct muster_operation
 {
     struct tcp_link *end = link->end;
     if (end->path != NULL && end->path->phase == TCP_OPEN) {
-        tcp_send_withdraw(end->path, operation);
+        muster_tcp_send_withdraw(end->path, operation);
         muster_arrival_withdraw(&end->path->in, operation);
     }
     muster_match_withdraw(&end->match, operation, ret_sends);
@@ -230,7 +230,7 @@ static void tcp_progress(struct muster_link *link)
         return;
     }
     if (muster_match_progress(&end->match, end->tcp->piece) && open && !path->watch.retired) {
-        tcp_flush(path);
+        muster_tcp_flush(path);
     }
 }
 

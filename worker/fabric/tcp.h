@@ -1,6 +1,6 @@
 /*
  * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_send.c and
- * tcp_receive.c move bytes.
+ * muster_tcp_receive.c move bytes.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -93,20 +93,20 @@ struct tcp {
 };
 
 /* tcp.c: the peer has called; state OPENING, link->end NULL if memory is out. */
-void tcp_accepted(struct muster_link *link);
+void muster_tcp_accepted(struct muster_link *link);
 
 /* tcp_connect.c */
-MUSTER_CHECKED muster_status tcp_listen(struct tcp *tcp, const char *host);
-void tcp_dial(struct tcp_link *link);
-void tcp_judge_parked(struct tcp *tcp);
-int64_t tcp_connect_timers(struct tcp *tcp, int64_t now_ns);
-void tcp_path_close(struct tcp_path *path);
+MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp, const char *host);
+void muster_tcp_dial(struct tcp_link *link);
+void muster_tcp_judge_parked(struct tcp *tcp);
+int64_t muster_tcp_connect_timers(struct tcp *tcp, int64_t now_ns);
+void muster_tcp_path_close(struct tcp_path *path);
 
 /* tcp_send.c */
-void tcp_flush(struct tcp_path *path);
-void tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation);
+void muster_tcp_flush(struct tcp_path *path);
+void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation);
 
-/* tcp_receive.c */
-void tcp_receive(struct tcp_path *path);
+/* muster_tcp_receive.c */
+void muster_tcp_receive(struct tcp_path *path);
 
 #endif

@@ -34,7 +34,7 @@ static void leave_halves(struct tcp_path *path)
     path->tcp->parked -= path->phase == TCP_PARKED;
 }
 
-void tcp_path_close(struct tcp_path *path)
+void muster_tcp_path_close(struct tcp_path *path)
 {
     leave_halves(path);
     path->phase = TCP_OPEN; /* it is in no list */
@@ -53,7 +53,7 @@ static void refuse(struct tcp_path *path, enum muster_stranger kind)
     muster_address_print(&path->remote, from);
     muster_strangers_note(&tcp->strangers, kind, from, muster_clock_ns());
     tcp->fabric->figures.strangers_refused++;
-    tcp_path_close(path);
+    muster_tcp_path_close(path);
 }
 
 static void set_options(int fd)
@@ -186,7 +186,7 @@ static void call_next(struct tcp_link *link, int error)
     lose(link, what);
 }
 
-void tcp_dial(struct tcp_link *link)
+void muster_tcp_dial(struct tcp_link *link)
 {
     link->redial_ns = MUSTER_NEVER;
     link->address = 0;
@@ -196,7 +196,7 @@ void tcp_dial(struct tcp_link *link)
 static void dial_failed(struct tcp_path *path, int error)
 {
     struct tcp_link *link = path->link;
-    tcp_path_close(path);
+    muster_tcp_path_close(path);
     call_next(link, error);
 }
 
@@ -235,7 +235,7 @@ static void finish_dial(struct tcp_path *path)
 static void dial_again(struct tcp_path *path, const char *what)
 {
     struct tcp_link *link = path->link;
-    tcp_path_close(path);
+    muster_tcp_path_close(path);
     if (++link->hang_ups >= TCP_HANG_UPS_MAX) {
         lose(link, what);
         return;
@@ -261,7 +261,7 @@ static void read_answer(struct tcp_path *path)
     } else if (verdict == MUSTER_WELCOME) {
         open_path(path, link);
     } else if (verdict == MUSTER_REFUSED_CROSSED) {
-        tcp_path_close(path); /* its call comes; if not, ours goes again */
+        muster_tcp_path_close(path); /* its call comes; if not, ours goes again */
         link->redial_ns = muster_clock_after_ms(TCP_CROSSED_MS);
     } else {
         lose(link, muster_verdict_text(verdict));
@@ -309,7 +309,7 @@ static enum muster_verdict begin_link(struct tcp *tcp, struct muster_link *link)
 {
     link->ops = &muster_tcp_ops;
     link->transport = tcp;
-    tcp_accepted(link);
+    muster_tcp_accepted(link);
     return link->end != NULL ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
@@ -342,14 +342,14 @@ static void take_call(struct tcp_path *path, struct muster_link *link)
     struct tcp_link *end = end_of(link);
     if (verdict != MUSTER_WELCOME) {
         (void)answer(path, verdict);
-        tcp_path_close(path);
+        muster_tcp_path_close(path);
         return;
     }
     if (end->path != NULL) {
-        tcp_path_close(end->path);
+        muster_tcp_path_close(end->path);
     }
     if (!answer(path, verdict)) {
-        tcp_path_close(path); /* the caller will notice, and dial again */
+        muster_tcp_path_close(path); /* the caller will notice, and dial again */
         end->redial_ns = muster_clock_ns();
         return;
     }
@@ -361,7 +361,7 @@ static void judge(struct tcp_path *path)
     struct muster_fabric *fabric = path->tcp->fabric;
     const struct muster_hello *hello = &path->hello;
     if (fabric->parting) {
-        tcp_path_close(path);
+        muster_tcp_path_close(path);
         return;
     }
     if (fabric->generation == 0) {
@@ -383,7 +383,7 @@ static void judge(struct tcp_path *path)
     }
 }
 
-void tcp_judge_parked(struct tcp *tcp)
+void muster_tcp_judge_parked(struct tcp *tcp)
 {
     struct tcp_path *path = NULL;
     struct tcp_path *next = NULL;
@@ -479,7 +479,7 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
         break;
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-        tcp_receive(path);
+        muster_tcp_receive(path);
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
         muster_link_mark(path->link->link);
@@ -525,7 +525,7 @@ static int64_t redial(struct tcp *tcp, int64_t now_ns)
     struct tcp_link *link = tcp->links;
     while (link != NULL) {
         if (link->redial_ns <= now_ns) {
-            tcp_dial(link);
+            muster_tcp_dial(link);
             link = tcp->links;
             due_ns = MUSTER_NEVER;
             continue;
@@ -536,7 +536,7 @@ static int64_t redial(struct tcp *tcp, int64_t now_ns)
     return due_ns;
 }
 
-int64_t tcp_connect_timers(struct tcp *tcp, int64_t now_ns)
+int64_t muster_tcp_connect_timers(struct tcp *tcp, int64_t now_ns)
 {
     int64_t due_ns = tcp->halves != NULL ? expire_halves(tcp, now_ns) : MUSTER_NEVER;
     int64_t redial_ns = redial(tcp, now_ns);
@@ -558,7 +558,7 @@ static void free_tcp(struct muster_watch *watch)
     free(tcp);
 }
 
-muster_status tcp_listen(struct tcp *tcp, const char *host)
+muster_status muster_tcp_listen(struct tcp *tcp, const char *host)
 {
     TRY(muster_address_parse_host(host, &tcp->own));
     if (muster_address_is_any(&tcp->own)) {

@@ -129,7 +129,7 @@ static bool receive_once(struct tcp_path *path)
     return !path->watch.retired && bytes == room + TCP_STAGING_BYTES;
 }
 
-void tcp_receive(struct tcp_path *path)
+void muster_tcp_receive(struct tcp_path *path)
 {
     for (int i = 0; i < READS_MAX && receive_once(path); i++) {
     }

@@ -172,7 +172,7 @@ static bool flush_once(struct tcp_path *path)
     return all;
 }
 
-void tcp_flush(struct tcp_path *path)
+void muster_tcp_flush(struct tcp_path *path)
 {
     if (path->deaf) {
         return;
@@ -186,7 +186,7 @@ void tcp_flush(struct tcp_path *path)
     }
 }
 
-void tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
+void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {
         struct tcp_outgoing *out = &path->frames[i - 1];
