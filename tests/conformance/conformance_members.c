@@ -96,6 +96,22 @@ static void ranks_may_change_places(void **state)
     rig_finish(&rig);
 }
 
+/* Nothing moves between the two; the address sanitizer sees what is left behind. */
+static void a_fabric_may_end_right_after_members_were_dropped(void **state)
+{
+    (void)state;
+    struct rig rig;
+    uint64_t sequence = 1;
+    rig_init(&rig, conformance_transport, 3);
+    rig_run(&rig, exchange_some, &sequence);
+    assert_int_equal(
+        muster_fabric_begin_generation(rig.fabrics[0], rig.generation + 1, rig.peers, 1),
+        MUSTER_OK);
+    muster_fabric_destroy(rig.fabrics[0], 0);
+    rig.fabrics[0] = NULL;
+    rig_finish(&rig);
+}
+
 /* Rank 0 begins the next generation first, and its messages wait for rank 1 to do so. */
 static void what_comes_early_for_a_generation_is_kept(void **state)
 {
@@ -402,6 +418,7 @@ static void several_threads_wait_at_once(void **state)
 const struct CMUnitTest conformance_members[] = {
     cmocka_unit_test(links_between_members_that_stay_survive_a_generation_change),
     cmocka_unit_test(ranks_may_change_places),
+    cmocka_unit_test(a_fabric_may_end_right_after_members_were_dropped),
     cmocka_unit_test(what_comes_early_for_a_generation_is_kept),
     cmocka_unit_test(what_an_older_generation_sent_is_dropped),
     cmocka_unit_test(a_death_ends_all_transfers_with_its_member),

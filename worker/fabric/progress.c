@@ -363,6 +363,9 @@ muster_status muster_progress_init(struct muster_fabric *fabric)
 
 void muster_progress_finish(struct muster_fabric *fabric)
 {
+    for (struct muster_link *link = fabric->retired_links; link != NULL; link = link->next) {
+        link->dirty = false; /* nobody follows the list of marked links any more */
+    }
     reap(fabric);
     if (fabric->epoll_fd >= 0) {
         close(fabric->epoll_fd);
