@@ -169,7 +169,9 @@ MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session
                                                          void *out, size_t count, muster_type type,
                                                          const muster_call_options *options);
 
-/* data[0..count) of the root is copied to every member. */
+/* data[0..count) of the root is copied to every member. The root only sends: it may return
+ * MUSTER_OK before another member notices that their calls disagree, and two members that both take
+ * themselves for the root of little data may go unnoticed. */
 MUSTER_API MUSTER_CHECKED muster_status muster_broadcast(muster_session *session,
                                                          muster_scope scope, void *data,
                                                          size_t count, muster_type type,
