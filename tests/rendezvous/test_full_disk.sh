@@ -2,7 +2,6 @@
 # A disk that is full: a clear error, nothing changed, and on with it once there is room.
 set -eu
 source=${MUSTER_SOURCE:-$(dirname "$0")/../..}
-. "$source/tests/rendezvous/musterd.sh"
 if [ "${1:-}" != inside ]; then
     if ! unshare -m true 2>/dev/null; then
         echo "SKIP: mounting a small disk needs root and a mount namespace"
@@ -10,6 +9,7 @@ if [ "${1:-}" != inside ]; then
     fi
     exec unshare -m bash "$0" inside
 fi
+. "$source/tests/rendezvous/musterd.sh"
 mkdir "$folder/disk"
 mount -t tmpfs -o size=256k tmpfs "$folder/disk" 2>/dev/null || {
     echo "SKIP: tmpfs cannot be mounted here"
