@@ -113,3 +113,41 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     }
     return false;
 }
+
+void muster_type_store(void *data, size_t index, muster_type type, double value)
+{
+    switch (type) {
+    case MUSTER_FLOAT32:
+        ((float *)data)[index] = (float)value;
+        break;
+    case MUSTER_FLOAT64:
+        ((double *)data)[index] = value;
+        break;
+    case MUSTER_INT32:
+        ((int32_t *)data)[index] = (int32_t)value;
+        break;
+    case MUSTER_INT64:
+        ((int64_t *)data)[index] = (int64_t)value;
+        break;
+    case MUSTER_UINT8:
+        ((uint8_t *)data)[index] = (uint8_t)value;
+        break;
+    }
+}
+
+double muster_type_load(const void *data, size_t index, muster_type type)
+{
+    switch (type) {
+    case MUSTER_FLOAT32:
+        return (double)((const float *)data)[index];
+    case MUSTER_FLOAT64:
+        return ((const double *)data)[index];
+    case MUSTER_INT32:
+        return (double)((const int32_t *)data)[index];
+    case MUSTER_INT64:
+        return (double)((const int64_t *)data)[index];
+    case MUSTER_UINT8:
+        return (double)((const uint8_t *)data)[index];
+    }
+    return 0;
+}

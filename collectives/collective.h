@@ -33,6 +33,11 @@ MUSTER_CHECKED muster_status muster_op_parse(const char *name, muster_op *ret_op
 /* Bytes of one element; 0 for values out of range. */
 size_t muster_type_size_bytes(muster_type type);
 
+/* One element of an array as a double and back, for those who make up data or check it. Values that
+ * the type cannot hold are the caller's fault. */
+double muster_type_load(const void *data, size_t index, muster_type type);
+void muster_type_store(void *data, size_t index, muster_type type, double value);
+
 /* A range of elements of one of a call's buffers; not an address. */
 struct muster_span {
     uint64_t offset; /* elements from the start of the buffer */

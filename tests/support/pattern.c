@@ -8,44 +8,6 @@
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };
 
-static void store(void *data, size_t index, muster_type type, double value)
-{
-    switch (type) {
-    case MUSTER_FLOAT32:
-        ((float *)data)[index] = (float)value;
-        break;
-    case MUSTER_FLOAT64:
-        ((double *)data)[index] = value;
-        break;
-    case MUSTER_INT32:
-        ((int32_t *)data)[index] = (int32_t)value;
-        break;
-    case MUSTER_INT64:
-        ((int64_t *)data)[index] = (int64_t)value;
-        break;
-    case MUSTER_UINT8:
-        ((uint8_t *)data)[index] = (uint8_t)value;
-        break;
-    }
-}
-
-static double load(const void *data, size_t index, muster_type type)
-{
-    switch (type) {
-    case MUSTER_FLOAT32:
-        return (double)((const float *)data)[index];
-    case MUSTER_FLOAT64:
-        return ((const double *)data)[index];
-    case MUSTER_INT32:
-        return (double)((const int32_t *)data)[index];
-    case MUSTER_INT64:
-        return (double)((const int64_t *)data)[index];
-    case MUSTER_UINT8:
-        return (double)((const uint8_t *)data)[index];
-    }
-    return 0;
-}
-
 /* Negative numbers too where there are any: integer averages truncate toward zero. */
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
@@ -118,7 +80,7 @@ void pattern_fill(const struct muster_request *request, void *in, uint32_t rank,
 {
     uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
     for (uint64_t i = 0; i < count; i++) {
-        store(in, i, request->type, value_of(request, rank, i % PERIOD));
+        muster_type_store(in, i, request->type, value_of(request, rank, i % PERIOD));
     }
 }
 
@@ -129,7 +91,7 @@ size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32
     size_t wrong = 0;
     for (uint64_t i = 0; i < count; i++) {
         double wanted = expected(request, rank, ranks, i);
-        double got = load(request->out, i, request->type);
+        double got = muster_type_load(request->out, i, request->type);
         if (differs(request->type, wanted, got) && wrong++ == 0) {
             (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i, got,
                            wanted);
@@ -145,7 +107,7 @@ size_t pattern_check_input(const struct muster_request *request, uint32_t rank, 
     size_t wrong = 0;
     for (uint64_t i = 0; i < count; i++) {
         double wanted = value_of(request, rank, i % PERIOD);
-        double got = load(request->in, i, request->type);
+        double got = muster_type_load(request->in, i, request->type);
         if (differs(request->type, wanted, got) && wrong++ == 0) {
             (void)snprintf(ret_text, size, "in[%llu] became %g, was %g", (unsigned long long)i, got,
                            wanted);

@@ -9,44 +9,6 @@
 
 enum { PERIOD = 64 };
 
-static void store(void *data, size_t index, muster_type type, double value)
-{
-    switch (type) {
-    case MUSTER_FLOAT32:
-        ((float *)data)[index] = (float)value;
-        break;
-    case MUSTER_FLOAT64:
-        ((double *)data)[index] = value;
-        break;
-    case MUSTER_INT32:
-        ((int32_t *)data)[index] = (int32_t)value;
-        break;
-    case MUSTER_INT64:
-        ((int64_t *)data)[index] = (int64_t)value;
-        break;
-    case MUSTER_UINT8:
-        ((uint8_t *)data)[index] = (uint8_t)value;
-        break;
-    }
-}
-
-static double load(const void *data, size_t index, muster_type type)
-{
-    switch (type) {
-    case MUSTER_FLOAT32:
-        return (double)((const float *)data)[index];
-    case MUSTER_FLOAT64:
-        return ((const double *)data)[index];
-    case MUSTER_INT32:
-        return (double)((const int32_t *)data)[index];
-    case MUSTER_INT64:
-        return (double)((const int64_t *)data)[index];
-    case MUSTER_UINT8:
-        return (double)((const uint8_t *)data)[index];
-    }
-    return 0;
-}
-
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     uint64_t phase = (index + rank) % PERIOD;
@@ -90,7 +52,7 @@ void muster_bench_fill(const struct muster_request *request, void *in, uint32_t 
     }
     uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
     for (uint64_t i = 0; i < count; i++) {
-        store(in, i, request->type, values[i % PERIOD]);
+        muster_type_store(in, i, request->type, values[i % PERIOD]);
     }
 }
 
@@ -99,7 +61,7 @@ static muster_status check_range(const struct muster_request *request, uint64_t 
                                  uint64_t count, const double *values)
 {
     for (uint64_t i = 0; i < count; i++) {
-        double got = load(request->out, first + i, request->type);
+        double got = muster_type_load(request->out, first + i, request->type);
         double wanted = values[i % PERIOD];
         if (fabs(got - wanted) > 1e-6 * fabs(wanted)) {
             return muster_error_set(
