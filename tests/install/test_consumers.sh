@@ -43,7 +43,7 @@ readelf -d c_shared | grep -q 'NEEDED.*libmuster\.so\.0' || fail "c_shared does 
 mkdir cpp
 cp "$here/CMakeLists.txt.in" cpp/CMakeLists.txt
 cp "$here/consumer.c" cpp/consumer.cpp
-cmake -S cpp -B cpp/build -DCMAKE_PREFIX_PATH="$prefix" >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+cmake -G Ninja -S cpp -B cpp/build -DCMAKE_PREFIX_PATH="$prefix" >cmake.log 2>&1 || { cat cmake.log; exit 1; }
 cmake --build cpp/build >build.log 2>&1 || { cat build.log; exit 1; }
 cpp/build/cpp_shared
 cpp/build/cpp_static
