@@ -88,6 +88,13 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     }
 }
 
+/* Written under the mutex, like its neighbours: compilers read several flags as one word. */
+static void become_known(struct muster_session *session)
+{
+    AUTO_LOCK(&session->mutex);
+    session->known = true;
+}
+
 /* One Join; the answer may be `waiting`. */
 static muster_status ask(struct muster_session *session, int64_t deadline_ns,
                          struct muster_join_response *ret_response)
@@ -112,7 +119,7 @@ static muster_status ask(struct muster_session *session, int64_t deadline_ns,
     muster_mutex_unlock(&session->calling);
     free(request);
     if (status == MUSTER_OK) {
-        session->known = true;
+        become_known(session);
         status = muster_join_response_decode(answer, ret_response);
         json_decref(answer);
         return status == MUSTER_OK ? MUSTER_OK
