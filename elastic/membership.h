@@ -219,8 +219,9 @@ struct muster_job_settings muster_membership_settings(const struct muster_member
 /* The last formed generation, running or revoked. */
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership);
-/* True if members are to move over at their next commit (newcomers have settled, somebody is asked
- * to leave). */
+/* True if all members are to move over at their next commit: newcomers have settled. Those who are
+ * asked to leave are told so (leave_asked), and nobody else: if the others moved over before these
+ * have heard of it, they would come along, be asked anew, and so on without end. */
 bool muster_membership_pending(const struct muster_membership *membership);
 uint32_t muster_membership_count(const struct muster_membership *membership);
 bool muster_membership_member(const struct muster_membership *membership, uint32_t index,

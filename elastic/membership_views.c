@@ -28,7 +28,7 @@ muster_membership_generation(const struct muster_membership *membership)
 bool muster_membership_pending(const struct muster_membership *membership)
 {
     return membership->phase == MUSTER_JOB_RUNNING && !membership->finishing &&
-           (membership->newcomers_settled || membership->shrinking);
+           membership->newcomers_settled;
 }
 
 uint32_t muster_membership_count(const struct muster_membership *membership)

@@ -69,6 +69,7 @@ static void fill_members(const struct muster_job *job, struct muster_job_respons
         member->silent_ms = now_ms > view.heard_ms ? (uint64_t)(now_ms - view.heard_ms) : 0;
         member->suspected = view.suspected;
         member->leave_asked = view.leave_asked;
+        response->pending = response->pending || view.leave_asked;
     }
 }
 
