@@ -38,6 +38,11 @@ void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms)
     }
 }
 
+bool muster_liveness_overslept(int64_t asked_ms, int64_t woke_ms, uint32_t lease_ms)
+{
+    return woke_ms > muster_liveness_after(asked_ms, lease_ms / 2);
+}
+
 bool muster_liveness_suspected(const struct muster_signs *signs)
 {
     return signs->closed_ms != MUSTER_LIVENESS_NEVER || signs->reported_ms != MUSTER_LIVENESS_NEVER;

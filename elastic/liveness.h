@@ -34,6 +34,10 @@ void muster_liveness_hear(struct muster_signs *signs, int64_t now_ms);
 /* A new lease and, if it is awaited, all the time to arrive. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);
 
+/* Who was to look at asked_ms and did so only at woke_ms was itself away for so long that the
+ * silence of others proves nothing: a restart should come before any verdict. */
+bool muster_liveness_overslept(int64_t asked_ms, int64_t woke_ms, uint32_t lease_ms);
+
 bool muster_liveness_suspected(const struct muster_signs *signs);
 
 /* From when on muster_liveness_verdict() says dead, if nothing is heard until then. */

@@ -57,6 +57,7 @@ static void look(struct muster_visit *visit, void *user)
     (void)user;
     struct muster_job *job = visit->job;
     int64_t now_ns = muster_clock_ns();
+    muster_job_wake(job);
     job->next_ns = MUSTER_NEVER;
     if (job->ended_ns == 0) {
         muster_job_catch_up(visit);

@@ -1,4 +1,5 @@
 /* How events get into a job: check, store, apply; and back out of the store. */
+#include "elastic/liveness.h"
 #include "rendezvous/jobs.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -12,6 +13,7 @@
 enum {
     NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between attempts that the store does not take */
+    LOOKS_PER_LEASE = 4,   /* so that being away for half a lease cannot stay unseen */
 };
 
 void muster_job_hear(struct muster_job *job, const char *member, uint64_t progress)
@@ -162,25 +164,76 @@ static muster_status accept_one(struct muster_visit *visit, const struct muster_
     return MUSTER_OK;
 }
 
+void muster_job_wake(struct muster_job *job)
+{
+    int64_t now_ns = muster_clock_ns();
+    uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
+    if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
+        muster_liveness_overslept(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
+        muster_log(MUSTER_LOG_WARN, "job=%s looked after %" PRId64 " ms late: fresh leases for all",
+                   job->name, (now_ns - job->next_ns) / NS_PER_MS);
+        job->restart_owed = true;
+        job->next_ns = now_ns; /* told once */
+    }
+}
+
+/* The requests of those who are alive may lie unread behind a clock that was stopped. */
+static muster_status restart_if_owed(struct muster_visit *visit)
+{
+    struct muster_job *job = visit->job;
+    if (!job->restart_owed) {
+        return MUSTER_OK;
+    }
+    if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED) {
+        struct muster_event event = {.kind = MUSTER_EVENT_RESTART,
+                                     .now_ms = muster_job_now_ms(job)};
+        TRY(accept_one(visit, &event));
+    }
+    job->restart_owed = false;
+    return MUSTER_OK;
+}
+
+static void put_off(struct muster_visit *visit)
+{
+    muster_log(MUSTER_LOG_ERROR, "job=%s cannot go on: %s", visit->job->name, muster_last_error());
+    muster_job_look_by(visit->service, visit->job, muster_clock_after_ms(STORE_RETRY_MS));
+}
+
+static void look_again(struct muster_visit *visit)
+{
+    struct muster_job *job = visit->job;
+    int64_t due_ns = next_ns(job);
+    if (due_ns != MUSTER_NEVER) {
+        uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
+        int64_t soon_ns = muster_clock_after_ms(lease_ms / LOOKS_PER_LEASE);
+        muster_job_look_by(visit->service, job, due_ns < soon_ns ? due_ns : soon_ns);
+    }
+}
+
 void muster_job_catch_up(struct muster_visit *visit)
 {
     struct muster_job *job = visit->job;
+    if (restart_if_owed(visit) != MUSTER_OK) {
+        put_off(visit);
+        return;
+    }
     struct muster_event event;
     /* Each round declares one member dead or forms a generation. */
     for (int rounds = 0; rounds < 2 * MUSTER_MEMBERS_MAX &&
                          muster_membership_due(job->membership, muster_job_now_ms(job), &event);
          rounds++) {
         if (accept_one(visit, &event) != MUSTER_OK) {
-            muster_log(MUSTER_LOG_ERROR, "job=%s cannot go on: %s", job->name, muster_last_error());
-            muster_job_look_by(visit->service, job, muster_clock_after_ms(STORE_RETRY_MS));
+            put_off(visit);
             return;
         }
     }
-    muster_job_look_by(visit->service, job, next_ns(job));
+    look_again(visit);
 }
 
 muster_status muster_job_accept(struct muster_visit *visit, struct muster_event *event)
 {
+    muster_job_wake(visit->job);
+    TRY(restart_if_owed(visit));
     event->now_ms = muster_job_now_ms(visit->job);
     TRY(accept_one(visit, event));
     muster_job_catch_up(visit);

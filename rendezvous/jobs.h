@@ -23,6 +23,7 @@ struct muster_job {
     char token[MUSTER_TOKEN_MAX_BYTES + 1];
     char link_token[MUSTER_LINK_TOKEN_SIZE];
     int64_t origin_ms;    /* the job's clock is the machine's less this */
+    bool restart_owed;    /* nobody served it for too long: fresh leases before any verdict */
     int64_t ended_ns;     /* when the server saw that it had ended; 0: it has not */
     uint64_t event_count; /* in the store */
     struct muster_membership *membership;
@@ -81,6 +82,9 @@ void muster_job_look_by(struct muster_service *service, struct muster_job *job, 
  */
 MUSTER_CHECKED muster_status muster_job_accept(struct muster_visit *visit,
                                                struct muster_event *event);
+/* Before time counts: if the job was to be looked at long ago (the process was stopped), nobody
+ * could be heard since, and what comes next gives everyone a fresh lease first. */
+void muster_job_wake(struct muster_job *job);
 /* What time has brought. */
 void muster_job_catch_up(struct muster_visit *visit);
 /* A sign of life; the member is in the job. */

@@ -33,6 +33,15 @@ static void a_member_is_dead_when_its_lease_is_over(void **state)
     assert_true(dead_at(&signs, 5100, "lease lost: no sign of life for 5000 ms"));
 }
 
+static void who_was_away_for_half_a_lease_cannot_judge(void **state)
+{
+    (void)state;
+    assert_false(muster_liveness_overslept(100, 50, 5000));
+    assert_false(muster_liveness_overslept(100, 2600, 5000));
+    assert_true(muster_liveness_overslept(100, 2601, 5000));
+    assert_false(muster_liveness_overslept(MUSTER_LIVENESS_NEVER, INT64_MAX, 5000));
+}
+
 static void a_sign_of_life_renews_the_lease_and_never_shortens_it(void **state)
 {
     (void)state;
@@ -120,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
+        cmocka_unit_test(who_was_away_for_half_a_lease_cannot_judge),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),
         cmocka_unit_test(a_broken_connection_alone_leaves_time_to_come_back),
         cmocka_unit_test(a_report_alone_leaves_time_to_show_itself),
