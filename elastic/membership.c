@@ -15,7 +15,7 @@ void muster_job_settings_init(struct muster_job_settings *settings)
         .settle_ms = 200,
         .lease_ms = 5000,
         .arrive_ms = 30000,
-        .suspect_ms = 1000,
+        .suspect_ms = 2000,
     };
 }
 

@@ -50,7 +50,7 @@ struct muster_job_settings {
                              show itself */
 };
 
-/* Defaults: min 1, max 1024, target 0, settle 200, lease 5000, arrive 30000, suspect 1000. */
+/* Defaults: min 1, max 1024, target 0, settle 200, lease 5000, arrive 30000, suspect 2000. */
 void muster_job_settings_init(struct muster_job_settings *settings);
 
 /* What a worker says of itself when it joins. */

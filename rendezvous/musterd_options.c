@@ -42,7 +42,7 @@ static const struct argp_option rows[] = {
     {"arrive-ms", KEY_ARRIVE, "MS", 0, "How long a member may take to join again [default: 30000]",
      2},
     {"suspect-ms", KEY_SUSPECT, "MS", 0,
-     "How long a suspected member has to show itself [default: 1000]", 2},
+     "How long a suspected member has to show itself [default: 2000]", 2},
     {"keep-ended-ms", KEY_KEEP, "MS", 0,
      "How long a job that has ended can still be looked at [default: 3600000]", 2},
     {0},
@@ -136,6 +136,37 @@ static char *from_environment(const struct argp_option *row)
     return getenv(name);
 }
 
+/* A member is heard of when it asks, and it asks anew when what was held is answered. */
+static void refuse_contradictions(struct argp_state *state,
+                                  const struct muster_service_config *config)
+{
+    const struct muster_job_settings *settings = &config->settings;
+    if (settings->lease_ms <= 2 * config->hold_ms) {
+        argp_error(state,
+                   "--lease-ms %u must be more than twice --hold-ms %u: a member that is "
+                   "well is heard of no more often than that",
+                   settings->lease_ms, config->hold_ms);
+    }
+    if (settings->suspect_ms <= config->hold_ms) {
+        argp_error(state,
+                   "--suspect-ms %u must be more than --hold-ms %u: a member that is well "
+                   "may be silent for so long",
+                   settings->suspect_ms, config->hold_ms);
+    }
+    if (settings->suspect_ms > settings->lease_ms) {
+        argp_error(state,
+                   "--suspect-ms %u must not be more than --lease-ms %u: a suspected "
+                   "member has no longer than others",
+                   settings->suspect_ms, settings->lease_ms);
+    }
+    if (settings->arrive_ms <= config->hold_ms) {
+        argp_error(state,
+                   "--arrive-ms %u must be more than --hold-ms %u: a member that is well "
+                   "may be silent for so long",
+                   settings->arrive_ms, config->hold_ms);
+    }
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct muster_musterd_options *options = state->input;
@@ -153,12 +184,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (options->log != NULL && muster_log_parse_level(options->log, &level) != MUSTER_OK) {
             argp_error(state, "--log: %s", muster_last_error());
         }
-        if (options->service.settings.lease_ms <= options->service.hold_ms) {
-            argp_error(state,
-                       "--lease-ms %u must be more than --hold-ms %u: a held request is the "
-                       "member's lease",
-                       options->service.settings.lease_ms, options->service.hold_ms);
-        }
+        refuse_contradictions(state, &options->service);
         return 0;
     default:
         return set_option(key, text, state);

@@ -29,7 +29,8 @@ static unsigned short dice[3];
 static int begin(void **state)
 {
     (void)state;
-    static const char *const short_lease[] = {"--lease-ms=1500", "--hold-ms=300", NULL};
+    static const char *const short_lease[] = {"--lease-ms=1500", "--hold-ms=300",
+                                              "--suspect-ms=1000", NULL};
     const char *given = getenv("MUSTER_SEED");
     unsigned long seed = given != NULL ? strtoul(given, NULL, 10) : muster_random_below(UINT32_MAX);
     print_message("MUSTER_SEED=%lu\n", seed);

@@ -16,7 +16,8 @@ enum { WAIT_MS = 60000 };
 
 static struct test_service service;
 static struct test_workers workers;
-static const char *const short_lease[] = {"--lease-ms=1500", "--hold-ms=300", NULL};
+static const char *const short_lease[] = {"--lease-ms=1500", "--hold-ms=300", "--suspect-ms=1000",
+                                          NULL};
 
 static int begin(void **state)
 {

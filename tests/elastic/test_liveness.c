@@ -60,11 +60,11 @@ static void a_broken_connection_alone_leaves_time_to_come_back(void **state)
     muster_liveness_init(&signs, 100);
     signs.closed_ms = 200;
     assert_true(muster_liveness_suspected(&signs));
-    assert_false(dead_at(&signs, 1199, ""));
-    assert_true(dead_at(&signs, 1200, "connection closed and not heard of for 1000 ms"));
-    muster_liveness_hear(&signs, 1199);
+    assert_false(dead_at(&signs, 2199, ""));
+    assert_true(dead_at(&signs, 2200, "connection closed and not heard of for 2000 ms"));
+    muster_liveness_hear(&signs, 2199);
     assert_false(muster_liveness_suspected(&signs));
-    assert_false(dead_at(&signs, 1200, ""));
+    assert_false(dead_at(&signs, 2200, ""));
 }
 
 static void a_report_alone_leaves_time_to_show_itself(void **state)
@@ -75,8 +75,8 @@ static void a_report_alone_leaves_time_to_show_itself(void **state)
     signs.reported_ms = 200;
     signs.reporter = 7;
     assert_true(muster_liveness_suspected(&signs));
-    assert_false(dead_at(&signs, 1199, ""));
-    assert_true(dead_at(&signs, 1200, "reported by rank 7 and not heard of for 1000 ms"));
+    assert_false(dead_at(&signs, 2199, ""));
+    assert_true(dead_at(&signs, 2200, "reported by rank 7 and not heard of for 2000 ms"));
 }
 
 static void two_pieces_of_evidence_need_no_waiting(void **state)

@@ -235,7 +235,7 @@ static void a_reported_member_that_is_heard_is_cleared_but_must_still_join(void 
     drive_join_all(&d, "a0 a1 b0", 1, 1);
     drive_wait(&d, d.settings.suspect_ms - 1);
     drive_hear(&d, "b1");
-    drive_wait(&d, 1000);
+    drive_wait(&d, d.settings.suspect_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_int_equal(drive_member(&d, "b1").phase, MUSTER_MEMBER_AWAITED);
     for (int64_t waited_ms = 0; waited_ms < d.settings.arrive_ms; waited_ms += 1000) {
@@ -316,7 +316,7 @@ static void a_closed_connection_alone_revokes_only_when_the_member_is_dead(void 
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_string_equal(drive_revoked_why(&d, 1),
                         "rank 0 (host a, pid 4711) died: "
-                        "connection closed and not heard of for 1000 ms");
+                        "connection closed and not heard of for 2000 ms");
     drive_finish(&d);
 }
 
@@ -328,7 +328,7 @@ static void a_member_that_reconnects_in_time_disturbs_nobody(void **state)
     assert_int_equal(drive_disconnect(&d, "a0"), MUSTER_OK);
     drive_wait(&d, d.settings.suspect_ms - 1);
     drive_hear(&d, "a0");
-    drive_wait(&d, 1000);
+    drive_wait(&d, d.settings.suspect_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING);
     assert_false(drive_member(&d, "a0").suspected);
     drive_finish(&d);

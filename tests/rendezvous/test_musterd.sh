@@ -13,7 +13,10 @@ join() { # member generation
 echo "- wrong options are status 2"
 refuses 2 'hold-ms: "x"' --hold-ms x
 refuses 2 'hold-ms: "0"' --hold-ms 0
-refuses 2 'lease-ms 500 must be more' --lease-ms 500
+refuses 2 'lease-ms 2000 must be more than twice --hold-ms 1000' --lease-ms 2000
+refuses 2 'suspect-ms 1000 must be more than --hold-ms 1000' --suspect-ms 1000
+refuses 2 'suspect-ms 5001 must not be more than --lease-ms 5000' --suspect-ms 5001
+refuses 2 'arrive-ms 1000 must be more than --hold-ms 1000' --arrive-ms 1000
 refuses 2 'unrecognized option' --no-such-option
 refuses 2 '"stray"' stray
 refuses 2 'log level "loud"' --log loud
@@ -62,7 +65,7 @@ grep -q '"size":2' "$folder/join1" || fail "$(cat "$folder/join1")"
 
 echo "- SIGTERM with held requests is status 0"
 stop 0
-serve --store "$store" --hold-ms 20000 --lease-ms 60000
+serve --store "$store" --hold-ms 20000 --lease-ms 60000 --suspect-ms 30000
 for i in 1 2; do
     ask Watch "{\"job\":\"j\",\"member\":\"$(member $i)\",\"generation\":2,\"progress\":7}" >"$folder/watch$i" &
     watches="${watches:-} $!"
