@@ -25,6 +25,28 @@ static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer
     take_answer((struct test_call *)watcher, answer);
 }
 
+void test_call_start_bytes(struct test_call *call, struct muster_service *service,
+                           enum muster_rpc_method method, const char *token, const char *body,
+                           size_t size_bytes)
+{
+    *call = (struct test_call){.watcher = {.answer = answer_held}};
+    muster_mutex_init(&call->mutex);
+    (void)pthread_cond_init(&call->changed, NULL);
+    const struct muster_rpc_request rpc = {
+        .method = method,
+        .token = token,
+        .body = body,
+        .size_bytes = size_bytes,
+        .timeout_ms = UINT32_MAX,
+    };
+    struct muster_rpc_answer answer;
+    if (muster_rpc_call(service, &rpc, &call->watcher, &answer)) {
+        take_answer(call, answer);
+    } else {
+        call->held = true;
+    }
+}
+
 void test_call_start(struct test_call *call, struct muster_service *service,
                      enum muster_rpc_method method, const char *token, const char *request, ...)
 {
@@ -36,22 +58,7 @@ void test_call_start(struct test_call *call, struct muster_service *service,
     for (char *c = text; *c != '\0'; c++) {
         *c = *c == '\'' ? '"' : *c;
     }
-    *call = (struct test_call){.watcher = {.answer = answer_held}};
-    muster_mutex_init(&call->mutex);
-    (void)pthread_cond_init(&call->changed, NULL);
-    const struct muster_rpc_request rpc = {
-        .method = method,
-        .token = token,
-        .body = text,
-        .size_bytes = strlen(text),
-        .timeout_ms = UINT32_MAX,
-    };
-    struct muster_rpc_answer answer;
-    if (muster_rpc_call(service, &rpc, &call->watcher, &answer)) {
-        take_answer(call, answer);
-    } else {
-        call->held = true;
-    }
+    test_call_start_bytes(call, service, method, token, text, strlen(text));
 }
 
 bool test_call_wait(struct test_call *call)

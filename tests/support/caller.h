@@ -19,6 +19,10 @@ struct test_call {
 void test_call_start(struct test_call *call, struct muster_service *service,
                      enum muster_rpc_method method, const char *token, const char *request, ...)
     MUSTER_PRINTF(5, 6);
+/* The body as it is. */
+void test_call_start_bytes(struct test_call *call, struct muster_service *service,
+                           enum muster_rpc_method method, const char *token, const char *body,
+                           size_t size_bytes);
 /* False: not answered within 20 s. */
 bool test_call_wait(struct test_call *call);
 /* Waits, and frees the answer. */
