@@ -4,8 +4,9 @@
  * cannot be reached it goes on trying for ever; the running job does not notice.
  *
  * It also speaks for a member whose generation was revoked and which has not joined again yet (its
- * caller may be far from the next collective): then it shows itself once in the time that a Watch
- * would have been held.
+ * caller may be far from the next collective): such a Watch is answered at once and still is a sign
+ * of life. The first follows at once, because this member may be the one that was reported; the
+ * others several times in the time that a suspected member has by default.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -24,12 +25,15 @@ enum {
     WATCH_MARGIN_LEAST_MS = 100,
     ATTEMPTS_AT_ONCE = 12, /* then progress and generation are read anew */
     REFUSED_PAUSE_MS = 1000,
+    REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is over */
+    REVOKED_PAUSES = 4,         /* in the time that a Watch would have been held */
 };
 
 /* What the thread knows of the service, to say each change once. */
 struct follower {
     bool unreachable;
     uint64_t revoked; /* the generation that this thread knows to be over */
+    bool shown;       /* since it knows, the service has been asked again */
 };
 
 static void wait_locked(struct muster_session *session, uint32_t timeout_ms)
@@ -56,14 +60,23 @@ static uint64_t progress_locked(const struct muster_session *session)
     return progress;
 }
 
+static uint32_t revoked_pause_ms(const struct muster_session *session)
+{
+    uint32_t pause_ms = session->hold_ms / REVOKED_PAUSES;
+    return pause_ms < REVOKED_PAUSE_MAX_MS ? pause_ms : REVOKED_PAUSE_MAX_MS;
+}
+
 /* Waits for something to watch. False: the session is closing. */
-static bool prepare(struct muster_session *session, const struct follower *follower,
+static bool prepare(struct muster_session *session, struct follower *follower,
                     struct muster_watch_request *request, struct muster_patience *patience)
 {
     AUTO_LOCK(&session->mutex);
     if (follower->revoked != 0 && follower->revoked == session->generation.number &&
         !session->closing) {
-        wait_locked(session, session->hold_ms); /* the service would answer at once */
+        if (follower->shown) {
+            wait_locked(session, revoked_pause_ms(session)); /* it would be answered at once */
+        }
+        follower->shown = true;
     }
     while (!session->closing && nothing_to_watch_locked(session)) {
         (void)pthread_cond_wait(&session->changed, &session->mutex);
@@ -98,6 +111,7 @@ static void heed_answer(struct muster_session *session, struct follower *followe
     atomic_store(&session->leave_asked, response->leave);
     if (response->revoked && follower->revoked != generation) {
         follower->revoked = generation;
+        follower->shown = false;
         muster_log(MUSTER_LOG_INFO, "the generation is over: %s", response->reason);
         muster_session_revoke_locked(session, response->reason);
     }
