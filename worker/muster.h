@@ -201,8 +201,11 @@ MUSTER_API MUSTER_CHECKED muster_status muster_restore(muster_session *session);
 
 /* Gives every member that lacks it the newest committed state. Collective: all members call it
  * after muster_open() and muster_rejoin(), before using the state. Blocks. In the first
- * generation the state of rank 0 is given to all. MUSTER_INVALID: a region differs in name or
- * size; the text names it. MUSTER_REJOIN: a member died meanwhile. */
+ * generation the state of rank 0 is given to all. MUSTER_INVALID: this member's regions differ in
+ * name or size from those that the job has committed; the text names the first and both sizes: it
+ * cannot take part, and is to close. In the first generation, where nothing has been committed,
+ * every member gets it. MUSTER_REJOIN: a member died meanwhile, or another one's regions differ;
+ * the next generation forms when that one has left. */
 MUSTER_API MUSTER_CHECKED muster_status muster_sync(muster_session *session);
 
 /* The number of commits behind the state in memory, the first sync being the first; 0 before. */

@@ -6,6 +6,10 @@
  * hold the newest state hold the same one. Then only the giver and those that need it move data, on
  * a context of their own, region by region: the others pay for the allreduce and nothing else.
  *
+ * Where the layouts differ, that of the source is the job's once something was committed: a member
+ * with another one is told so and goes, and the others go on in a generation without it. In the
+ * first generation nobody knows what is right, and all are told.
+ *
  * The holders disagree only when one of them was cut off right after a commit which the others
  * never heard of (state.h). Then the giver's state goes to everybody.
  *
@@ -86,6 +90,8 @@ struct outline {
     uint64_t size_bytes;
 };
 
+static const int64_t NO_DIFFERENCE = INT32_MAX; /* regions are fewer */
+
 static void outline_all(const struct muster_state *state, struct outline *outlines)
 {
     for (uint32_t i = 0; i < state->count; i++) {
@@ -106,36 +112,55 @@ static int64_t first_difference(const struct muster_state *state, const struct o
             return i;
         }
     }
-    return INT32_MAX;
+    return NO_DIFFERENCE;
 }
 
+/* "\"weights\" with 4000 bytes", or that there is none. */
+static void describe_region(bool there, const char *name, uint64_t size_bytes, char text[128])
+{
+    if (there) {
+        (void)snprintf(text, 128, "\"%.63s\" with %llu bytes", name,
+                       (unsigned long long)size_bytes);
+    } else {
+        (void)snprintf(text, 128, "missing");
+    }
+}
+
+/* What the first difference on a rank means for this member, whose own is `mine`. */
 static muster_status say_difference(const struct sync *sync, const struct outline *outlines,
-                                    uint32_t count, int64_t difference)
+                                    uint32_t count, int64_t mine, int64_t first)
 {
     const struct muster_state *state = sync->state;
-    uint32_t index = (uint32_t)(difference >> 32);
-    uint32_t rank = (uint32_t)(difference & UINT32_MAX);
-    uint32_t source = sync->generation->state_source;
+    const struct muster_generation *generation = sync->generation;
+    bool odd = mine >> 32 != NO_DIFFERENCE;
+    int64_t shown = odd ? mine : first;
+    uint32_t index = (uint32_t)(shown >> 32);
+    uint32_t rank = (uint32_t)(shown & UINT32_MAX);
     char there[128];
-    char here[160] = "";
-    if (index < count) {
-        (void)snprintf(there, sizeof there, "\"%.63s\" with %llu bytes", outlines[index].name,
-                       (unsigned long long)outlines[index].size_bytes);
-    } else {
-        (void)snprintf(there, sizeof there, "missing");
+    char here[128];
+    describe_region(index < count, index < count ? outlines[index].name : "",
+                    index < count ? outlines[index].size_bytes : 0, there);
+    if (odd) {
+        bool is = index < state->count;
+        describe_region(is, is ? state->regions[index].name : "",
+                        is ? state->regions[index].size_bytes : 0, here);
+        return muster_error_set(
+            MUSTER_INVALID,
+            "sync: state region %u is %s on rank %u, and another on rank %u: here it is %s", index,
+            there, generation->state_source, rank, here);
     }
-    if (rank == sync->generation->rank && index < state->count) {
-        (void)snprintf(here, sizeof here, ": here it is \"%s\" with %zu bytes",
-                       state->regions[index].name, state->regions[index].size_bytes);
-    } else if (rank == sync->generation->rank) {
-        (void)snprintf(here, sizeof here, ": here it is missing");
+    if (generation->state_version == 0) {
+        return muster_error_set(MUSTER_INVALID,
+                                "sync: state region %u is %s on rank %u, and another on rank %u",
+                                index, there, generation->state_source, rank);
     }
-    return muster_error_set(MUSTER_INVALID,
-                            "sync: state region %u is %s on rank %u, and another on rank %u%s",
-                            index, there, source, rank, here);
+    return muster_error_set(MUSTER_REJOIN,
+                            "sync: state region %u is %s in this job, and another on rank %u: "
+                            "going on without rank %u",
+                            index, there, rank, rank);
 }
 
-/* The layouts differ: finds the first region that does, and on which rank. */
+/* The layouts differ: finds the first region that does, and on which rank. The source is right. */
 static muster_status name_difference(struct sync *sync)
 {
     const struct muster_state *state = sync->state;
@@ -163,7 +188,7 @@ static muster_status name_difference(struct sync *sync)
     (void)run(sync, sync->global,
               (struct muster_request){.collective = MUSTER_BARRIER, .type = MUSTER_UINT8});
     sync->suspect = UINT32_MAX;
-    return say_difference(sync, outlines, count, first);
+    return say_difference(sync, outlines, count, mine, first);
 }
 
 /* One reduction that shows whether all say the same: the largest of x, and of ~x, which puts the

@@ -5,7 +5,8 @@
  * done twice, or done with a wrong member shows at the end.
  *
  * usage: contributions STOP-FILE   runs until the file is there; then prints one line and ends with
- * 0, or 3 when it was asked to leave. Any wrong sum ends it with 1 at once.
+ * 0, or 3 when it was asked to leave. Any wrong sum ends it with 1 at once. With
+ * CONTRIBUTIONS_SPARE=BYTES in the environment its state has one more region, of up to 64 bytes.
  *
  * Lines on stdout: "first generation=G size=S at_ns=T" after the first good step of a generation;
  * "step N" every 50 steps; "done steps=N digest=D" or "left steps=N digest=D" at the end.
@@ -179,10 +180,23 @@ static muster_status work(muster_session *session, void *user)
     return status;
 }
 
+static muster_status register_state(muster_session *session, struct worker *worker)
+{
+    static unsigned char spare[64];
+    const char *text = getenv("CONTRIBUTIONS_SPARE");
+    size_t size = text != NULL ? strtoul(text, NULL, 10) : 0;
+    muster_status status =
+        muster_register(session, "progress", &worker->progress, sizeof worker->progress);
+    if (status == MUSTER_OK && size > 0 && size <= sizeof spare) {
+        status = muster_register(session, "spare", spare, size);
+    }
+    return status;
+}
+
 static int run(muster_session *session, struct worker *worker)
 {
     struct progress *progress = &worker->progress;
-    muster_status status = muster_register(session, "progress", progress, sizeof *progress);
+    muster_status status = register_state(session, worker);
     if (status == MUSTER_OK) {
         status = muster_run(session, work, worker);
     }

@@ -10,6 +10,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/workers.h"
@@ -130,11 +131,47 @@ static void two_may_die_at_once(void **state)
     expect_last_words(4, expected);
 }
 
+/* A newcomer with another state is the one that is wrong, and the job goes on without it. */
+static void a_newcomer_with_another_layout_goes_and_the_others_go_on(void **state)
+{
+    (void)state;
+    static const uint32_t good[] = {0, 1, 2, 4};
+    struct muster_job_response job = {0};
+    workers.min_size = 2;
+    workers.target_size = 3;
+    for (int i = 0; i < 3; i++) {
+        start(i < 2 ? "host-a" : "host-b");
+    }
+    uint64_t generation = wait_for_size(3, 0);
+    let_it_work(0);
+    (void)setenv("CONTRIBUTIONS_SPARE", "48", 1);
+    start("host-b");
+    (void)unsetenv("CONTRIBUTIONS_SPARE");
+    assert_int_equal(test_workers_wait(&workers, 3, WAIT_MS), 2);
+    generation = wait_for_size(3, generation + 1);
+    let_it_work(0);
+    assert_true(test_service_job(&service, "sums", &job));
+    assert_int_equal(job.departure_count, 1);
+    assert_int_equal(job.departures[0].reason, MUSTER_LEAVE_FAILED);
+    assert_non_null(strstr(job.departures[0].why, "\"spare\" with 48 bytes"));
+    assert_int_equal(job.generation_count, 3); /* without it, with it, without it */
+    muster_job_response_finish(&job);
+    start("host-b");
+    (void)wait_for_size(4, generation);
+    let_it_work(4);
+    test_workers_finish(&workers);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(test_workers_wait(&workers, good[i], WAIT_MS), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(growing_killing_and_shrinking_lose_nothing, begin, end),
         cmocka_unit_test_setup_teardown(two_may_die_at_once, begin, end),
+        cmocka_unit_test_setup_teardown(a_newcomer_with_another_layout_goes_and_the_others_go_on,
+                                        begin, end),
     };
     if (!test_service_built()) {
         return 77;

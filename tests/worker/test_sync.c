@@ -31,9 +31,11 @@ struct scene {
     uint32_t odd_one; /* registers another size; UINT32_MAX: nobody */
     uint32_t absent;  /* does not take part, and its links break; UINT32_MAX: nobody */
     muster_status expected;
+    const char *expected_text;
+    muster_status expected_odd; /* of odd_one */
+    const char *expected_odd_text;
     int64_t expected_live[MEMBERS]; /* afterwards; -1: as before */
     uint64_t expected_version;
-    const char *expected_text;
 };
 
 struct stage {
@@ -120,13 +122,15 @@ static void sync_one(struct group_member *member, void *argument)
         }
         return;
     }
+    bool odd = i == scene->odd_one;
+    const char *text = odd ? scene->expected_odd_text : scene->expected_text;
     muster_status status = muster_sync(session);
-    if (status != scene->expected) {
+    if (status != (odd ? scene->expected_odd : scene->expected)) {
         group_fail(member, "sync said %s: %s", muster_status_name(status), muster_last_error());
         return;
     }
-    if (status != MUSTER_OK && strstr(muster_last_error(), scene->expected_text) == NULL) {
-        group_fail(member, "\"%s\" does not say \"%s\"", muster_last_error(), scene->expected_text);
+    if (status != MUSTER_OK && strstr(muster_last_error(), text) == NULL) {
+        group_fail(member, "\"%s\" does not say \"%s\"", muster_last_error(), text);
     }
     int64_t live = scene->expected_live[i];
     if (!is_filled(stage, i, live)) {
@@ -235,7 +239,8 @@ static void the_same_version_of_another_generation_is_another_state(void **state
                          .expected_version = 6});
 }
 
-static void another_layout_is_named_and_changes_nothing(void **state)
+static void
+who_has_another_layout_than_the_job_is_told_and_the_others_go_on_without_it(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {
@@ -247,10 +252,30 @@ static void another_layout_is_named_and_changes_nothing(void **state)
                          .newest = 6,
                          .odd_one = 2,
                          .absent = UINT32_MAX,
+                         .expected = MUSTER_REJOIN,
+                         .expected_text = "going on without rank 2",
+                         .expected_odd = MUSTER_INVALID,
+                         .expected_odd_text = "\"weights\" with 2400 bytes on rank 0, and another "
+                                              "on rank 2: here it is \"weights\" with 2392 bytes",
+                         .expected_live = {60, 60, 2, 3}});
+}
+
+static void in_a_first_generation_all_are_told_of_another_layout(void **state)
+{
+    (void)state;
+    const struct holding holdings[MEMBERS] = {{.live = 5},
+                                              {.live = 1, .stale = true},
+                                              {.live = 2, .stale = true},
+                                              {.live = 3, .stale = true}};
+    play(&(struct scene){.holdings = holdings,
+                         .odd_one = 3,
+                         .absent = UINT32_MAX,
                          .expected = MUSTER_INVALID,
-                         .expected_live = {60, 60, 2, 3},
                          .expected_text = "\"weights\" with 2400 bytes on rank 0, and another on "
-                                          "rank 2"});
+                                          "rank 3",
+                         .expected_odd = MUSTER_INVALID,
+                         .expected_odd_text = "here it is \"weights\" with 2392 bytes",
+                         .expected_live = {5, 1, 2, 3}});
 }
 
 static void a_sync_that_fails_leaves_the_old_state(void **state)
@@ -277,7 +302,9 @@ int main(void)
         cmocka_unit_test(only_those_that_lack_it_get_the_state_and_the_others_keep_theirs),
         cmocka_unit_test(when_nobody_lacks_anything_nothing_moves),
         cmocka_unit_test(the_same_version_of_another_generation_is_another_state),
-        cmocka_unit_test(another_layout_is_named_and_changes_nothing),
+        cmocka_unit_test(
+            who_has_another_layout_than_the_job_is_told_and_the_others_go_on_without_it),
+        cmocka_unit_test(in_a_first_generation_all_are_told_of_another_layout),
         cmocka_unit_test(a_sync_that_fails_leaves_the_old_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
