@@ -71,6 +71,8 @@ static const char schema[] =
 struct sqlite_store {
     struct muster_store store; /* first */
     char *path;
+    dev_t device; /* and the file on it that was opened by that path */
+    ino_t inode;
     pthread_mutex_t mutex;
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
@@ -117,6 +119,21 @@ static bool bind_number(struct sqlite_store *store, enum statement statement, in
            SQLITE_OK;
 }
 
+/* What is written to a file that was removed is lost with the process, and another musterd could
+ * make a new one by its path. */
+static muster_status check_there(const struct sqlite_store *store)
+{
+    struct stat status;
+    if (stat(store->path, &status) != 0) {
+        return muster_error_errno(MUSTER_RETRY, "store %s", store->path);
+    }
+    if (status.st_dev != store->device || status.st_ino != store->inode) {
+        return muster_error_set(MUSTER_RETRY, "store %s: it was replaced by another file",
+                                store->path);
+    }
+    return MUSTER_OK;
+}
+
 /* Binding fails only when memory is out; run() then says what the statement says. */
 static muster_status insert_job(struct sqlite_store *store, const struct muster_store_job *job)
 {
@@ -155,6 +172,7 @@ static muster_status append(struct muster_store *base, const struct muster_store
                                 "store %s: job %s has had %d events: go on under another name",
                                 store->path, job->name, MUSTER_STORE_EVENTS_MAX);
     }
+    TRY(check_there(store));
     AUTO_LOCK(&store->mutex);
     if (sequence > 0) {
         return insert_event(store, job->name, sequence, text);
@@ -177,6 +195,7 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
                          const char *key, const void *value, size_t size_bytes)
 {
     struct sqlite_store *store = of(base);
+    TRY(check_there(store));
     AUTO_LOCK(&store->mutex);
     (void)bind_text(store, PUT_VALUE, 1, job);
     (void)bind_number(store, PUT_VALUE, 2, generation);
@@ -308,7 +327,7 @@ static const struct muster_store_ops sqlite_ops = {
 };
 
 /* SQLite says "unable to open database file" for most of these. */
-static muster_status check_file(const char *path)
+static muster_status check_file(const char *path, struct stat *ret_status)
 {
     AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd < 0) {
@@ -318,6 +337,7 @@ static muster_status check_file(const char *path)
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
         return muster_error_set(MUSTER_INVALID, "store %s: not a file", path);
     }
+    *ret_status = status;
     return MUSTER_OK;
 }
 
@@ -382,7 +402,8 @@ static muster_status prepare(struct sqlite_store *store)
 
 muster_status muster_store_sqlite_open(const char *path, struct muster_store **ret_store)
 {
-    TRY(check_file(path));
+    struct stat file = {0};
+    TRY(check_file(path, &file));
     struct sqlite_store *store = calloc(1, sizeof *store);
     char *copy = strdup(path);
     if (store == NULL || copy == NULL) {
@@ -392,6 +413,8 @@ muster_status muster_store_sqlite_open(const char *path, struct muster_store **r
     }
     store->store.ops = &sqlite_ops;
     store->path = copy;
+    store->device = file.st_dev;
+    store->inode = file.st_ino;
     muster_mutex_init(&store->mutex);
     muster_status status = MUSTER_OK;
     if (sqlite3_open_v2(path, &store->database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,

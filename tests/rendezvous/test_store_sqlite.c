@@ -1,6 +1,7 @@
 /* The store's file: what is wrong with one is said in one line, and a full disk harms nothing. */
 #include "rendezvous/store/store.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -284,15 +285,35 @@ static void a_full_disk_is_said_and_harms_nothing(void **state)
     muster_store_close(store);
 }
 
+static void a_file_that_was_removed_or_replaced_takes_nothing(void **state)
+{
+    (void)state;
+    const struct muster_store_job job = {.name = "j", .token = "", .link_token = ""};
+    char away[sizeof path + 8];
+    (void)snprintf(away, sizeof away, "%s.away", path);
+    struct muster_store *store = open_store();
+    assert_int_equal(store->ops->append(store, &job, 0, "before"), MUSTER_OK);
+    assert_int_equal(rename(path, away), 0);
+    assert_int_equal(store->ops->append(store, &job, 1, "lost"), MUSTER_RETRY);
+    assert_non_null(strstr(muster_last_error(), "No such file"));
+    assert_int_equal(store->ops->put(store, job.name, 0, "k", "v", 1), MUSTER_RETRY);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(store->ops->append(store, &job, 1, "lost"), MUSTER_RETRY);
+    assert_non_null(strstr(muster_last_error(), "replaced"));
+    assert_int_equal(rename(away, path), 0);
+    assert_int_equal(store->ops->append(store, &job, 1, "after"), MUSTER_OK);
+    muster_store_close(store);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_no_store_is_named),
-        TEST(a_file_without_permission_is_named),
-        TEST(two_cannot_use_one_file),
-        TEST(what_was_kept_is_read_back),
-        TEST(a_full_disk_is_said_and_harms_nothing),
+        TEST(what_is_no_store_is_named),  TEST(a_file_without_permission_is_named),
+        TEST(two_cannot_use_one_file),    TEST(a_file_that_was_removed_or_replaced_takes_nothing),
+        TEST(what_was_kept_is_read_back), TEST(a_full_disk_is_said_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
