@@ -112,9 +112,11 @@ MUSTER_API MUSTER_CHECKED muster_status muster_open(const muster_options *option
 MUSTER_API void muster_close(muster_session *session);
 
 /* Moves over to the next generation after MUSTER_REJOIN; muster_run() does this by itself. Blocks
- * like muster_open() and has its errors. Afterwards ranks and sizes may be others and
- * muster_sync() must be called before the state is used. When no call has returned MUSTER_REJOIN
- * in this generation (another thread has moved over already) it does nothing. */
+ * like muster_open() and has its errors; MUSTER_FATAL also when more than ten generations in a row
+ * ended before a collective did, as with members that cannot reach each other. Afterwards ranks and
+ * sizes may be others and muster_sync() must be called before the state is used. When no call has
+ * returned MUSTER_REJOIN in this generation (another thread has moved over already) it does
+ * nothing. */
 MUSTER_API MUSTER_CHECKED muster_status muster_rejoin(muster_session *session);
 
 /* Asks to leave the job at the next commit: that commit returns MUSTER_REJOIN to every member, and

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
@@ -12,6 +13,9 @@ enum {
     CLOSE_LEAVE_MS = 700,   /* with the linger less than the two seconds of muster_close() */
     CLOSE_LINGER_MS = 1000, /* for the peers' goodbyes */
     REJOIN_LEAVE_MS = 2000,
+    FRUITLESS_MAX = 10,      /* generations in a row without a collective: then it gives up */
+    FRUITLESS_PAUSE_MS = 20, /* after the first; doubled after each further one */
+    FRUITLESS_PAUSE_MAX_MS = 1000,
 };
 
 bool muster_session_leaving(struct muster_session *session)
@@ -225,6 +229,37 @@ static muster_status move_over(struct muster_session *session)
     return join_as_somebody(session);
 }
 
+/* Members that cannot reach each other show the service that they live, and so form the same
+ * generation for ever: each time later, and not without end. why: how the last one failed. */
+static muster_status count_fruitless(struct muster_session *session, const char *why)
+{
+    const struct muster_generation *generation = &session->generation;
+    uint64_t progress = 0;
+    for (int i = 0; i < MUSTER_SCOPE_COUNT; i++) {
+        progress +=
+            generation->contexts[i] == NULL ? 0 : muster_context_progress(generation->contexts[i]);
+    }
+    session->fruitless = progress > 0 ? 0 : session->fruitless + 1;
+    if (session->fruitless > FRUITLESS_MAX) {
+        return muster_error_set(MUSTER_FATAL,
+                                "%u generations in a row ended before a collective did: %s",
+                                session->fruitless, why);
+    }
+    return MUSTER_OK;
+}
+
+static void pause_if_fruitless(struct muster_session *session)
+{
+    if (session->fruitless == 0) {
+        return;
+    }
+    uint32_t pause_ms = FRUITLESS_PAUSE_MS << (session->fruitless - 1);
+    pause_ms = pause_ms < FRUITLESS_PAUSE_MAX_MS ? pause_ms : FRUITLESS_PAUSE_MAX_MS;
+    struct timespec pause = {.tv_sec = pause_ms / 1000,
+                             .tv_nsec = (long)(pause_ms % 1000) * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
 static bool has_left(struct muster_session *session)
 {
     AUTO_LOCK(&session->mutex);
@@ -237,10 +272,14 @@ muster_status muster_session_rejoin(struct muster_session *session, bool force)
     if (has_left(session)) {
         return muster_session_enter(session); /* says why */
     }
+    char why[MUSTER_ERROR_MAX];
+    (void)snprintf(why, sizeof why, "%s", muster_last_error());
     if (!stop_generation(session, force)) {
         return MUSTER_OK;
     }
+    TRY(count_fruitless(session, why));
     muster_session_take_down(session);
+    pause_if_fruitless(session);
     muster_status status = move_over(session);
     if (status == MUSTER_ENDED) {
         become_left(session, muster_last_error());

@@ -62,6 +62,7 @@ struct muster_session {
     unsigned sigterm_seen; /* at opening: earlier ones were not meant for this session */
 
     pthread_mutex_t moving;
+    uint32_t fruitless; /* generations in a row without a collective; under `moving` */
     pthread_mutex_t calling;
     struct muster_state state;
 
