@@ -2,6 +2,7 @@
  * comes of them is an answer in one line, and never the end of the server. MUSTER_SEED repeats a
  * run. */
 #include "tests/support/caller.h"
+#include "tests/support/part.h"
 #include "worker/base/clock.h"
 
 #include <setjmp.h>
@@ -175,7 +176,7 @@ static void make_body(struct text *text)
 /* An answer is an object; an error says why in one line, and is never our own fault. */
 static void judge(const struct text *text, const struct test_call *call)
 {
-    const char *message = test_call_text(call, "message");
+    const char *message = test_part_text(call->json, "message");
     bool said =
         call->code == MUSTER_RPC_OK || (message[0] != '\0' && strpbrk(message, "\r\n") == NULL);
     if (!json_is_object(call->json) || call->code == MUSTER_RPC_INTERNAL || !said) {

@@ -3,6 +3,7 @@
 #include "rendezvous/http.h"
 #include "rendezvous/listen.h"
 #include "tests/support/caller.h"
+#include "tests/support/part.h"
 #include "tests/support/web.h"
 #include "worker/base/clock.h"
 
@@ -85,12 +86,12 @@ static struct web_answer ask(const struct fixture *fixture, const char *method, 
 
 static void expect(struct web_answer answer, int status, const char *code)
 {
-    if (answer.status != status || strcmp(web_text(&answer, "code"), code) != 0) {
-        fail_msg("status %d, code %s: %s", answer.status, web_text(&answer, "code"),
-                 web_text(&answer, "message"));
+    if (answer.status != status || strcmp(test_part_text(answer.json, "code"), code) != 0) {
+        fail_msg("status %d, code %s: %s", answer.status, test_part_text(answer.json, "code"),
+                 test_part_text(answer.json, "message"));
     }
     if (code[0] != '\0') {
-        assert_true(strlen(web_text(&answer, "message")) > 0);
+        assert_true(strlen(test_part_text(answer.json, "message")) > 0);
     }
     assert_non_null(strcasestr(answer.head, "content-type: application/json"));
     web_answer_finish(&answer);
@@ -124,9 +125,9 @@ static void form(struct fixture *fixture, unsigned size)
     for (unsigned i = 0; i < size; i++) {
         struct web_answer answer = web_read(fixture->fds[i]);
         assert_int_equal(answer.status, 200);
-        assert_int_equal(web_number(&answer, "formed.size"), size);
-        assert_int_equal(web_number(&answer, "formed.rank"), i);
-        assert_int_equal(json_array_size(web_part(&answer, "formed.peers")), size);
+        assert_int_equal(test_part_number(answer.json, "formed.size"), size);
+        assert_int_equal(test_part_number(answer.json, "formed.rank"), i);
+        assert_int_equal(json_array_size(test_part(answer.json, "formed.peers")), size);
         web_answer_finish(&answer);
     }
 }
@@ -143,7 +144,7 @@ static void expect_revoked(const struct fixture *fixture, unsigned member)
 {
     struct web_answer answer = web_read(fixture->fds[member]);
     assert_int_equal(answer.status, 200);
-    assert_true(json_is_true(web_part(&answer, "revoked")));
+    assert_true(json_is_true(test_part(answer.json, "revoked")));
     web_answer_finish(&answer);
 }
 
@@ -166,8 +167,8 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     }
     for (unsigned i = 0; i < 3; i++) {
         struct web_answer answer = web_read(fixture->fds[i]);
-        assert_int_equal(web_number(&answer, "formed.generation"), 2);
-        assert_int_equal(web_number(&answer, "formed.size"), 3);
+        assert_int_equal(test_part_number(answer.json, "formed.generation"), 2);
+        assert_int_equal(test_part_number(answer.json, "formed.size"), 3);
         web_answer_finish(&answer);
         send_watch(fixture, i, 2);
     }
@@ -185,11 +186,11 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     }
     expect(ask(fixture, "Resize", "{'job':'j','targetSize':2}"), 200, "");
     struct web_answer answer = web_read(fixture->fds[2]);
-    assert_true(json_is_true(web_part(&answer, "leave")));
+    assert_true(json_is_true(test_part(answer.json, "leave")));
     web_answer_finish(&answer);
     expect(ask(fixture, "EndJob", "{'job':'j','why':'enough'}"), 200, "");
     answer = web_read(fixture->fds[1]);
-    assert_non_null(strstr(web_text(&answer, "message"), "enough"));
+    assert_non_null(strstr(test_part_text(answer.json, "message"), "enough"));
     expect(answer, 400, "failed_precondition");
     close_all(fixture, 4);
 }
@@ -214,7 +215,7 @@ static bool is_suspected(const struct fixture *fixture, unsigned member)
     bool suspected = false;
     size_t index;
     json_t *listed; /* in the order in which they came, which two threads decide */
-    json_array_foreach(web_part(&answer, "job.members"), index, listed)
+    json_array_foreach(test_part(answer.json, "job.members"), index, listed)
     {
         const char *id = json_string_value(json_object_get(listed, "member"));
         suspected |= id != NULL && strcmp(id, test_member(member)) == 0 &&
@@ -249,7 +250,7 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
     }
     for (unsigned i = 0; i < 2; i++) {
         answer = web_read(fixture->fds[i]);
-        assert_int_equal(web_number(&answer, "formed.size"), 2);
+        assert_int_equal(test_part_number(answer.json, "formed.size"), 2);
         web_answer_finish(&answer);
     }
     close_all(fixture, 2);
@@ -498,8 +499,8 @@ static void a_callers_patience_bounds_the_hold(void **state)
     assert_true(web_post(fd, "Join", "Connect-Timeout-Ms: 100\r\n", join));
     struct web_answer answer = web_read(fd);
     assert_int_equal(answer.status, 200);
-    assert_int_equal(web_number(&answer, "waiting.members"), 1);
-    assert_int_equal(web_number(&answer, "waiting.minSize"), 2);
+    assert_int_equal(test_part_number(answer.json, "waiting.members"), 1);
+    assert_int_equal(test_part_number(answer.json, "waiting.minSize"), 2);
     web_answer_finish(&answer);
     (void)close(fd);
 }

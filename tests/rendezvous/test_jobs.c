@@ -1,5 +1,6 @@
 /* Jobs and their store: what is kept, what a server that starts again knows, what is bounded. */
 #include "tests/support/caller.h"
+#include "tests/support/part.h"
 #include "worker/base/clock.h"
 
 #include <setjmp.h>
@@ -132,8 +133,9 @@ static int tear_down(void **state)
 static void expect(struct test_call *call, enum muster_rpc_code code, const char *part)
 {
     assert_true(test_call_wait(call));
-    if (call->code != code || strstr(test_call_text(call, "message"), part) == NULL) {
-        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code), test_call_text(call, "message"));
+    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
+        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
+                 test_part_text(call->json, "message"));
     }
     test_call_finish(call);
 }
@@ -151,7 +153,7 @@ static void form(struct fixture *fixture, const char *job, const char *token, un
     for (unsigned i = 0; i < count; i++) {
         assert_true(test_call_wait(&calls[i]));
         assert_int_equal(calls[i].code, MUSTER_RPC_OK);
-        assert_int_equal(test_call_number(&calls[i], "formed.rank"), i);
+        assert_int_equal(test_part_number(calls[i].json, "formed.rank"), i);
         test_call_finish(&calls[i]);
     }
 }
@@ -170,7 +172,8 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
     expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
-    (void)snprintf(link_token, sizeof link_token, "%s", test_call_text(&call, "formed.linkToken"));
+    (void)snprintf(link_token, sizeof link_token, "%s",
+                   test_part_text(call.json, "formed.linkToken"));
     test_call_finish(&call);
     stop(fixture);
 
@@ -178,20 +181,20 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
     expect(&call, MUSTER_RPC_UNAUTHENTICATED, "job j");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
-    assert_int_equal(test_call_number(&call, "job.generation"), 2);
-    assert_string_equal(test_call_text(&call, "job.phase"), "JOB_PHASE_RUNNING");
-    assert_int_equal(json_array_size(test_call_part(&call, "job.members")), 3);
-    assert_int_equal(json_array_size(test_call_part(&call, "job.generations")), 2);
+    assert_int_equal(test_part_number(call.json, "job.generation"), 2);
+    assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
+    assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
+    assert_int_equal(json_array_size(test_part(call.json, "job.generations")), 2);
     test_call_finish(&call);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET, "secret",
                     "{'job':'j','generation':2,'key':'id'}");
-    assert_string_equal(test_call_text(&call, "value"), "AAEC");
+    assert_string_equal(test_part_text(call.json, "value"), "AAEC");
     test_call_finish(&call);
     /* A member whose answer was lost gets it from the new server, with the same token for links. */
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
-    assert_int_equal(test_call_number(&call, "formed.generation"), 2);
-    assert_string_equal(test_call_text(&call, "formed.linkToken"), link_token);
+    assert_int_equal(test_part_number(call.json, "formed.generation"), 2);
+    assert_string_equal(test_part_text(call.json, "formed.linkToken"), link_token);
     test_call_finish(&call);
     /* And a watch is held as ever. */
     struct test_call watch;
@@ -205,7 +208,7 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
 
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
-    assert_string_equal(test_call_text(&call, "job.phase"), "JOB_PHASE_ENDED");
+    assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_ENDED");
     test_call_finish(&call);
     stop(fixture);
 }
@@ -249,8 +252,8 @@ static void what_the_store_refuses_has_not_happened(void **state)
                     test_member(1));
     expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
-    assert_string_equal(test_call_text(&call, "job.phase"), "JOB_PHASE_RUNNING");
-    assert_int_equal(json_array_size(test_call_part(&call, "job.members")), 2);
+    assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
+    assert_int_equal(json_array_size(test_part(call.json, "job.members")), 2);
     test_call_finish(&call);
 
     fixture->store.full = false;
@@ -259,7 +262,7 @@ static void what_the_store_refuses_has_not_happened(void **state)
                     test_member(1));
     expect(&call, MUSTER_RPC_OK, "");
     assert_true(test_call_wait(&watch));
-    assert_true(json_is_true(test_call_part(&watch, "revoked")));
+    assert_true(json_is_true(test_part(watch.json, "revoked")));
     test_call_finish(&watch);
     stop(fixture);
 }
@@ -284,7 +287,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     stop(fixture);
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
-    assert_int_equal(json_array_size(test_call_part(&call, "jobs")), 0);
+    assert_int_equal(json_array_size(test_part(call.json, "jobs")), 0);
     test_call_finish(&call);
     stop(fixture);
 }
@@ -309,7 +312,7 @@ static void jobs_are_bounded_and_ended_ones_make_room(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'job-7'}");
     expect(&call, MUSTER_RPC_NOT_FOUND, "job-7");
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
-    assert_int_equal(json_array_size(test_call_part(&call, "jobs")), MUSTER_JOBS_MAX);
+    assert_int_equal(json_array_size(test_part(call.json, "jobs")), MUSTER_JOBS_MAX);
     test_call_finish(&call);
     stop(fixture);
 }

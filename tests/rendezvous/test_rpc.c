@@ -1,5 +1,6 @@
 /* The service without a socket: members join, watch, leave, report and die. */
 #include "tests/support/caller.h"
+#include "tests/support/part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,9 +66,9 @@ static void form(struct fixture *fixture, unsigned count, unsigned generation, u
         struct test_call *call = &fixture->calls[i];
         assert_true(test_call_wait(call));
         assert_int_equal(call->code, MUSTER_RPC_OK);
-        assert_int_equal(test_call_number(call, "formed.rank"), i);
-        assert_int_equal(test_call_number(call, "formed.size"), count);
-        assert_int_equal(test_call_number(call, "formed.generation"), generation + 1);
+        assert_int_equal(test_part_number(call->json, "formed.rank"), i);
+        assert_int_equal(test_part_number(call->json, "formed.size"), count);
+        assert_int_equal(test_part_number(call->json, "formed.generation"), generation + 1);
         test_call_finish(call);
     }
 }
@@ -83,8 +84,9 @@ static void start_watch(struct fixture *fixture, unsigned member, unsigned gener
 static void expect(struct test_call *call, enum muster_rpc_code code, const char *part)
 {
     assert_true(test_call_wait(call));
-    if (call->code != code || strstr(test_call_text(call, "message"), part) == NULL) {
-        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code), test_call_text(call, "message"));
+    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
+        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
+                 test_part_text(call->json, "message"));
     }
     test_call_finish(call);
 }
@@ -106,23 +108,23 @@ static void a_generation_tells_everyone_what_it_needs(void **state)
     assert_true(calls[1].held);
     for (unsigned i = 0; i < 3; i++) {
         assert_true(test_call_wait(&calls[i]));
-        assert_int_equal(test_call_number(&calls[i], "formed.state.version"), 7);
-        assert_int_equal(test_call_number(&calls[i], "formed.state.source"), 0);
-        assert_int_equal(json_array_size(test_call_part(&calls[i], "formed.state.stale")), 2);
-        assert_int_equal(strlen(test_call_text(&calls[i], "formed.linkToken")), 32);
-        assert_int_equal(json_array_size(test_call_part(&calls[i], "formed.hosts")), 2);
+        assert_int_equal(test_part_number(calls[i].json, "formed.state.version"), 7);
+        assert_int_equal(test_part_number(calls[i].json, "formed.state.source"), 0);
+        assert_int_equal(json_array_size(test_part(calls[i].json, "formed.state.stale")), 2);
+        assert_int_equal(strlen(test_part_text(calls[i].json, "formed.linkToken")), 32);
+        assert_int_equal(json_array_size(test_part(calls[i].json, "formed.hosts")), 2);
     }
     /* The newest state is rank 0's; its host comes along. */
-    assert_int_equal(test_call_number(&calls[1], "formed.rank"), 0);
-    assert_int_equal(test_call_number(&calls[0], "formed.rank"), 1);
-    assert_int_equal(test_call_number(&calls[0], "formed.localRank"), 1);
-    assert_int_equal(test_call_number(&calls[0], "formed.localSize"), 2);
-    assert_int_equal(test_call_number(&calls[0], "formed.crossSize"), 1);
-    assert_int_equal(test_call_number(&calls[2], "formed.rank"), 2);
-    assert_int_equal(test_call_number(&calls[2], "formed.crossRank"), 1);
-    assert_int_equal(test_call_number(&calls[2], "formed.crossSize"), 2);
-    assert_string_equal(test_call_text(&calls[2], "formed.peers.2.addresses.0"), "tcp://a:2");
-    assert_string_equal(test_call_text(&calls[2], "formed.peers.0.member"), test_member(1));
+    assert_int_equal(test_part_number(calls[1].json, "formed.rank"), 0);
+    assert_int_equal(test_part_number(calls[0].json, "formed.rank"), 1);
+    assert_int_equal(test_part_number(calls[0].json, "formed.localRank"), 1);
+    assert_int_equal(test_part_number(calls[0].json, "formed.localSize"), 2);
+    assert_int_equal(test_part_number(calls[0].json, "formed.crossSize"), 1);
+    assert_int_equal(test_part_number(calls[2].json, "formed.rank"), 2);
+    assert_int_equal(test_part_number(calls[2].json, "formed.crossRank"), 1);
+    assert_int_equal(test_part_number(calls[2].json, "formed.crossSize"), 2);
+    assert_string_equal(test_part_text(calls[2].json, "formed.peers.2.addresses.0"), "tcp://a:2");
+    assert_string_equal(test_part_text(calls[2].json, "formed.peers.0.member"), test_member(1));
     for (unsigned i = 0; i < 3; i++) {
         test_call_finish(&calls[i]);
     }
@@ -149,8 +151,8 @@ static void a_lost_answer_is_given_again(void **state)
     form(fixture, 2, 0, 0);
     start_join(fixture, 1, 0, 0, "");
     assert_false(fixture->calls[1].held);
-    assert_int_equal(test_call_number(&fixture->calls[1], "formed.rank"), 1);
-    assert_int_equal(test_call_number(&fixture->calls[1], "formed.generation"), 1);
+    assert_int_equal(test_part_number(fixture->calls[1].json, "formed.rank"), 1);
+    assert_int_equal(test_part_number(fixture->calls[1].json, "formed.generation"), 1);
     test_call_finish(&fixture->calls[1]);
 }
 
@@ -171,8 +173,8 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
         if (i == 2) {
             assert_int_equal(fixture->calls[i].code, MUSTER_RPC_FAILED_PRECONDITION);
         } else {
-            assert_true(json_is_true(test_call_part(&fixture->calls[i], "revoked")));
-            assert_non_null(strstr(test_call_text(&fixture->calls[i], "reason"), "SIGTERM"));
+            assert_true(json_is_true(test_part(fixture->calls[i].json, "revoked")));
+            assert_non_null(strstr(test_part_text(fixture->calls[i].json, "reason"), "SIGTERM"));
         }
         test_call_finish(&fixture->calls[i]);
     }
@@ -184,17 +186,18 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
     for (unsigned i = 0; i < 4; i++) {
         if (i != 2) {
             assert_true(test_call_wait(&fixture->calls[i]));
-            assert_int_equal(test_call_number(&fixture->calls[i], "formed.generation"), 2);
-            assert_int_equal(test_call_number(&fixture->calls[i], "formed.rank"), i == 3 ? 2 : i);
+            assert_int_equal(test_part_number(fixture->calls[i].json, "formed.generation"), 2);
+            assert_int_equal(test_part_number(fixture->calls[i].json, "formed.rank"),
+                             i == 3 ? 2 : i);
             test_call_finish(&fixture->calls[i]);
         }
     }
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
-    assert_int_equal(test_call_number(job, "job.generation"), 2);
-    assert_int_equal(json_array_size(test_call_part(job, "job.generations")), 2);
-    assert_string_equal(test_call_text(job, "job.departures.0.reason"), "planned");
-    assert_string_equal(test_call_text(job, "job.departures.0.member"), test_member(2));
+    assert_int_equal(test_part_number(job->json, "job.generation"), 2);
+    assert_int_equal(json_array_size(test_part(job->json, "job.generations")), 2);
+    assert_string_equal(test_part_text(job->json, "job.departures.0.reason"), "planned");
+    assert_string_equal(test_part_text(job->json, "job.departures.0.member"), test_member(2));
     test_call_finish(job);
     /* Its answer was lost: it asks again. */
     CALL(fixture, MUSTER_RPC_LEAVE,
@@ -223,13 +226,13 @@ static void a_closed_connection_and_a_report_are_a_death(void **state)
     EXPECT(fixture, MUSTER_RPC_OK, "");
     for (unsigned i = 0; i < 3; i++) {
         assert_true(test_call_wait(&fixture->calls[i]));
-        assert_true(json_is_true(test_call_part(&fixture->calls[i], "revoked")));
+        assert_true(json_is_true(test_part(fixture->calls[i].json, "revoked")));
         test_call_finish(&fixture->calls[i]);
         start_join(fixture, i, 1, 0, "");
     }
     for (unsigned i = 0; i < 3; i++) {
         assert_true(test_call_wait(&fixture->calls[i]));
-        assert_int_equal(test_call_number(&fixture->calls[i], "formed.size"), 3);
+        assert_int_equal(test_part_number(fixture->calls[i].json, "formed.size"), 3);
         test_call_finish(&fixture->calls[i]);
     }
     /* The dead one may come back as a new member, and is told so. */
@@ -248,12 +251,12 @@ static void a_closed_connection_alone_is_a_suspicion(void **state)
     disconnect(fixture, 1);
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
-    assert_true(json_is_true(test_call_part(job, "job.members.1.suspected")));
-    assert_string_equal(test_call_text(job, "job.phase"), "JOB_PHASE_RUNNING");
+    assert_true(json_is_true(test_part(job->json, "job.members.1.suspected")));
+    assert_string_equal(test_part_text(job->json, "job.phase"), "JOB_PHASE_RUNNING");
     test_call_finish(job);
     start_watch(fixture, 1, 1, ""); /* and a sign of life ends it */
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
-    assert_true(json_is_false(test_call_part(job, "job.members.1.suspected")));
+    assert_true(json_is_false(test_part(job->json, "job.members.1.suspected")));
     test_call_finish(job);
     CALL(fixture, MUSTER_RPC_END_JOB, "{'job':'j'}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
@@ -276,7 +279,7 @@ static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
     muster_rpc_disconnected(fixture->service, &stray);
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
-    assert_true(json_is_false(test_call_part(job, "job.members.0.suspected")));
+    assert_true(json_is_false(test_part(job->json, "job.members.0.suspected")));
     test_call_finish(job);
     CALL(fixture, MUSTER_RPC_END_JOB, "{'job':'j','why':'over'}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
@@ -292,13 +295,13 @@ static void a_watch_tells_what_its_member_does_not_know(void **state)
     CALL(fixture, MUSTER_RPC_RESIZE, "{'job':'j','targetSize':2}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
     assert_true(test_call_wait(&fixture->calls[2]));
-    assert_true(json_is_true(test_call_part(&fixture->calls[2], "leave")));
+    assert_true(json_is_true(test_part(fixture->calls[2].json, "leave")));
     test_call_finish(&fixture->calls[2]);
     assert_true(fixture->calls[0].held); /* it has nothing to do with it */
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     assert_true(test_call_wait(job));
-    assert_true(json_is_true(test_call_part(job, "job.pending")));
+    assert_true(json_is_true(test_part(job->json, "job.pending")));
     test_call_finish(job);
     start_watch(fixture, 2, 1, ",'leaveKnown':true");
     assert_true(fixture->calls[0].held && fixture->calls[2].held);
@@ -318,15 +321,15 @@ static void newcomers_make_a_change_pending(void **state)
     start_join(fixture, 2, 0, 0, "");
     assert_true(fixture->calls[2].held);
     assert_true(test_call_wait(&fixture->calls[0])); /* by the clock's thread, after settle_ms */
-    assert_true(json_is_true(test_call_part(&fixture->calls[0], "pending")));
-    assert_true(json_is_false(test_call_part(&fixture->calls[0], "revoked")));
+    assert_true(json_is_true(test_part(fixture->calls[0].json, "pending")));
+    assert_true(json_is_false(test_part(fixture->calls[0].json, "revoked")));
     test_call_finish(&fixture->calls[0]);
     start_join(fixture, 0, 1, 3, "");
     start_join(fixture, 1, 1, 3, "");
     for (unsigned i = 0; i < 3; i++) {
         assert_true(test_call_wait(&fixture->calls[i]));
-        assert_int_equal(test_call_number(&fixture->calls[i], "formed.size"), 3);
-        assert_int_equal(test_call_number(&fixture->calls[i], "formed.state.stale.0"), 2);
+        assert_int_equal(test_part_number(fixture->calls[i].json, "formed.size"), 3);
+        assert_int_equal(test_part_number(fixture->calls[i].json, "formed.state.stale.0"), 2);
         test_call_finish(&fixture->calls[i]);
     }
 }
@@ -342,7 +345,7 @@ static void a_finished_job_ends_and_can_begin_anew(void **state)
         EXPECT(fixture, MUSTER_RPC_OK, "");
     }
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
-    assert_string_equal(test_call_text(&fixture->calls[MEMBERS_MAX - 1], "job.phase"),
+    assert_string_equal(test_part_text(fixture->calls[MEMBERS_MAX - 1].json, "job.phase"),
                         "JOB_PHASE_ENDED");
     test_call_finish(&fixture->calls[MEMBERS_MAX - 1]);
     start_watch(fixture, 0, 1, "");
@@ -351,7 +354,7 @@ static void a_finished_job_ends_and_can_begin_anew(void **state)
     expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "finished");
     start_join(fixture, 5, 0, 0, ",'minSize':1,'maxSize':1");
     assert_true(test_call_wait(&fixture->calls[5]));
-    assert_int_equal(test_call_number(&fixture->calls[5], "formed.generation"), 2);
+    assert_int_equal(test_part_number(fixture->calls[5].json, "formed.generation"), 2);
     test_call_finish(&fixture->calls[5]);
 }
 
@@ -386,7 +389,7 @@ static void members_must_agree_and_requests_be_whole(void **state)
     EXPECT(fixture, MUSTER_RPC_NOT_FOUND, "other");
     CALL(fixture, MUSTER_RPC_LIST_JOBS, "{}");
     struct test_call *list = &fixture->calls[MEMBERS_MAX - 1];
-    assert_int_equal(json_array_size(test_call_part(list, "jobs")), 1);
+    assert_int_equal(json_array_size(test_part(list->json, "jobs")), 1);
     test_call_finish(list);
 }
 
@@ -428,7 +431,7 @@ static void values_are_kept_and_waited_for(void **state)
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','generation':1,'key':'id','value':'AAEC'}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
     assert_true(test_call_wait(&wait));
-    assert_string_equal(test_call_text(&wait, "value"), "AAEC");
+    assert_string_equal(test_part_text(wait.json, "value"), "AAEC");
     test_call_finish(&wait);
     expect(&never, MUSTER_RPC_DEADLINE_EXCEEDED, "nobody");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','generation':2,'key':'id','value':'AAEC'}");

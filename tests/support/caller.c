@@ -86,35 +86,6 @@ void test_call_finish(struct test_call *call)
     (void)pthread_mutex_destroy(&call->mutex);
 }
 
-const json_t *test_call_part(const struct test_call *call, const char *path)
-{
-    char parts[128];
-    char *rest = NULL;
-    const json_t *json = call->json;
-    (void)snprintf(parts, sizeof parts, "%s", path);
-    for (char *part = strtok_r(parts, ".", &rest); part != NULL && json != NULL;
-         part = strtok_r(NULL, ".", &rest)) {
-        json = json_is_array(json) ? json_array_get(json, strtoul(part, NULL, 10))
-                                   : json_object_get(json, part);
-    }
-    return json;
-}
-
-const char *test_call_text(const struct test_call *call, const char *path)
-{
-    const char *text = json_string_value(test_call_part(call, path));
-    return text != NULL ? text : "";
-}
-
-long long test_call_number(const struct test_call *call, const char *path)
-{
-    const json_t *part = test_call_part(call, path);
-    if (json_is_string(part)) {
-        return strtoll(json_string_value(part), NULL, 10);
-    }
-    return json_is_integer(part) ? json_integer_value(part) : -1;
-}
-
 const char *test_member(unsigned index)
 {
     static char ids[MEMBER_COUNT][MUSTER_UUID_SIZE];

@@ -28,12 +28,6 @@ bool test_call_wait(struct test_call *call);
 /* Waits, and frees the answer. */
 void test_call_finish(struct test_call *call);
 
-/* A part of the answer: "formed.hosts.0.name". NULL: not there. Numbers of either kind as numbers;
- * -1: not there. */
-const json_t *test_call_part(const struct test_call *call, const char *path);
-const char *test_call_text(const struct test_call *call, const char *path);
-long long test_call_number(const struct test_call *call, const char *path);
-
 /* The id of member number i. */
 const char *test_member(unsigned index);
 

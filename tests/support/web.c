@@ -98,35 +98,6 @@ bool web_closed(int fd)
     return recv(fd, &byte, 1, 0) <= 0;
 }
 
-const json_t *web_part(const struct web_answer *answer, const char *path)
-{
-    char parts[128];
-    char *rest = NULL;
-    const json_t *json = answer->json;
-    (void)snprintf(parts, sizeof parts, "%s", path);
-    for (char *part = strtok_r(parts, ".", &rest); part != NULL && json != NULL;
-         part = strtok_r(NULL, ".", &rest)) {
-        json = json_is_array(json) ? json_array_get(json, strtoul(part, NULL, 10))
-                                   : json_object_get(json, part);
-    }
-    return json;
-}
-
-const char *web_text(const struct web_answer *answer, const char *path)
-{
-    const char *text = json_string_value(web_part(answer, path));
-    return text != NULL ? text : "";
-}
-
-long long web_number(const struct web_answer *answer, const char *path)
-{
-    const json_t *part = web_part(answer, path);
-    if (json_is_string(part)) {
-        return strtoll(json_string_value(part), NULL, 10);
-    }
-    return json_is_integer(part) ? json_integer_value(part) : -1;
-}
-
 void web_answer_finish(struct web_answer *answer)
 {
     json_decref(answer->json);

@@ -21,10 +21,6 @@ bool web_post(int fd, const char *method, const char *more, const char *body);
 struct web_answer web_read(int fd);
 /* True if the other end closes before anything comes. */
 bool web_closed(int fd);
-/* A part of the answer, "formed.hosts.0.name"; NULL: not there. */
-const json_t *web_part(const struct web_answer *answer, const char *path);
-const char *web_text(const struct web_answer *answer, const char *path);
-long long web_number(const struct web_answer *answer, const char *path);
 void web_answer_finish(struct web_answer *answer);
 
 #endif
