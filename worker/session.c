@@ -253,7 +253,7 @@ static void pause_if_fruitless(struct muster_session *session)
     if (session->fruitless == 0) {
         return;
     }
-    uint32_t pause_ms = FRUITLESS_PAUSE_MS << (session->fruitless - 1);
+    uint32_t pause_ms = (uint32_t)FRUITLESS_PAUSE_MS << (session->fruitless - 1);
     pause_ms = pause_ms < FRUITLESS_PAUSE_MAX_MS ? pause_ms : FRUITLESS_PAUSE_MAX_MS;
     struct timespec pause = {.tv_sec = pause_ms / 1000,
                              .tv_nsec = (long)(pause_ms % 1000) * 1000000};
