@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 enum {
-    NS_PER_S = 1000000000,
     NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between ticks that the store does not take */
     KEEP_ENDED_MS = 3600 * 1000,
@@ -85,13 +84,8 @@ static bool sleep_until_due(struct muster_service *service)
 {
     AUTO_LOCK(&service->clock_mutex);
     while (!service->stopping && service->wake_ns > muster_clock_ns()) {
-        if (service->wake_ns == MUSTER_NEVER) {
-            (void)pthread_cond_wait(&service->clock_condition, &service->clock_mutex);
-        } else {
-            const struct timespec at = {.tv_sec = service->wake_ns / NS_PER_S,
-                                        .tv_nsec = service->wake_ns % NS_PER_S};
-            (void)pthread_cond_timedwait(&service->clock_condition, &service->clock_mutex, &at);
-        }
+        (void)muster_condition_wait(&service->clock_condition, &service->clock_mutex,
+                                    service->wake_ns);
     }
     service->wake_ns = MUSTER_NEVER;
     return !service->stopping;
@@ -132,15 +126,6 @@ void muster_clockwork_stop(struct muster_service *service)
 
 /* The service --------------------------------------------------------------------------------- */
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(condition, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
 muster_status muster_service_create(const struct muster_service_config *config,
                                     struct muster_store *store, struct muster_service **ret_service)
 {
@@ -153,7 +138,7 @@ muster_status muster_service_create(const struct muster_service_config *config,
     service->wake_ns = MUSTER_NEVER;
     muster_mutex_init(&service->table_mutex);
     muster_mutex_init(&service->clock_mutex);
-    init_condition(&service->clock_condition);
+    muster_condition_init(&service->clock_condition);
     muster_status status = muster_jobs_load(service);
     if (status == MUSTER_OK) {
         status = muster_clockwork_start(service);

@@ -13,7 +13,6 @@ enum {
     FILES_APART = 64,       /* that are no connections */
     STOP_ANSWERS_MS = 1000, /* for the last answers to go */
     BODY_FIRST_BYTES = 1024,
-    NS_PER_S = 1000000000,
 };
 
 /* Answers ------------------------------------------------------------------------------------- */
@@ -276,15 +275,6 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
                             MHD_OPTION_END);
 }
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(condition, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
 muster_status muster_http_start(const struct muster_http_config *config,
                                 struct muster_service *service, struct muster_http **ret_http)
 {
@@ -296,7 +286,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
     http->service = service;
     http->slow_ms = config->slow_ms;
     muster_mutex_init(&http->mutex);
-    init_condition(&http->idle);
+    muster_condition_init(&http->idle);
     muster_status status =
         muster_connections_create(config->slow_ms, told_closed, http, &http->connections);
     if (status == MUSTER_OK) {
@@ -317,10 +307,9 @@ muster_status muster_http_start(const struct muster_http_config *config,
 static void wait_for_answers(struct muster_http *http)
 {
     int64_t deadline_ns = muster_clock_after_ms(STOP_ANSWERS_MS);
-    const struct timespec at = {.tv_sec = deadline_ns / NS_PER_S,
-                                .tv_nsec = deadline_ns % NS_PER_S};
     AUTO_LOCK(&http->mutex);
-    while (http->request_count > 0 && pthread_cond_timedwait(&http->idle, &http->mutex, &at) == 0) {
+    while (http->request_count > 0 &&
+           muster_condition_wait(&http->idle, &http->mutex, deadline_ns)) {
     }
 }
 

@@ -38,9 +38,8 @@ struct follower {
 
 static void wait_locked(struct muster_session *session, uint32_t timeout_ms)
 {
-    int64_t until_ns = muster_clock_after_ms(timeout_ms);
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    (void)pthread_cond_timedwait(&session->changed, &session->mutex, &until);
+    (void)muster_condition_wait(&session->changed, &session->mutex,
+                                muster_clock_after_ms(timeout_ms));
 }
 
 static bool nothing_to_watch_locked(const struct muster_session *session)

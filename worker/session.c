@@ -295,15 +295,6 @@ muster_status muster_rejoin(muster_session *session)
 
 /* Opening and closing ------------------------------------------------------------------------- */
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(condition, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
 static struct muster_session *create(void)
 {
     struct muster_session *session = calloc(1, sizeof *session);
@@ -313,7 +304,7 @@ static struct muster_session *create(void)
     muster_mutex_init(&session->moving);
     muster_mutex_init(&session->calling);
     muster_mutex_init(&session->mutex);
-    init_condition(&session->changed);
+    muster_condition_init(&session->changed);
     muster_state_init(&session->state);
     muster_random_uuid(session->member);
     return session;

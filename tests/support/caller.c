@@ -1,14 +1,14 @@
 #include "tests/support/caller.h"
 
+#include "worker/base/clock.h"
 #include "worker/base/thread.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { PATIENCE_S = 20, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+enum { PATIENCE_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
 
 static void take_answer(struct test_call *call, struct muster_rpc_answer answer)
 {
@@ -31,7 +31,7 @@ void test_call_start_bytes(struct test_call *call, struct muster_service *servic
 {
     *call = (struct test_call){.watcher = {.answer = answer_held}};
     muster_mutex_init(&call->mutex);
-    (void)pthread_cond_init(&call->changed, NULL);
+    muster_condition_init(&call->changed);
     const struct muster_rpc_request rpc = {
         .method = method,
         .token = token,
@@ -63,12 +63,10 @@ void test_call_start(struct test_call *call, struct muster_service *service,
 
 bool test_call_wait(struct test_call *call)
 {
-    struct timespec at;
-    (void)clock_gettime(CLOCK_REALTIME, &at);
-    at.tv_sec += PATIENCE_S;
+    int64_t deadline_ns = muster_clock_after_ms(PATIENCE_MS);
     AUTO_LOCK(&call->mutex);
     while (!call->answered) {
-        if (pthread_cond_timedwait(&call->changed, &call->mutex, &at) != 0) {
+        if (!muster_condition_wait(&call->changed, &call->mutex, deadline_ns)) {
             return call->answered;
         }
     }

@@ -1,6 +1,11 @@
 #include "worker/base/thread.h"
 
+#include "worker/base/clock.h"
+
 #include <assert.h>
+#include <time.h>
+
+enum { NS_PER_S = 1000000000 };
 
 void muster_mutex_init(pthread_mutex_t *mutex)
 {
@@ -21,4 +26,25 @@ void muster_mutex_unlock(pthread_mutex_t *mutex)
     int failed = pthread_mutex_unlock(mutex);
     assert(failed == 0);
     (void)failed;
+}
+
+void muster_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    int failed = pthread_cond_init(condition, &attributes);
+    assert(failed == 0);
+    (void)failed;
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+bool muster_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t deadline_ns)
+{
+    if (deadline_ns == MUSTER_NEVER) {
+        return pthread_cond_wait(condition, mutex) == 0;
+    }
+    const struct timespec until = {.tv_sec = deadline_ns / NS_PER_S,
+                                   .tv_nsec = deadline_ns % NS_PER_S};
+    return pthread_cond_timedwait(condition, mutex, &until) == 0;
 }

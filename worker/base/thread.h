@@ -11,11 +11,18 @@
 #define MUSTER_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* pthread calls whose failure can only be our bug: they abort then. */
 void muster_mutex_init(pthread_mutex_t *mutex);
 void muster_mutex_lock(pthread_mutex_t *mutex);
 void muster_mutex_unlock(pthread_mutex_t *mutex);
+
+/* A condition that goes by muster_clock_ns(). Destroyed with pthread_cond_destroy(). */
+void muster_condition_init(pthread_cond_t *condition);
+/* Returns when signalled, without a reason, or when the deadline has passed: false then. */
+bool muster_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t deadline_ns);
 
 static inline void muster_cleanup_unlock(pthread_mutex_t **mutex)
 {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct muster_lookout {
@@ -52,14 +51,9 @@ static bool publish(struct muster_lookout *lookout, struct muster_look *look)
     uint64_t one = 1;
     ssize_t written = write(lookout->notify_fd, &one, sizeof one);
     (void)written; /* full means that nobody has looked since: it is readable anyway */
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + (int64_t)lookout->interval_ms * 1000000;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
-    int late = 0;
-    while (!lookout->stop && !lookout->hurry && late == 0) {
-        late = pthread_cond_timedwait(&lookout->wake, &lookout->mutex, &until);
+    int64_t until_ns = muster_clock_after_ms(lookout->interval_ms);
+    while (!lookout->stop && !lookout->hurry &&
+           muster_condition_wait(&lookout->wake, &lookout->mutex, until_ns)) {
     }
     lookout->hurry = false;
     return !lookout->stop;
@@ -78,11 +72,7 @@ static void *lookout_main(void *argument)
 
 static muster_status start_thread(struct muster_lookout *lookout)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&lookout->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    muster_condition_init(&lookout->wake);
     muster_mutex_init(&lookout->mutex);
     if (pthread_create(&lookout->thread, NULL, lookout_main, lookout) != 0) {
         return muster_error_set(MUSTER_FATAL, "cannot start the thread that watches the job");

@@ -281,13 +281,7 @@ static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, i
         waiter->next->previous = waiter;
     }
     fabric->waiters = waiter;
-    if (deadline_ns == MUSTER_NEVER) {
-        pthread_cond_wait(&waiter->woken, &fabric->lock);
-    } else {
-        struct timespec until = {.tv_sec = deadline_ns / NS_PER_S,
-                                 .tv_nsec = deadline_ns % NS_PER_S};
-        (void)pthread_cond_timedwait(&waiter->woken, &fabric->lock, &until);
-    }
+    (void)muster_condition_wait(&waiter->woken, &fabric->lock, deadline_ns);
     if (waiter->next != NULL) {
         waiter->next->previous = waiter->previous;
     }
@@ -325,11 +319,7 @@ muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generati
                                  const bool *finished, int64_t deadline_ns)
 {
     struct muster_waiter waiter = {.finished = finished, .generation = generation};
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&waiter.woken, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    muster_condition_init(&waiter.woken);
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, &waiter, deadline_ns);
     if (!fabric->leading && fabric->waiters != NULL) {
