@@ -35,19 +35,35 @@ struct muster_connections {
     pthread_t thread;
     bool runs;
     pthread_mutex_t mutex;
-    struct muster_connection *first; /* under the lock, as what it leads to */
+    /* Under the lock: */
+    struct muster_connection *first; /* and what it leads to */
+    uint32_t expected;
+    bool closes;
+    pthread_cond_t empty; /* none is left and none expected */
 };
+
+bool muster_connections_expect(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    if (!connections->closes) {
+        connections->expected++;
+    }
+    return !connections->closes;
+}
 
 struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd)
 {
     struct muster_connection *connection = calloc(1, sizeof *connection);
-    if (connection == NULL) {
-        return NULL;
-    }
-    connection->fd = fd;
-    connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
     AUTO_LOCK(&connections->mutex);
-    DL_APPEND(connections->first, connection);
+    connections->expected--;
+    if (connections->closes) {
+        (void)shutdown(fd, SHUT_RDWR);
+    }
+    if (connection != NULL) {
+        connection->fd = fd;
+        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        DL_APPEND(connections->first, connection);
+    }
     return connection;
 }
 
@@ -60,6 +76,9 @@ void muster_connections_remove(struct muster_connections *connections,
     }
     muster_mutex_lock(&connections->mutex);
     DL_DELETE(connections->first, connection);
+    if (connections->first == NULL) {
+        (void)pthread_cond_signal(&connections->empty);
+    }
     muster_mutex_unlock(&connections->mutex);
     /* Who dies right after its request was answered is not seen while it is watched. */
     if (connection->held.serial != 0) {
@@ -107,6 +126,21 @@ void muster_connections_unwatch(struct muster_connections *connections,
     (void)epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     connection->watched = false;
     connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+}
+
+void muster_connections_close(struct muster_connections *connections, uint32_t wait_ms)
+{
+    int64_t deadline_ns = muster_clock_after_ms(wait_ms);
+    struct muster_connection *connection = NULL;
+    AUTO_LOCK(&connections->mutex);
+    connections->closes = true;
+    DL_FOREACH(connections->first, connection)
+    {
+        (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
+    }
+    while ((connections->first != NULL || connections->expected > 0) &&
+           muster_condition_wait(&connections->empty, &connections->mutex, deadline_ns)) {
+    }
 }
 
 /* The thread ---------------------------------------------------------------------------------- */
@@ -197,6 +231,7 @@ muster_status muster_connections_create(uint32_t slow_ms, muster_closed_function
     connections->closed = closed;
     connections->user = user;
     muster_mutex_init(&connections->mutex);
+    muster_condition_init(&connections->empty);
     muster_status status = start(connections);
     if (status != MUSTER_OK) {
         muster_connections_destroy(connections);
@@ -217,6 +252,7 @@ void muster_connections_destroy(struct muster_connections *connections)
     }
     muster_cleanup_close(&connections->epoll_fd);
     muster_cleanup_close(&connections->stop_fd);
+    (void)pthread_cond_destroy(&connections->empty);
     (void)pthread_mutex_destroy(&connections->mutex);
     free(connections);
 }

@@ -12,6 +12,7 @@
 enum {
     FILES_APART = 64,       /* that are no connections */
     STOP_ANSWERS_MS = 1000, /* for the last answers to go */
+    STOP_CLOSING_MS = 1000, /* for what is left to be closed */
     BODY_FIRST_BYTES = 1024,
 };
 
@@ -225,6 +226,15 @@ static void notice_connection(void *user, struct MHD_Connection *connection, voi
     }
 }
 
+static enum MHD_Result accept_connection(void *user, const struct sockaddr *address,
+                                         socklen_t address_size)
+{
+    struct muster_http *http = user;
+    (void)address;
+    (void)address_size;
+    return muster_connections_expect(http->connections) ? MHD_YES : MHD_NO;
+}
+
 static void log_text(void *user, const char *format, va_list arguments)
 {
     (void)user;
@@ -271,8 +281,8 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)notice_connection, http},
         {MHD_OPTION_END, 0, NULL},
     };
-    return MHD_start_daemon(flags, 0, NULL, NULL, handle, http, MHD_OPTION_ARRAY, options,
-                            MHD_OPTION_END);
+    return MHD_start_daemon(flags, 0, accept_connection, http, handle, http, MHD_OPTION_ARRAY,
+                            options, MHD_OPTION_END);
 }
 
 muster_status muster_http_start(const struct muster_http_config *config,
@@ -322,6 +332,8 @@ void muster_http_stop(struct muster_http *http)
         int listen_fd = MHD_quiesce_daemon(http->daemon);
         muster_service_quiesce(http->service);
         wait_for_answers(http);
+        /* libmicrohttpd (0.9.75) crashes when it refuses a request while it is being stopped. */
+        muster_connections_close(http->connections, STOP_CLOSING_MS);
         MHD_stop_daemon(http->daemon);
         muster_cleanup_close(&listen_fd);
     }

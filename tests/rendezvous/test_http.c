@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { CROWD = 256, SLOW_MS = 400 };
+enum { CROWD = 256, SLOW_MS = 400, STOPS = 100, AT_ONCE = 8 };
 
 struct fixture {
     struct muster_store *store;
@@ -57,13 +57,17 @@ static int set_up_impatient(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static void stop(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
     muster_http_stop(fixture->http);
     muster_service_destroy(fixture->service);
     muster_store_close(fixture->store);
-    free(fixture);
+}
+
+static int tear_down(void **state)
+{
+    stop(*state);
+    free(*state);
     return 0;
 }
 
@@ -385,6 +389,21 @@ static void garbage_is_answered_or_cut_off(void **state)
     expect(ask(fixture, "ListJobs", "{}"), 200, "");
 }
 
+/* Nothing is waited for: what has been sent meets a service that is being stopped. */
+static void garbage_is_borne_while_it_stops(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int round = 0; round < STOPS; round++) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            fixture->fds[i] = open_connection(fixture);
+            assert_true(web_send(fixture->fds[i], "GET / HTTP/9.9\r\n\r\n", 18));
+        }
+        stop(fixture);
+        close_all(fixture, AT_ONCE);
+        start(fixture, SLOW_MS);
+    }
+}
+
 static void bodies_over_the_bound_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -537,6 +556,7 @@ int main(void)
         TEST(heads_that_are_wrong_are_refused),
         TEST(gets_carry_their_message_in_the_query),
         TEST(garbage_is_answered_or_cut_off),
+        TEST(garbage_is_borne_while_it_stops),
         TEST(bodies_over_the_bound_are_refused),
         TEST(chunked_bodies_are_read),
         TEST(huge_headers_are_refused),
