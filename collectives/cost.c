@@ -1,15 +1,62 @@
-/*
- * The cost model: latency and bandwidth of links (R. Hockney: The communication challenge for MPP,
- * Parallel Computing 20, 1994), ports that do one message at a time, and the time to reduce.
- */
 #include "collectives/cost.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "collectives/walk.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
+
+const struct muster_cost_model muster_cost_model_default = {
+    .core = {.reduce_GBps = 10, .copy_GBps = 10},
+    .links =
+        {
+            [MUSTER_LEVEL_HOST] = {10, 5, 4, 32},
+            [MUSTER_LEVEL_RACK] = {30, 5, 1.2, 1.2},
+            [MUSTER_LEVEL_WORLD] = {60, 5, 1.2, 10},
+        },
+    .eager_bytes = 16 << 10,
+};
+
+const char *muster_level_name(unsigned level)
+{
+    static const char *const names[] = {"host", "rack", "world"};
+    return level < MUSTER_LEVEL_COUNT ? names[level] : "unknown";
+}
+
+static muster_status check_time(const char *where, const char *what, double time_us)
+{
+    if (isfinite(time_us) && time_us >= 0) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID, "cost model: %s %s is %g, not a time", where, what,
+                            time_us);
+}
+
+static muster_status check_rate(const char *where, const char *what, double rate_GBps)
+{
+    if (isfinite(rate_GBps) && rate_GBps > 0) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID, "cost model: %s %s is %g, not a rate", where, what,
+                            rate_GBps);
+}
+
+muster_status muster_cost_model_check(const struct muster_cost_model *model)
+{
+    TRY(check_rate("core", "reduce_GBps", model->core.reduce_GBps));
+    TRY(check_rate("core", "copy_GBps", model->core.copy_GBps));
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        const struct muster_link_figures *link = &model->links[level];
+        const char *where = muster_level_name(level);
+        TRY(check_time(where, "latency_us", link->latency_us));
+        TRY(check_time(where, "posting_us", link->posting_us));
+        TRY(check_rate(where, "bandwidth_GBps", link->bandwidth_GBps));
+        TRY(check_rate(where, "shared_GBps", link->shared_GBps));
+    }
+    return MUSTER_OK;
+}
 
 double muster_cost_bytes_us(uint64_t elements, size_t element_size_bytes, double rate_GBps)
 {
@@ -28,9 +75,9 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
 {
     struct muster_formula formula = {0};
     muster_algorithms[algorithm].formula(plan, &formula);
-    return path_us(&formula.local, &model->local, element_size_bytes) +
-           path_us(&formula.cross, &model->cross, element_size_bytes) +
-           muster_cost_bytes_us(formula.reduced, element_size_bytes, model->reduce_GBps);
+    return path_us(&formula.local, &model->links[MUSTER_LEVEL_HOST], element_size_bytes) +
+           path_us(&formula.cross, &model->links[MUSTER_LEVEL_RACK], element_size_bytes) +
+           muster_cost_bytes_us(formula.reduced, element_size_bytes, model->core.reduce_GBps);
 }
 
 /* When what is free again, in microseconds from the start. */
@@ -59,7 +106,7 @@ static double work(struct clocks *clocks, uint32_t rank, double from_us, uint64_
 {
     double start_us = later(from_us, clocks->cores_us[rank]);
     clocks->cores_us[rank] = start_us + muster_cost_bytes_us(elements, clocks->element_size_bytes,
-                                                             clocks->model->reduce_GBps);
+                                                             clocks->model->core.reduce_GBps);
     return clocks->cores_us[rank];
 }
 
@@ -72,9 +119,6 @@ static muster_status visit_local(void *user, const struct muster_walk_step *loca
     return MUSTER_OK;
 }
 
-/* The part of a message's latency that keeps its ports busy: posting it. */
-static const double posting = 0.5;
-
 /* Pieces in which a message comes out of the fabric, roughly. */
 enum { SEGMENT_BYTES = 64 << 10 };
 
@@ -85,7 +129,8 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
     uint32_t from_host = clocks->hosts[send->rank];
     uint32_t to_host = clocks->hosts[receive->rank];
     bool local = from_host == to_host;
-    const struct muster_link_figures *link = local ? &clocks->model->local : &clocks->model->cross;
+    const struct muster_link_figures *link =
+        &clocks->model->links[local ? MUSTER_LEVEL_HOST : MUSTER_LEVEL_RACK];
     double *out_us = local ? &clocks->ports[send->rank].out_us : &clocks->uplinks[from_host].out_us;
     double *in_us = local ? &clocks->ports[receive->rank].in_us : &clocks->uplinks[to_host].in_us;
     uint64_t elements = send->step->span.count;
@@ -93,7 +138,7 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
         muster_cost_bytes_us(elements, clocks->element_size_bytes, link->bandwidth_GBps);
     double start_us = later(later(*out_us, *in_us), later(clocks->rounds_us[send->lane_number],
                                                           clocks->rounds_us[receive->lane_number]));
-    *out_us = start_us + posting * link->latency_us + wire_us;
+    *out_us = start_us + link->posting_us + wire_us;
     *in_us = *out_us;
     double arrived_us = start_us + link->latency_us + wire_us;
     clocks->ends_us[send->lane_number] = later(clocks->ends_us[send->lane_number], arrived_us);
@@ -104,8 +149,8 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
         double first_us =
             arrived_us - wire_us +
             muster_cost_bytes_us(segment, clocks->element_size_bytes, link->bandwidth_GBps);
-        double last_us =
-            muster_cost_bytes_us(segment, clocks->element_size_bytes, clocks->model->reduce_GBps);
+        double last_us = muster_cost_bytes_us(segment, clocks->element_size_bytes,
+                                              clocks->model->core.reduce_GBps);
         arrived_us = later(work(clocks, receive->rank, first_us, elements), arrived_us + last_us);
     }
     clocks->ends_us[receive->lane_number] =

@@ -1,13 +1,6 @@
 #include "collectives/select.h"
 
-#include "collectives/cost.h"
 #include "worker/base/status.h"
-
-const struct muster_cost_model muster_cost_model_default = {
-    .local = {.latency_us = 10, .bandwidth_GBps = 4},
-    .cross = {.latency_us = 30, .bandwidth_GBps = 1.2},
-    .reduce_GBps = 10,
-};
 
 muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
                                     size_t element_size_bytes,

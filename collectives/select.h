@@ -3,22 +3,7 @@
 #ifndef MUSTER_COLLECTIVES_SELECT_H
 #define MUSTER_COLLECTIVES_SELECT_H
 
-#include "collectives/algorithms/algorithm.h"
-
-/* What one message costs at one level. */
-struct muster_link_figures {
-    double latency_us;     /* of an empty message, one way, posting included */
-    double bandwidth_GBps; /* of one rank's port, each way */
-};
-
-struct muster_cost_model {
-    struct muster_link_figures local; /* between ranks of a host */
-    struct muster_link_figures cross; /* between hosts; the uplink is shared by a host's ranks */
-    double reduce_GBps;               /* bytes of result per second on one core */
-};
-
-/* Figures of an ordinary machine, used until measured ones are there. */
-extern const struct muster_cost_model muster_cost_model_default;
+#include "collectives/cost.h"
 
 /* Predicted time of one algorithm for this plan (its rank is ignored). Uses the schedules
  * themselves where the job is small and the algorithm's formula where it is large. */

@@ -57,7 +57,8 @@ static void between_several_hosts_with_several_ranks_large_data_goes_by_hierarch
     assert_string_equal(usual(12, 3, 1 << 20), "hierarchical_ring");
     /* The slower the network, the more so. */
     struct muster_cost_model slow = muster_cost_model_default;
-    slow.cross.bandwidth_GBps = 0.1;
+    slow.links[MUSTER_LEVEL_RACK].bandwidth_GBps = 0.1;
+    slow.links[MUSTER_LEVEL_RACK].shared_GBps = 0.1;
     const char *name = choice(MUSTER_ALLREDUCE, 18, 3, 1 << 20, &slow);
     assert_true(strncmp(name, "hierarchical", 12) == 0);
     assert_true(strncmp(choice(MUSTER_ALLREDUCE, 120, 5, 4 << 20, &slow), "hierarchical", 12) == 0);
@@ -78,11 +79,12 @@ static void no_choice_depends_on_fixed_sizes(void **state)
     (void)state;
     /* Where latency is everything, even large calls take few rounds. */
     struct muster_cost_model far = muster_cost_model_default;
-    far.local.latency_us = 1e6;
+    far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
     assert_string_equal(choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far), "recursive_doubling");
     /* Where it is nothing, even small ones send few bytes. */
     struct muster_cost_model near = muster_cost_model_default;
-    near.local.latency_us = 0;
+    near.links[MUSTER_LEVEL_HOST].latency_us = 0;
+    near.links[MUSTER_LEVEL_HOST].posting_us = 0;
     assert_string_not_equal(choice(MUSTER_ALLREDUCE, 8, 1, 64, &near), "recursive_doubling");
 }
 
