@@ -38,17 +38,17 @@ struct muster_connections {
     /* Under the lock: */
     struct muster_connection *first; /* and what it leads to */
     uint32_t expected;
-    bool closes;
+    bool refuses;
     pthread_cond_t empty; /* none is left and none expected */
 };
 
 bool muster_connections_expect(struct muster_connections *connections)
 {
     AUTO_LOCK(&connections->mutex);
-    if (!connections->closes) {
+    if (!connections->refuses) {
         connections->expected++;
     }
-    return !connections->closes;
+    return !connections->refuses;
 }
 
 struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd)
@@ -56,7 +56,7 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
     struct muster_connection *connection = calloc(1, sizeof *connection);
     AUTO_LOCK(&connections->mutex);
     connections->expected--;
-    if (connections->closes) {
+    if (connections->refuses) {
         (void)shutdown(fd, SHUT_RDWR);
     }
     if (connection != NULL) {
@@ -128,12 +128,17 @@ void muster_connections_unwatch(struct muster_connections *connections,
     connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
 }
 
+void muster_connections_refuse(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    connections->refuses = true;
+}
+
 void muster_connections_close(struct muster_connections *connections, uint32_t wait_ms)
 {
     int64_t deadline_ns = muster_clock_after_ms(wait_ms);
     struct muster_connection *connection = NULL;
     AUTO_LOCK(&connections->mutex);
-    connections->closes = true;
     DL_FOREACH(connections->first, connection)
     {
         (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */

@@ -25,7 +25,7 @@ MUSTER_CHECKED muster_status muster_connections_create(uint32_t slow_ms,
 /* Every connection has been removed. Accepts NULL. */
 void muster_connections_destroy(struct muster_connections *connections);
 
-/* A socket is about to be accepted; false: it is to be refused, for all are being closed. */
+/* A socket is about to be accepted; false: it is to be refused. */
 bool muster_connections_expect(struct muster_connections *connections);
 /* One that was expected. NULL: memory is out; the socket is then not looked after. */
 struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd);
@@ -44,7 +44,9 @@ void muster_connections_watch(struct muster_connections *connections,
 void muster_connections_unwatch(struct muster_connections *connections,
                                 struct muster_connection *connection);
 
-/* Shuts all of them down and waits until they have been removed, at most wait_ms. */
+/* From now on new ones are refused. */
+void muster_connections_refuse(struct muster_connections *connections);
+/* After refuse: shuts all of them down and waits until they have been removed, at most wait_ms. */
 void muster_connections_close(struct muster_connections *connections, uint32_t wait_ms);
 
 #endif

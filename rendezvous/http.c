@@ -329,13 +329,14 @@ void muster_http_stop(struct muster_http *http)
         return;
     }
     if (http->daemon != NULL) {
-        int listen_fd = MHD_quiesce_daemon(http->daemon);
+        /* Not MHD_quiesce_daemon(), nor MHD_stop_daemon() with connections left: in 0.9.75 the one
+         * may abort the process when its threads are just then polling, and the other crashes on a
+         * request that libmicrohttpd itself refuses. */
+        muster_connections_refuse(http->connections);
         muster_service_quiesce(http->service);
         wait_for_answers(http);
-        /* libmicrohttpd (0.9.75) crashes when it refuses a request while it is being stopped. */
         muster_connections_close(http->connections, STOP_CLOSING_MS);
         MHD_stop_daemon(http->daemon);
-        muster_cleanup_close(&listen_fd);
     }
     muster_connections_destroy(http->connections);
     (void)pthread_cond_destroy(&http->idle);
