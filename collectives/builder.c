@@ -17,23 +17,14 @@ struct muster_group muster_group_all(const struct muster_plan *plan)
     return (struct muster_group){.size = plan->topology->ranks, .index = plan->rank};
 }
 
-struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index)
-{
-    uint64_t each = whole.count / parts;
-    uint64_t larger = whole.count % parts;
-    uint64_t before = index < larger ? index : larger;
-    return (struct muster_span){.offset = whole.offset + index * each + before,
-                                .count = each + (index < larger ? 1 : 0)};
-}
-
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder)
 {
+    const struct muster_shape shape = muster_plan_shape(plan);
     *ret_builder = (struct muster_builder){
-        .schedule = {.collective = plan->collective,
-                     .rank = plan->rank,
+        .schedule = {.rank = plan->rank,
                      .ranks = plan->topology->ranks,
-                     .root = plan->root,
-                     .count = plan->count},
+                     .input_count = muster_shape_input_count(&shape),
+                     .output_count = muster_shape_output_count(&shape)},
     };
 }
 

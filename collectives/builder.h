@@ -40,9 +40,6 @@ uint32_t muster_group_rank(const struct muster_group *group, uint64_t index);
 /* All ranks of the plan. */
 struct muster_group muster_group_all(const struct muster_plan *plan);
 
-/* Part number index of the span cut into parts, sizes differing by one at most, larger first. */
-struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index);
-
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder);
 
 /* Later steps go to this lane, after those that it has. */

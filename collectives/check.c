@@ -5,6 +5,7 @@
 
 #include "collectives/builder.h"
 #include "collectives/check_parts.h"
+#include "collectives/topology.h"
 #include "worker/base/status.h"
 
 static muster_status wrong(const struct muster_schedule *schedule, const struct muster_step *step,
@@ -15,24 +16,21 @@ static muster_status wrong(const struct muster_schedule *schedule, const struct 
 }
 
 /* What is said about the whole, on all ranks alike. */
-static muster_status check_head(const struct muster_schedule *schedule,
-                                const struct muster_schedule *first, uint32_t rank, uint32_t ranks)
+static muster_status check_head(const struct muster_shape *shape, const struct muster_shape *first,
+                                const struct muster_schedule *schedule, uint32_t rank,
+                                uint32_t ranks)
 {
-    bool agrees = schedule->collective == first->collective && schedule->count == first->count &&
-                  schedule->root == first->root;
-    if (schedule->rank != rank || schedule->ranks != ranks || !agrees) {
+    bool agrees = shape->collective == first->collective && shape->root == first->root &&
+                  shape->rank == rank && shape->ranks == ranks;
+    if (!agrees || schedule->rank != rank || schedule->ranks != ranks ||
+        schedule->input_count != muster_shape_input_count(shape) ||
+        schedule->output_count != muster_shape_output_count(shape)) {
         return muster_error_set(MUSTER_INVALID,
                                 "rank %" PRIu32 ": its schedule is for another rank or call", rank);
     }
-    if ((unsigned)schedule->collective - MUSTER_ALLREDUCE > MUSTER_BARRIER - MUSTER_ALLREDUCE ||
-        schedule->root >= ranks || schedule->lanes > MUSTER_LANES_MAX ||
-        schedule->count > MUSTER_ELEMENTS_MAX / ranks ||
-        schedule->scratch_count > MUSTER_ELEMENTS_MAX) {
+    if (schedule->lanes > MUSTER_LANES_MAX || schedule->scratch_count > MUSTER_ELEMENTS_MAX) {
         return muster_error_set(MUSTER_INVALID,
-                                "rank %" PRIu32
-                                ": collective, root, count, lanes or scratch are "
-                                "out of range",
-                                rank);
+                                "rank %" PRIu32 ": lanes or scratch are out of range", rank);
     }
     return MUSTER_OK;
 }
@@ -101,11 +99,13 @@ static muster_status check_order(const struct muster_schedule *schedule)
     return MUSTER_OK;
 }
 
-static muster_status check_shapes(const struct muster_schedule *schedules, uint32_t ranks)
+static muster_status check_form(const struct muster_shape *shapes,
+                                const struct muster_schedule *schedules, uint32_t ranks)
 {
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const struct muster_schedule *schedule = &schedules[rank];
-        TRY(check_head(schedule, &schedules[0], rank, ranks));
+        TRY(muster_shape_check(&shapes[rank]));
+        TRY(check_head(&shapes[rank], &shapes[0], schedule, rank, ranks));
         TRY(check_order(schedule));
         for (size_t i = 0; i < schedule->step_count; i++) {
             TRY(check_step(schedule, &schedule->steps[i]));
@@ -114,35 +114,42 @@ static muster_status check_shapes(const struct muster_schedule *schedules, uint3
     return MUSTER_OK;
 }
 
-static muster_status check_walk(const struct muster_walk *walk)
+static muster_status check_walk(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                bool in_place)
 {
-    for (int in_place = 0; in_place <= 1; in_place++) {
-        for (uint32_t rank = 0; rank < walk->ranks; rank++) {
-            TRY(muster_check_races(&walk->schedules[rank], in_place == 1));
-        }
-        TRY(muster_check_values(walk, in_place == 1));
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        TRY(muster_check_races(&shapes[rank], &walk->schedules[rank], in_place));
     }
-    return walk->schedules[0].collective == MUSTER_BARRIER ? muster_check_barrier(walk) : MUSTER_OK;
+    return muster_check_values(shapes, walk, in_place);
 }
 
-static muster_status prove(const struct muster_schedule *schedules, uint32_t ranks)
+static muster_status prove(const struct muster_shape *shapes,
+                           const struct muster_schedule *schedules, uint32_t ranks, bool in_place)
 {
     if (ranks == 0 || ranks > MUSTER_RANKS_MAX) {
         return muster_error_set(MUSTER_INVALID, "%" PRIu32 " ranks, must be 1..%d", ranks,
                                 MUSTER_RANKS_MAX);
     }
-    TRY(check_shapes(schedules, ranks));
+    TRY(check_form(shapes, schedules, ranks));
     struct muster_walk walk;
     TRY(muster_walk_init(schedules, ranks, &walk));
-    muster_status status = check_walk(&walk);
+    bool either = !muster_collective_in_place_counts(shapes[0].collective);
+    muster_status status = check_walk(shapes, &walk, in_place && !either);
+    if (status == MUSTER_OK && either) {
+        status = check_walk(shapes, &walk, true);
+    }
+    if (status == MUSTER_OK && shapes[0].collective == MUSTER_BARRIER) {
+        status = muster_check_barrier(&walk);
+    }
     muster_walk_finish(&walk);
     return status;
 }
 
-muster_status muster_check(const struct muster_schedule *schedules, uint32_t ranks,
+muster_status muster_check(const struct muster_shape *shapes,
+                           const struct muster_schedule *schedules, uint32_t ranks, bool in_place,
                            struct muster_check_result *ret_result)
 {
-    muster_status status = prove(schedules, ranks);
+    muster_status status = prove(shapes, schedules, ranks, in_place);
     if (status != MUSTER_OK && status != MUSTER_INVALID) {
         return status;
     }

@@ -26,9 +26,11 @@ struct muster_check_result {
     uint64_t messages_sent_max;
 };
 
-/* schedules[i] is rank i's. MUSTER_FATAL: no memory. A schedule that is wrong is a result, not an
- * error. */
-MUSTER_CHECKED muster_status muster_check(const struct muster_schedule *schedules, uint32_t ranks,
-                                          struct muster_check_result *ret_result);
+/* schedules[i] is rank i's, made for shapes[i]: all of one call. Where muster_plan.in_place counts,
+ * `in_place` says which of the two is meant; elsewhere both are proven. MUSTER_FATAL: no memory. A
+ * schedule that is wrong is a result, not an error. */
+MUSTER_CHECKED muster_status muster_check(const struct muster_shape *shapes,
+                                          const struct muster_schedule *schedules, uint32_t ranks,
+                                          bool in_place, struct muster_check_result *ret_result);
 
 #endif

@@ -11,16 +11,19 @@ struct muster_layout {
     uint64_t base[3]; /* of INPUT, OUTPUT and SCRATCH */
     uint64_t count;   /* of all elements */
 };
-struct muster_layout muster_layout_of(const struct muster_schedule *schedule, bool in_place);
+struct muster_layout muster_layout_of(const struct muster_shape *shape,
+                                      const struct muster_schedule *schedule, bool in_place);
 
 /* check_races.c: no two steps of this rank that may run at the same time touch the same elements,
  * unless both read; and no step's source overlaps its own target, unless it is the same. */
-MUSTER_CHECKED muster_status muster_check_races(const struct muster_schedule *schedule,
+MUSTER_CHECKED muster_status muster_check_races(const struct muster_shape *shape,
+                                                const struct muster_schedule *schedule,
                                                 bool in_place);
 
 /* check_values.c: runs the walk with symbols for elements; at the end each result is what the
  * collective promises, reduced in the same order on all ranks. */
-MUSTER_CHECKED muster_status muster_check_values(const struct muster_walk *walk, bool in_place);
+MUSTER_CHECKED muster_status muster_check_values(const struct muster_shape *shapes,
+                                                 const struct muster_walk *walk, bool in_place);
 
 /* check_barrier.c: nobody is through before everybody has come. */
 MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);

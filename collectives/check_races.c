@@ -13,20 +13,20 @@ struct access {
     bool writes;
 };
 
-struct muster_layout muster_layout_of(const struct muster_schedule *schedule, bool in_place)
+struct muster_layout muster_layout_of(const struct muster_shape *shape,
+                                      const struct muster_schedule *schedule, bool in_place)
 {
-    uint64_t in =
-        muster_collective_input_count(schedule->collective, schedule->count, schedule->ranks);
-    uint64_t out =
-        muster_collective_output_count(schedule->collective, schedule->count, schedule->ranks);
+    uint64_t in = schedule->input_count;
+    uint64_t out = schedule->output_count;
     uint64_t scratch = schedule->scratch_count;
     if (!in_place) {
         return (struct muster_layout){.base = {0, in, in + out}, .count = in + out + scratch};
     }
-    uint64_t larger = in > out ? in : out;
-    uint64_t in_base =
-        schedule->collective == MUSTER_ALLGATHER ? schedule->rank * schedule->count : 0;
-    return (struct muster_layout){.base = {in_base, 0, larger}, .count = larger + scratch};
+    int64_t offset = muster_shape_in_place_offset(shape); /* of INPUT in OUTPUT */
+    uint64_t in_base = offset > 0 ? (uint64_t)offset : 0;
+    uint64_t out_base = offset < 0 ? (uint64_t)-offset : 0;
+    uint64_t shared = in_base + in > out_base + out ? in_base + in : out_base + out;
+    return (struct muster_layout){.base = {in_base, out_base, shared}, .count = shared + scratch};
 }
 
 static int compare_accesses(const void *left_access, const void *right_access)
@@ -109,9 +109,10 @@ static muster_status race(const struct muster_schedule *schedule, const struct a
                             in_place ? " (in place)" : "");
 }
 
-muster_status muster_check_races(const struct muster_schedule *schedule, bool in_place)
+muster_status muster_check_races(const struct muster_shape *shape,
+                                 const struct muster_schedule *schedule, bool in_place)
 {
-    struct muster_layout layout = muster_layout_of(schedule, in_place);
+    struct muster_layout layout = muster_layout_of(shape, schedule, in_place);
     AUTO_FREE struct access *accesses = calloc(2 * schedule->step_count + 1, sizeof *accesses);
     if (accesses == NULL) {
         return muster_error_set(MUSTER_FATAL, "check: no memory for %zu steps",

@@ -7,6 +7,7 @@
 #include "worker/base/status.h"
 
 struct state {
+    const struct muster_shape *shapes; /* [ranks] */
     const struct muster_walk *walk;
     bool in_place;
     struct muster_terms terms;
@@ -16,7 +17,9 @@ struct state {
 
 static uint64_t address(const struct state *state, uint32_t rank, unsigned buffer, uint64_t offset)
 {
-    return muster_layout_of(&state->walk->schedules[rank], state->in_place).base[buffer] + offset;
+    return muster_layout_of(&state->shapes[rank], &state->walk->schedules[rank], state->in_place)
+               .base[buffer] +
+           offset;
 }
 
 /* What a step reads of its own rank's memory. */
@@ -98,42 +101,35 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
     return MUSTER_OK;
 }
 
-/* Before the first step only INPUT holds anything; in a broadcast only that of the root. */
+/* Before the first step only INPUT holds anything, and not on all ranks of a broadcast. */
 static muster_status fill(struct state *state, uint32_t rank)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
-    struct muster_layout layout = muster_layout_of(schedule, state->in_place);
+    struct muster_layout layout = muster_layout_of(&state->shapes[rank], schedule, state->in_place);
     TRY(muster_pieces_append(&state->memories[rank], layout.count, 0, MUSTER_TERM_NONE));
-    if (schedule->collective == MUSTER_BROADCAST && rank != schedule->root) {
+    if (!muster_shape_contributes(&state->shapes[rank])) {
         return MUSTER_OK;
     }
     muster_pieces_clear(&state->mine);
-    TRY(muster_pieces_append(&state->mine, muster_buffer_count(schedule, MUSTER_INPUT), 0,
-                             muster_terms_leaf(rank)));
+    TRY(muster_pieces_append(&state->mine, schedule->input_count, 0, muster_terms_leaf(rank)));
     return muster_pieces_write(&state->memories[rank], layout.base[MUSTER_INPUT], &state->mine);
 }
 
-/* Is this the right result? Sums are compared with the other ranks' elsewhere. */
-static bool is_promised(const struct state *state, const struct muster_schedule *schedule,
-                        const struct muster_piece *piece)
+/* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
+ * several promises that continue each other. */
+static bool is_promised(const struct state *state, uint32_t rank, const struct muster_piece *piece)
 {
-    uint64_t block = schedule->count == 0 ? 0 : piece->begin / schedule->count;
-    switch (schedule->collective) {
-    case MUSTER_ALLREDUCE:
-        return muster_terms_is_full(&state->terms, piece->term) && piece->origin == piece->begin;
-    case MUSTER_REDUCE_SCATTER:
-        return muster_terms_is_full(&state->terms, piece->term) &&
-               piece->origin == schedule->rank * schedule->count + piece->begin;
-    case MUSTER_ALLGATHER:
-        return piece->term == muster_terms_leaf((uint32_t)block) &&
-               piece->origin == piece->begin - block * schedule->count &&
-               piece->origin + piece->count <= schedule->count;
-    case MUSTER_BROADCAST:
-        return piece->term == muster_terms_leaf(schedule->root) && piece->origin == piece->begin;
-    case MUSTER_BARRIER:
-        return false; /* it has no elements */
+    for (uint64_t done = 0; done < piece->count;) {
+        struct muster_promise promise =
+            muster_shape_promise(state->shapes, rank, piece->begin + done);
+        bool right = promise.reduced ? muster_terms_is_full(&state->terms, piece->term)
+                                     : piece->term == muster_terms_leaf(promise.rank);
+        if (!right || piece->origin + done != promise.origin) {
+            return false;
+        }
+        done += promise.count;
     }
-    return false;
+    return true;
 }
 
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
@@ -151,7 +147,7 @@ static muster_status check_result(const struct state *state, uint32_t rank,
     TRY(muster_pieces_read(&state->memories[rank], address(state, rank, MUSTER_OUTPUT, 0),
                            muster_buffer_count(schedule, MUSTER_OUTPUT), ret_output));
     for (size_t i = 0; i < ret_output->used; i++) {
-        if (!is_promised(state, schedule, &ret_output->items[i])) {
+        if (!is_promised(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
                                 "is not what the collective promises");
         }
@@ -179,7 +175,7 @@ static muster_status check_results(struct state *state)
     TRY(check_result(state, 0, &state->mine));
     for (uint32_t rank = 1; rank < state->walk->ranks; rank++) {
         TRY(check_result(state, rank, &state->theirs));
-        if (state->walk->schedules[rank].collective == MUSTER_ALLREDUCE) {
+        if (state->shapes[rank].collective == MUSTER_ALLREDUCE) {
             TRY(check_same(state, rank, &state->mine, &state->theirs));
         }
     }
@@ -211,9 +207,10 @@ static void finish(struct state *state)
     muster_pieces_finish(&state->sum);
 }
 
-muster_status muster_check_values(const struct muster_walk *walk, bool in_place)
+muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                  bool in_place)
 {
-    struct state state = {.walk = walk, .in_place = in_place};
+    struct state state = {.shapes = shapes, .walk = walk, .in_place = in_place};
     TRY(muster_terms_init(walk->ranks, &state.terms));
     state.memories = calloc(walk->ranks, sizeof *state.memories);
     muster_status status = MUSTER_OK;

@@ -11,9 +11,11 @@ static const char *const type_names[MUSTER_TYPE_COUNT] = {"float32", "float64", 
                                                           "uint8"};
 static const char *const op_names[MUSTER_OP_COUNT] = {"sum", "average", "prod", "min", "max"};
 
-enum { COLLECTIVE_COUNT = 5 }; /* values 1..5: index 0 of the table is MUSTER_ALLREDUCE */
-static const char *const collective_names[COLLECTIVE_COUNT] = {"allreduce", "reduce_scatter",
-                                                               "allgather", "broadcast", "barrier"};
+enum { COLLECTIVE_COUNT = MUSTER_COLLECTIVE_END - MUSTER_ALLREDUCE };
+static const char *const collective_names[COLLECTIVE_COUNT] = {
+    "allreduce",  "reduce_scatter", "allgather",        "broadcast", "barrier",
+    "allgatherv", "reduce",         "gather",           "gatherv",   "scatter",
+    "alltoall",   "alltoallv",      "pairwise_exchange"};
 
 const char *muster_collective_name(enum muster_collective collective)
 {
@@ -35,7 +37,7 @@ const char *muster_op_name(muster_op op)
 static muster_status parse(const char *what, const char *name, const char *const *names,
                            unsigned count, unsigned *ret_index)
 {
-    char all[128] = "";
+    char all[512] = "";
     size_t used = 0;
     for (unsigned i = 0; i < count; i++) {
         if (strcmp(name, names[i]) == 0) {
@@ -47,6 +49,15 @@ static muster_status parse(const char *what, const char *name, const char *const
     }
     return muster_error_set(MUSTER_INVALID, "no %s is called \"%.64s\": there are %s", what, name,
                             all);
+}
+
+struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index)
+{
+    uint64_t each = whole.count / parts;
+    uint64_t larger = whole.count % parts;
+    uint64_t before = index < larger ? index : larger;
+    return (struct muster_span){.offset = whole.offset + index * each + before,
+                                .count = each + (index < larger ? 1 : 0)};
 }
 
 muster_status muster_collective_parse(const char *name, enum muster_collective *ret_collective)

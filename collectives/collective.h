@@ -15,6 +15,15 @@ enum muster_collective {
     MUSTER_ALLGATHER = 3,
     MUSTER_BROADCAST = 4,
     MUSTER_BARRIER = 5,
+    MUSTER_ALLGATHERV = 6,
+    MUSTER_REDUCE = 7,
+    MUSTER_GATHER = 8,
+    MUSTER_GATHERV = 9,
+    MUSTER_SCATTER = 10,
+    MUSTER_ALLTOALL = 11,
+    MUSTER_ALLTOALLV = 12,
+    MUSTER_PAIRWISE_EXCHANGE = 13, /* for measuring */
+    MUSTER_COLLECTIVE_END = 14,    /* one more than the last */
 };
 
 enum { MUSTER_TYPE_COUNT = 5, MUSTER_OP_COUNT = 5 };
@@ -43,6 +52,9 @@ struct muster_span {
     uint64_t offset; /* elements from the start of the buffer */
     uint64_t count;  /* elements */
 };
+
+/* Part number index of the span cut into parts, sizes differing by one at most, larger first. */
+struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index);
 
 /* What all members of a context must agree on for one operation; travels in every frame. */
 struct muster_call {

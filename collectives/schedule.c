@@ -3,47 +3,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-uint64_t muster_collective_input_count(enum muster_collective collective, uint64_t count,
-                                       uint32_t ranks)
-{
-    switch (collective) {
-    case MUSTER_ALLREDUCE:
-    case MUSTER_ALLGATHER:
-    case MUSTER_BROADCAST:
-        return count;
-    case MUSTER_REDUCE_SCATTER:
-        return count * ranks;
-    case MUSTER_BARRIER:
-        return 0;
-    }
-    return 0;
-}
-
-uint64_t muster_collective_output_count(enum muster_collective collective, uint64_t count,
-                                        uint32_t ranks)
-{
-    switch (collective) {
-    case MUSTER_ALLREDUCE:
-    case MUSTER_REDUCE_SCATTER:
-    case MUSTER_BROADCAST:
-        return count;
-    case MUSTER_ALLGATHER:
-        return count * ranks;
-    case MUSTER_BARRIER:
-        return 0;
-    }
-    return 0;
-}
-
 uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned buffer)
 {
     switch (buffer) {
     case MUSTER_INPUT:
-        return muster_collective_input_count(schedule->collective, schedule->count,
-                                             schedule->ranks);
+        return schedule->input_count;
     case MUSTER_OUTPUT:
-        return muster_collective_output_count(schedule->collective, schedule->count,
-                                              schedule->ranks);
+        return schedule->output_count;
     case MUSTER_SCRATCH:
         return schedule->scratch_count;
     default:

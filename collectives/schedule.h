@@ -13,13 +13,13 @@
 #ifndef MUSTER_COLLECTIVES_SCHEDULE_H
 #define MUSTER_COLLECTIVES_SCHEDULE_H
 
-#include "collectives/topology.h"
+#include "collectives/shape.h"
 
 #include <stdio.h>
 
-/* The call's buffers. In place, INPUT and OUTPUT are the same memory (allreduce, broadcast), or
- * INPUT is a part of OUTPUT (allgather) or OUTPUT a part of INPUT (reduce_scatter); a schedule must
- * be right either way, so it never reads INPUT after it wrote the same elements of OUTPUT. SCRATCH
+/* The call's buffers; shape.h says what they hold. In place, INPUT and OUTPUT share memory: one may
+ * be a part of the other. A schedule must be right either way, so it never reads INPUT after it
+ * wrote the same elements of OUTPUT; only where muster_plan.in_place counts are there two. SCRATCH
  * belongs to the executor. */
 enum muster_buffer {
     MUSTER_INPUT = 0,
@@ -50,27 +50,17 @@ struct muster_step {
 };
 
 struct muster_schedule {
-    enum muster_collective collective;
     uint32_t rank;
     uint32_t ranks;
-    uint32_t root;          /* broadcast; else 0 */
-    uint64_t count;         /* the call's count, elements */
+    uint64_t input_count;   /* elements of INPUT */
+    uint64_t output_count;  /* elements of OUTPUT */
     uint64_t scratch_count; /* elements of SCRATCH that it needs */
     uint32_t lanes;         /* lanes are 0..lanes-1, each with at least one round */
     size_t step_count;
     struct muster_step *steps; /* owned; ordered by (lane, round) */
 };
 
-/* Elements in one buffer of a call at most; their bytes stay below 2^63. */
-#define MUSTER_ELEMENTS_MAX (UINT64_C(1) << 60)
-
-/* Elements of INPUT and OUTPUT that a call of `count` has on `ranks` ranks. */
-uint64_t muster_collective_input_count(enum muster_collective collective, uint64_t count,
-                                       uint32_t ranks);
-uint64_t muster_collective_output_count(enum muster_collective collective, uint64_t count,
-                                        uint32_t ranks);
-
-/* The same for any buffer of this schedule; 0 for values out of range. */
+/* Elements of one of its buffers; 0 for values out of range. */
 uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned buffer);
 
 /* Accepts NULL and zeroed storage. */

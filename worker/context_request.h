@@ -17,7 +17,8 @@ MUSTER_CHECKED muster_status muster_request_check(const struct muster_request *r
  * 0. */
 struct muster_call muster_request_call(const struct muster_request *request, size_t algorithm);
 
-/* True for collectives that have an operation (sum, ...). */
-bool muster_request_reduces(const struct muster_request *request);
+/* What its buffers hold on this rank. Members that the collective has no use for are 0. */
+struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
+                                         uint32_t size);
 
 #endif

@@ -444,10 +444,10 @@ static muster_status end_failed(struct muster_operation *operation, muster_statu
 static void divide_by_ranks(const struct muster_operation *operation)
 {
     const struct muster_call *call = &operation->binding->call;
-    bool reduces =
-        call->collective == MUSTER_ALLREDUCE || call->collective == MUSTER_REDUCE_SCATTER;
-    if (reduces && call->op == MUSTER_AVERAGE && call->count > 0) {
-        muster_reduce_divide(operation->binding->out, call->count, (muster_type)call->type,
+    uint64_t count = operation->schedule.output_count;
+    bool reduces = muster_collective_reduces((enum muster_collective)call->collective);
+    if (reduces && call->op == MUSTER_AVERAGE && count > 0) {
+        muster_reduce_divide(operation->binding->out, count, (muster_type)call->type,
                              operation->schedule.ranks);
     }
 }

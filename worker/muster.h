@@ -157,7 +157,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_allreduce(muster_session *session
                                                          const muster_call_options *options);
 
 /* in has size x count elements; out[0..count) = op over all members of in's block number rank. In
- * place: out == in, and the result stands in its first count elements. */
+ * place: out == in + this rank's block. */
 MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter(muster_session *session,
                                                               muster_scope scope, const void *in,
                                                               void *out, size_t count,

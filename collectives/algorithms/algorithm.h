@@ -9,15 +9,24 @@
 #define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 
 #include "collectives/schedule.h"
+#include "collectives/topology.h"
 
 /* What a generator gets. */
 struct muster_plan {
     enum muster_collective collective;
     const struct muster_topology *topology; /* borrowed */
     uint32_t rank;
-    uint32_t root;  /* broadcast; else 0 */
-    uint64_t count; /* the call's count, elements */
+    uint32_t root; /* as in muster_shape, as all that follows */
+    uint64_t count;
+    const uint64_t *input_bounds;  /* borrowed, or NULL */
+    const uint64_t *output_bounds; /* borrowed, or NULL */
+    /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
+     * which then need room for a copy; in all others a schedule is right either way. */
+    bool in_place;
 };
+
+/* What the plan says of the call's buffers. */
+struct muster_shape muster_plan_shape(const struct muster_plan *plan);
 
 struct muster_builder; /* collectives/builder.h */
 

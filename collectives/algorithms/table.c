@@ -130,36 +130,30 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
                             muster_collective_name(collective), name, names);
 }
 
+struct muster_shape muster_plan_shape(const struct muster_plan *plan)
+{
+    return (struct muster_shape){.collective = plan->collective,
+                                 .rank = plan->rank,
+                                 .ranks = plan->topology->ranks,
+                                 .root = plan->root,
+                                 .count = plan->count,
+                                 .input_bounds = plan->input_bounds,
+                                 .output_bounds = plan->output_bounds};
+}
+
 muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
 {
     if (algorithm >= muster_algorithm_count) {
         return muster_error_set(MUSTER_INVALID, "there is no algorithm number %zu", algorithm);
     }
     const struct muster_algorithm *row = &muster_algorithms[algorithm];
-    uint32_t ranks = plan->topology->ranks;
-    const char *name = muster_collective_name(plan->collective);
     if (row->collective != plan->collective) {
         return muster_error_set(MUSTER_INVALID, "algorithm %s does %s, not %s", row->name,
-                                muster_collective_name(row->collective), name);
+                                muster_collective_name(row->collective),
+                                muster_collective_name(plan->collective));
     }
-    if (plan->rank >= ranks || plan->root >= ranks) {
-        bool root = plan->rank < ranks;
-        return muster_error_set(MUSTER_INVALID, "%s: %s %" PRIu32 " of %" PRIu32 " ranks", name,
-                                root ? "root" : "rank", root ? plan->root : plan->rank, ranks);
-    }
-    if (plan->root != 0 && plan->collective != MUSTER_BROADCAST) {
-        return muster_error_set(MUSTER_INVALID, "%s has no root", name);
-    }
-    if (plan->count != 0 && plan->collective == MUSTER_BARRIER) {
-        return muster_error_set(MUSTER_INVALID, "barrier has no count");
-    }
-    if (plan->count > MUSTER_ELEMENTS_MAX / ranks) {
-        return muster_error_set(MUSTER_INVALID,
-                                "%s: count %" PRIu64 " on %" PRIu32
-                                " ranks is over the limit of "
-                                "%" PRIu64 " elements",
-                                name, plan->count, ranks, MUSTER_ELEMENTS_MAX);
-    }
+    const struct muster_shape shape = muster_plan_shape(plan);
+    TRY(muster_shape_check(&shape));
     char why[MUSTER_ERROR_MAX];
     if (!row->fits(plan, why, sizeof why)) {
         char names[256];

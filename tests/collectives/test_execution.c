@@ -17,6 +17,7 @@
 /* One rank's memory and where it is in its schedule. */
 struct machine {
     const struct muster_schedule *schedule;
+    int64_t *memory; /* of in and out */
     int64_t *in, *out, *scratch;
     int64_t *in_copy; /* as it was */
     bool *done;       /* [steps] */
@@ -164,90 +165,77 @@ static int64_t contribution(uint32_t rank, uint64_t element)
     return (int64_t)((rank + 1) * 1000003 + element * 7919 + rank * element);
 }
 
-static int64_t expected(const struct muster_schedule *schedule, uint64_t element)
+static int64_t expected(const struct test_job *job, uint32_t rank, uint64_t element)
 {
-    int64_t sum = 0;
-    switch (schedule->collective) {
-    case MUSTER_ALLREDUCE:
-    case MUSTER_REDUCE_SCATTER:
-        if (schedule->collective == MUSTER_REDUCE_SCATTER) {
-            element += schedule->rank * schedule->count;
-        }
-        for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
-            sum += contribution(rank, element);
-        }
-        return sum;
-    case MUSTER_ALLGATHER:
-        return contribution((uint32_t)(element / schedule->count), element % schedule->count);
-    case MUSTER_BROADCAST:
-        return contribution(schedule->root, element);
-    case MUSTER_BARRIER:
-        break;
+    struct muster_promise promise = muster_shape_promise(job->shapes, rank, element);
+    if (!promise.reduced) {
+        return contribution(promise.rank, promise.origin);
     }
-    return 0;
+    int64_t sum = 0;
+    for (uint32_t other = 0; other < job->ranks; other++) {
+        sum += contribution(other, promise.origin);
+    }
+    return sum;
 }
 
-static void open_machine(struct machine *machine, const struct muster_schedule *schedule,
+static void open_machine(struct machine *machine, const struct test_job *job, uint32_t rank,
                          bool in_place)
 {
-    uint64_t in = muster_buffer_count(schedule, MUSTER_INPUT);
-    uint64_t out = muster_buffer_count(schedule, MUSTER_OUTPUT);
-    uint64_t larger = in > out ? in : out;
+    const struct muster_schedule *schedule = &job->schedules[rank];
+    int64_t offset = in_place ? muster_shape_in_place_offset(&job->shapes[rank]) : 0;
+    uint64_t in = schedule->input_count;
     machine->schedule = schedule;
     machine->scratch = calloc(schedule->scratch_count + 1, sizeof(int64_t));
     machine->done = calloc(schedule->step_count + 1, sizeof(bool));
-    machine->out = calloc(larger + 1, sizeof(int64_t));
+    machine->memory = calloc(2 * (in + schedule->output_count) + 1, sizeof(int64_t));
+    machine->out = machine->memory + (offset < 0 ? -offset : 0);
+    machine->in = in_place ? machine->out + offset : machine->out + schedule->output_count;
     machine->in_copy = calloc(in + 1, sizeof(int64_t));
-    machine->in = calloc(in + 1, sizeof(int64_t));
-    if (in_place) {
-        free(machine->in);
-        machine->in = machine->out;
-        if (schedule->collective == MUSTER_ALLGATHER) {
-            machine->in = machine->out + schedule->rank * schedule->count;
-        }
-    }
-    bool has_input = schedule->collective != MUSTER_BROADCAST || schedule->rank == schedule->root;
+    bool has_input = muster_shape_contributes(&job->shapes[rank]);
     for (uint64_t i = 0; i < in; i++) {
-        machine->in[i] = has_input ? contribution(schedule->rank, i) : -1;
+        machine->in[i] = has_input ? contribution(rank, i) : -1;
         machine->in_copy[i] = machine->in[i];
     }
 }
 
-static void close_machine(struct machine *machine, bool in_place)
+static void close_machine(struct machine *machine)
 {
-    if (!in_place) {
-        free(machine->in);
-    }
-    free(machine->out);
+    free(machine->memory);
     free(machine->in_copy);
     free(machine->scratch);
     free(machine->done);
 }
 
-static void execute(size_t algorithm, const struct muster_plan *plan, bool in_place,
+static void execute(size_t algorithm, const struct muster_plan *plan, bool in_place, bool uneven,
                     uint64_t *random)
 {
-    uint32_t ranks = plan->topology->ranks;
-    struct muster_schedule *schedules = test_generate_all(algorithm, plan);
-    struct machine *machines = calloc(ranks, sizeof *machines);
+    struct muster_plan asked = *plan;
+    asked.in_place = in_place;
+    struct test_job job = test_job_create(algorithm, &asked, uneven);
+    struct machine *machines = calloc(job.ranks, sizeof *machines);
     assert_non_null(machines);
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        open_machine(&machines[rank], &schedules[rank], in_place);
+    for (uint32_t rank = 0; rank < job.ranks; rank++) {
+        open_machine(&machines[rank], &job, rank, in_place);
     }
-    struct run run = {.machines = machines, .ranks = ranks, .random = test_random(random)};
+    struct run run = {.machines = machines, .ranks = job.ranks, .random = test_random(random)};
     run_all(&run);
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        for (uint64_t i = 0; i < muster_buffer_count(&schedules[rank], MUSTER_OUTPUT); i++) {
-            assert_int_equal(machines[rank].out[i], expected(&schedules[rank], i));
+    for (uint32_t rank = 0; rank < job.ranks; rank++) {
+        for (uint64_t i = 0; i < job.schedules[rank].output_count; i++) {
+            assert_int_equal(machines[rank].out[i], expected(&job, rank, i));
         }
         if (!in_place) {
-            uint64_t in = muster_buffer_count(&schedules[rank], MUSTER_INPUT);
-            assert_memory_equal(machines[rank].in, machines[rank].in_copy, in * sizeof(int64_t));
+            assert_memory_equal(machines[rank].in, machines[rank].in_copy,
+                                job.schedules[rank].input_count * sizeof(int64_t));
         }
-        close_machine(&machines[rank], in_place);
+        close_machine(&machines[rank]);
     }
     free(machines);
-    test_finish_all(schedules, ranks);
+    test_job_finish(&job);
+}
+
+static bool may_be_uneven(const struct muster_plan *plan)
+{
+    return plan->collective == MUSTER_REDUCE_SCATTER || test_blocks_needed(plan->collective);
 }
 
 static void execute_everywhere(bool in_place)
@@ -265,17 +253,10 @@ static void execute_everywhere(bool in_place)
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
             const uint64_t counts[] = {1, topology.ranks, 3 * topology.ranks + 2, 9000};
             for (size_t c = 0; c < (topology.ranks > 8 ? 3 : 4); c++) {
-                struct muster_plan plan = {.collective = muster_algorithms[algorithm].collective,
-                                           .topology = &topology,
-                                           .count = counts[c]};
-                if (plan.collective == MUSTER_BROADCAST) {
-                    plan.root = (uint32_t)c % topology.ranks;
-                } else if (plan.collective == MUSTER_BARRIER) {
-                    plan.count = 0;
-                }
-                char why[256];
-                if (muster_algorithms[algorithm].fits(&plan, why, sizeof why)) {
-                    execute(algorithm, &plan, in_place, &random);
+                struct muster_plan plan =
+                    test_plan(algorithm, &topology, counts[c], (uint32_t)c % topology.ranks);
+                if (test_fits(algorithm, &plan)) {
+                    execute(algorithm, &plan, in_place, c == 2 && may_be_uneven(&plan), &random);
                 }
             }
         }

@@ -17,6 +17,7 @@
 
 /* The schedules to change, and what to change them with. */
 struct subject {
+    const struct test_job *job;
     const struct muster_schedule *right;
     size_t algorithm;
     uint32_t ranks;
@@ -25,7 +26,7 @@ struct subject {
 };
 
 /* Changes one step; false: it does not apply to this one. */
-typedef bool (*step_mutation)(const struct muster_schedule *schedule, struct muster_step *step);
+typedef bool (*step_mutation)(const struct muster_shape *shape, struct muster_step *step);
 
 static bool is_message(const struct muster_step *step)
 {
@@ -35,10 +36,10 @@ static bool is_message(const struct muster_step *step)
 static void must_be_rejected(struct subject *subject, const struct muster_schedule *mutant,
                              uint32_t rank, size_t step)
 {
-    struct muster_check_result result = test_check(mutant, subject->ranks);
+    struct muster_check_result result = test_check(subject->job, mutant);
     if (result.proven) {
         print_error("%s %s with %s at rank %u, step %zu was taken for right\n",
-                    muster_collective_name(mutant->collective),
+                    muster_collective_name(subject->job->plans[0].collective),
                     muster_algorithms[subject->algorithm].name, subject->mutation, rank, step);
     }
     assert_false(result.proven);
@@ -53,8 +54,9 @@ static void for_each_step(struct subject *subject, const char *name, step_mutati
     for (uint32_t rank = 0; rank < subject->ranks; rank++) {
         for (size_t i = 0; i < mutant[rank].step_count; i++) {
             struct muster_step was = mutant[rank].steps[i];
-            bool nothing = was.span.count == 0 && mutant->collective != MUSTER_BARRIER;
-            if (!nothing && mutate(&mutant[rank], &mutant[rank].steps[i])) {
+            bool nothing =
+                was.span.count == 0 && subject->job->plans[0].collective != MUSTER_BARRIER;
+            if (!nothing && mutate(&subject->job->shapes[rank], &mutant[rank].steps[i])) {
                 must_be_rejected(subject, mutant, rank, i);
             }
             mutant[rank].steps[i] = was;
@@ -64,64 +66,64 @@ static void for_each_step(struct subject *subject, const char *name, step_mutati
 }
 
 /* Its message has no other end. */
-static bool other_peer(const struct muster_schedule *schedule, struct muster_step *step)
+static bool other_peer(const struct muster_shape *shape, struct muster_step *step)
 {
-    step->peer = (step->peer + 1) % schedule->ranks;
+    step->peer = (step->peer + 1) % shape->ranks;
     return is_message(step);
 }
 
-static bool no_peer(const struct muster_schedule *schedule, struct muster_step *step)
+static bool no_peer(const struct muster_shape *shape, struct muster_step *step)
 {
-    step->peer = schedule->ranks;
+    step->peer = shape->ranks;
     return is_message(step);
 }
 
-static bool peer_is_self(const struct muster_schedule *schedule, struct muster_step *step)
+static bool peer_is_self(const struct muster_shape *shape, struct muster_step *step)
 {
-    step->peer = schedule->rank;
+    step->peer = shape->rank;
     return is_message(step);
 }
 
 /* The two ends differ; or a local step leaves an element out. */
-static bool one_element_less(const struct muster_schedule *schedule, struct muster_step *step)
+static bool one_element_less(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->span.count--;
     return step->span.count != UINT64_MAX;
 }
 
-static bool one_element_more(const struct muster_schedule *schedule, struct muster_step *step)
+static bool one_element_more(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->span.count++;
     return is_message(step);
 }
 
 /* Other elements than those that the other end has in mind. */
-static bool source_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+static bool source_moves_up(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->span.offset++;
     return step->span.count > 0;
 }
 
-static bool source_moves_down(const struct muster_schedule *schedule, struct muster_step *step)
+static bool source_moves_down(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->span.offset--;
     return step->span.count > 0;
 }
 
-static bool target_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+static bool target_moves_up(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->at++;
     return step->kind != MUSTER_STEP_SEND && step->span.count > 0;
 }
 
-static bool whole_recv_moves_up(const struct muster_schedule *schedule, struct muster_step *step)
+static bool whole_recv_moves_up(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->at++;
     step->span.offset++;
     return step->kind == MUSTER_STEP_RECV && step->span.count > 0;
@@ -130,36 +132,35 @@ static bool whole_recv_moves_up(const struct muster_schedule *schedule, struct m
 /* Another buffer holds something else, or nothing. It makes no difference where OUTPUT holds what
  * INPUT does at the same place: after the first round, at the root of a broadcast, and in rank 0's
  * block of an allgather. */
-static bool other_source(const struct muster_schedule *schedule, struct muster_step *step,
-                         uint8_t source)
+static bool other_source(const struct muster_shape *shape, struct muster_step *step, uint8_t source)
 {
     bool same = step->source == source;
-    bool alike = (schedule->collective == MUSTER_BROADCAST && schedule->rank == schedule->root) ||
-                 (schedule->collective == MUSTER_ALLGATHER && schedule->rank == 0 &&
-                  step->span.offset + step->span.count <= schedule->count);
+    bool alike = (shape->collective == MUSTER_BROADCAST && shape->rank == shape->root) ||
+                 (shape->collective == MUSTER_ALLGATHER && shape->rank == 0 &&
+                  step->span.offset + step->span.count <= shape->count);
     step->source = source;
     return step->kind != MUSTER_STEP_RECV && !same && step->span.count > 0 &&
            !(alike && step->round > 0 && source < MUSTER_SCRATCH);
 }
 
-static bool source_is_input(const struct muster_schedule *schedule, struct muster_step *step)
+static bool source_is_input(const struct muster_shape *shape, struct muster_step *step)
 {
-    return other_source(schedule, step, MUSTER_INPUT);
+    return other_source(shape, step, MUSTER_INPUT);
 }
 
-static bool source_is_output(const struct muster_schedule *schedule, struct muster_step *step)
+static bool source_is_output(const struct muster_shape *shape, struct muster_step *step)
 {
-    return other_source(schedule, step, MUSTER_OUTPUT);
+    return other_source(shape, step, MUSTER_OUTPUT);
 }
 
-static bool source_is_scratch(const struct muster_schedule *schedule, struct muster_step *step)
+static bool source_is_scratch(const struct muster_shape *shape, struct muster_step *step)
 {
-    return other_source(schedule, step, MUSTER_SCRATCH);
+    return other_source(shape, step, MUSTER_SCRATCH);
 }
 
-static bool no_source(const struct muster_schedule *schedule, struct muster_step *step)
+static bool no_source(const struct muster_shape *shape, struct muster_step *step)
 {
-    return other_source(schedule, step, 3);
+    return other_source(shape, step, 3);
 }
 
 /* What should be in one buffer is in another, or the input is gone. */
@@ -170,34 +171,34 @@ static bool other_target(struct muster_step *step, uint8_t target)
     return step->kind != MUSTER_STEP_SEND && !same && step->span.count > 0;
 }
 
-static bool target_is_input(const struct muster_schedule *schedule, struct muster_step *step)
+static bool target_is_input(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     return other_target(step, MUSTER_INPUT);
 }
 
-static bool target_is_output(const struct muster_schedule *schedule, struct muster_step *step)
+static bool target_is_output(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     return other_target(step, MUSTER_OUTPUT);
 }
 
-static bool target_is_scratch(const struct muster_schedule *schedule, struct muster_step *step)
+static bool target_is_scratch(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     return other_target(step, MUSTER_SCRATCH);
 }
 
-static bool no_target(const struct muster_schedule *schedule, struct muster_step *step)
+static bool no_target(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     return other_target(step, 77);
 }
 
 /* This rank's data is missing. */
-static bool recv_without_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+static bool recv_without_reduce(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     bool applies = step->kind == MUSTER_STEP_RECV_REDUCE && step->span.count > 0;
     step->kind = MUSTER_STEP_RECV;
     step->span.offset = step->at;
@@ -205,27 +206,27 @@ static bool recv_without_reduce(const struct muster_schedule *schedule, struct m
 }
 
 /* What stood there counts too, or is undefined. */
-static bool recv_with_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+static bool recv_with_reduce(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     bool applies = step->kind == MUSTER_STEP_RECV && step->span.count > 0;
     step->kind = MUSTER_STEP_RECV_REDUCE;
     step->source = step->target;
     return applies;
 }
 
-static bool copy_with_reduce(const struct muster_schedule *schedule, struct muster_step *step)
+static bool copy_with_reduce(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     bool applies = step->kind == MUSTER_STEP_COPY;
     step->kind = MUSTER_STEP_REDUCE;
     return applies;
 }
 
 /* The message has no other end. */
-static bool send_is_recv(const struct muster_schedule *schedule, struct muster_step *step)
+static bool send_is_recv(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     bool applies = step->kind == MUSTER_STEP_SEND;
     step->kind = MUSTER_STEP_RECV;
     step->target = MUSTER_OUTPUT;
@@ -233,34 +234,34 @@ static bool send_is_recv(const struct muster_schedule *schedule, struct muster_s
     return applies;
 }
 
-static bool recv_is_send(const struct muster_schedule *schedule, struct muster_step *step)
+static bool recv_is_send(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     bool applies = step->kind == MUSTER_STEP_RECV;
     step->kind = MUSTER_STEP_SEND;
     step->source = MUSTER_OUTPUT;
     return applies;
 }
 
-static bool kind_unknown(const struct muster_schedule *schedule, struct muster_step *step)
+static bool kind_unknown(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->kind = step->kind == MUSTER_STEP_SEND ? 0 : 6;
     return true;
 }
 
 /* Out of order, or the other end is in the old lane. */
-static bool next_lane(const struct muster_schedule *schedule, struct muster_step *step)
+static bool next_lane(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->lane++;
     return true;
 }
 
 /* There is no such round, or it runs backward. */
-static bool far_round(const struct muster_schedule *schedule, struct muster_step *step)
+static bool far_round(const struct muster_shape *shape, struct muster_step *step)
 {
-    (void)schedule;
+    (void)shape;
     step->round += 2;
     return true;
 }
@@ -381,7 +382,7 @@ static void change_pairs(struct subject *subject, enum pair_mutation what)
     static const char *const names[] = {"a message left out", "a shorter message",
                                         "a shifted message"};
     subject->mutation = names[what];
-    bool barrier = subject->right->collective == MUSTER_BARRIER;
+    bool barrier = subject->job->plans[0].collective == MUSTER_BARRIER;
     if (barrier && what != PAIR_GONE) {
         return;
     }
@@ -418,18 +419,16 @@ static void change_heads(struct subject *subject)
 {
     subject->mutation = "another head";
     for (uint32_t rank = 0; rank < subject->ranks; rank++) {
-        for (int field = 0; field < 7; field++) {
+        for (int field = 0; field < 6; field++) {
             struct muster_schedule *mutant = test_copy_all(subject->right, subject->ranks);
             struct muster_schedule *one = &mutant[rank];
-            one->collective =
-                field == 0 ? (enum muster_collective)(one->collective % 5 + 1) : one->collective;
+            one->input_count += field == 0 ? 1 : 0;
             one->rank += field == 1 ? 1 : 0;
             one->ranks += field == 2 ? 1 : 0;
-            one->root = field == 3 ? (one->root + 1) % one->ranks : one->root;
-            one->count += field == 4 ? 1 : 0;
-            one->lanes += field == 5 ? 1 : 0;
-            one->scratch_count -= field == 6 && one->scratch_count > 0 ? 1 : 0;
-            if (field < 6 || subject->right[rank].scratch_count > 0) {
+            one->output_count += field == 3 ? 1 : 0;
+            one->lanes += field == 4 ? 1 : 0;
+            one->scratch_count -= field == 5 && one->scratch_count > 0 ? 1 : 0;
+            if (field < 5 || subject->right[rank].scratch_count > 0) {
                 must_be_rejected(subject, mutant, rank, 0);
             }
             test_finish_all(mutant, subject->ranks);
@@ -454,10 +453,12 @@ static void join_rounds(struct subject *subject)
 
 static size_t mutate(size_t algorithm, const struct muster_plan *plan)
 {
-    struct subject subject = {.algorithm = algorithm, .ranks = plan->topology->ranks};
-    struct muster_schedule *right = test_generate_all(algorithm, plan);
-    subject.right = right;
-    assert_true(test_check(right, subject.ranks).proven);
+    struct test_job job = test_job_create(algorithm, plan, false);
+    struct subject subject = {.job = &job,
+                              .right = job.schedules,
+                              .algorithm = algorithm,
+                              .ranks = plan->topology->ranks};
+    assert_true(test_prove(&job).proven);
     change_fields(&subject);
     leave_out(&subject);
     do_twice(&subject);
@@ -466,7 +467,7 @@ static size_t mutate(size_t algorithm, const struct muster_plan *plan)
     change_pairs(&subject, PAIR_SHIFTED);
     change_heads(&subject);
     join_rounds(&subject);
-    test_finish_all(right, subject.ranks);
+    test_job_finish(&job);
     return subject.mutants;
 }
 

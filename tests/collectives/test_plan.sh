@@ -52,7 +52,7 @@ done < <("$muster" plan --list)
 
 refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
 refuse 'no algorithm "tree": there are ring' allreduce --ranks 4 --algorithm tree
-refuse 'no collective is called "reduce"' reduce --ranks 4
+refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
 refuse 'how many ranks' allreduce
 refuse '"0" is not a number from 1 to 1024' allreduce --ranks 0

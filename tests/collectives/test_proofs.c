@@ -19,37 +19,53 @@ static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
     }
 }
 
-static struct muster_plan plan_for(size_t algorithm, const struct muster_topology *topology,
-                                   uint64_t count, uint32_t root)
+/* Of the busiest rank: only in an alltoallv does a plan know no more than its own rank's sizes. */
+static struct muster_formula formula_of(const struct test_job *job)
 {
-    enum muster_collective collective = muster_algorithms[algorithm].collective;
-    return (struct muster_plan){.collective = collective,
-                                .topology = topology,
-                                .root = collective == MUSTER_BROADCAST ? root : 0,
-                                .count = collective == MUSTER_BARRIER ? 0 : count};
-}
-
-static bool fits(size_t algorithm, const struct muster_plan *plan)
-{
-    char why[256];
-    return muster_algorithms[algorithm].fits(plan, why, sizeof why);
-}
-
-static void prove(size_t algorithm, const struct muster_plan *plan)
-{
-    if (!fits(algorithm, plan)) {
-        return;
-    }
-    struct muster_check_result result = test_prove(algorithm, plan);
-    assert_true(result.proven);
     struct muster_formula formula;
-    muster_algorithms[algorithm].formula(plan, &formula);
+    muster_algorithms[job->algorithm].formula(&job->plans[0], &formula);
+    bool all_alike = job->plans[0].collective != MUSTER_ALLTOALLV;
+    for (uint32_t rank = 1; !all_alike && rank < job->ranks; rank++) {
+        struct muster_formula other;
+        muster_algorithms[job->algorithm].formula(&job->plans[rank], &other);
+        formula.rounds = other.rounds > formula.rounds ? other.rounds : formula.rounds;
+        formula.elements = other.elements > formula.elements ? other.elements : formula.elements;
+    }
+    return formula;
+}
+
+static void prove_one(size_t algorithm, const struct muster_plan *plan, bool uneven)
+{
+    struct test_job job = test_job_create(algorithm, plan, uneven);
+    struct muster_check_result result = test_prove(&job);
+    assert_true(result.proven);
+    struct muster_formula formula = formula_of(&job);
     if (result.rounds != formula.rounds || result.elements_sent_max != formula.elements) {
-        print_error("%s: %u ranks, %u hosts, count %llu\n", muster_algorithms[algorithm].name,
-                    plan->topology->ranks, plan->topology->hosts, (unsigned long long)plan->count);
+        print_error("%s %s: %u ranks, %u hosts, count %llu%s\n",
+                    muster_collective_name(plan->collective), muster_algorithms[algorithm].name,
+                    plan->topology->ranks, plan->topology->hosts, (unsigned long long)plan->count,
+                    uneven ? ", uneven" : "");
     }
     assert_int_equal(result.rounds, formula.rounds);
     assert_int_equal(result.elements_sent_max, formula.elements);
+    test_job_finish(&job);
+}
+
+/* Also in place, where that is another schedule, and with uneven blocks, where there may be. */
+static void prove(size_t algorithm, const struct muster_plan *plan)
+{
+    if (!test_fits(algorithm, plan)) {
+        return;
+    }
+    prove_one(algorithm, plan, false);
+    if (muster_collective_in_place_counts(plan->collective)) {
+        struct muster_plan in_place = *plan;
+        in_place.in_place = true;
+        prove_one(algorithm, &in_place, false);
+    }
+    if (plan->collective == MUSTER_REDUCE_SCATTER) {
+        prove_one(algorithm, plan, true);
+    }
 }
 
 static void every_algorithm_is_proven_for_1_to_64_ranks_on_one_host(void **state)
@@ -63,7 +79,7 @@ static void every_algorithm_is_proven_for_1_to_64_ranks_on_one_host(void **state
             /* Proofs of large jobs take long: there three counts, others for each size. */
             for (size_t i = 0; i < (ranks <= 24 ? COUNTS : 3); i++) {
                 uint64_t count = counts[(i * 2 + ranks) % COUNTS];
-                struct muster_plan plan = plan_for(algorithm, &topology, count, ranks / 3);
+                struct muster_plan plan = test_plan(algorithm, &topology, count, ranks / 3);
                 prove(algorithm, &plan);
             }
         }
@@ -78,7 +94,7 @@ static void every_algorithm_is_proven_for_1_to_64_ranks_on_several_hosts(void **
         uint32_t hosts = 2 + ranks % 7 < ranks ? 2 + ranks % 7 : ranks;
         struct muster_topology topology = test_topology_even(ranks, hosts);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-            struct muster_plan plan = plan_for(algorithm, &topology, 3 * ranks + 2, ranks - 1);
+            struct muster_plan plan = test_plan(algorithm, &topology, 3 * ranks + 2, ranks - 1);
             prove(algorithm, &plan);
         }
         muster_topology_finish(&topology);
@@ -91,11 +107,11 @@ static void every_root_is_proven(void **state)
     for (uint32_t ranks = 1; ranks <= 17; ranks++) {
         struct muster_topology topology = test_topology_even(ranks, ranks > 4 ? 3 : 1);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-            if (muster_algorithms[algorithm].collective != MUSTER_BROADCAST) {
+            if (!muster_collective_has_root(muster_algorithms[algorithm].collective)) {
                 continue;
             }
             for (uint32_t root = 0; root < ranks; root++) {
-                struct muster_plan plan = plan_for(algorithm, &topology, ranks + 1, root);
+                struct muster_plan plan = test_plan(algorithm, &topology, ranks + 1, root);
                 prove(algorithm, &plan);
             }
         }
@@ -107,7 +123,7 @@ static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count
 {
     struct muster_topology topology = test_topology(hosts, sizes);
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-        struct muster_plan plan = plan_for(algorithm, &topology, count, topology.ranks / 2);
+        struct muster_plan plan = test_plan(algorithm, &topology, count, topology.ranks / 2);
         prove(algorithm, &plan);
     }
     muster_topology_finish(&topology);

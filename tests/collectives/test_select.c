@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/cost.h"
+#include "collectives/select.h"
 #include "tests/support/schedules.h"
 
 static const char *choice(enum muster_collective collective, uint32_t ranks, uint32_t hosts,

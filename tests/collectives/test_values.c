@@ -15,7 +15,7 @@
 static void names_and_values_belong_together(void **state)
 {
     (void)state;
-    for (int i = MUSTER_ALLREDUCE; i <= MUSTER_BARRIER; i++) {
+    for (int i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
         enum muster_collective collective = MUSTER_ALLREDUCE;
         const char *name = muster_collective_name((enum muster_collective)i);
         assert_int_equal(muster_collective_parse(name, &collective), MUSTER_OK);
@@ -33,7 +33,7 @@ static void names_and_values_belong_together(void **state)
         assert_int_equal(op, i);
     }
     assert_string_equal(muster_collective_name((enum muster_collective)0), "unknown");
-    assert_string_equal(muster_collective_name((enum muster_collective)6), "unknown");
+    assert_string_equal(muster_collective_name(MUSTER_COLLECTIVE_END), "unknown");
     assert_string_equal(muster_type_name((muster_type)5), "unknown");
     assert_string_equal(muster_op_name((muster_op)5), "unknown");
     assert_int_equal(muster_type_size_bytes((muster_type)5), 0);
@@ -302,19 +302,19 @@ static void the_same_request_gives_the_same_schedule(void **state)
     (void)state;
     struct muster_topology topology = test_topology_even(6, 2);
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-        struct muster_plan plan = {.collective = muster_algorithms[algorithm].collective,
-                                   .topology = &topology};
-        plan.count = plan.collective == MUSTER_BARRIER ? 0 : 25;
-        struct muster_schedule *one = test_generate_all(algorithm, &plan);
-        struct muster_schedule *other = test_generate_all(algorithm, &plan);
+        struct muster_plan plan = test_plan(algorithm, &topology, 25, 1);
+        struct test_job first = test_job_create(algorithm, &plan, false);
+        struct test_job second = test_job_create(algorithm, &plan, false);
+        const struct muster_schedule *one = first.schedules;
+        const struct muster_schedule *other = second.schedules;
         for (uint32_t rank = 0; rank < 6; rank++) {
             assert_int_equal(one[rank].step_count, other[rank].step_count);
             for (size_t i = 0; i < one[rank].step_count; i++) {
                 assert_true(same_step(&one[rank].steps[i], &other[rank].steps[i]));
             }
         }
-        test_finish_all(one, 6);
-        test_finish_all(other, 6);
+        test_job_finish(&first);
+        test_job_finish(&second);
     }
     muster_topology_finish(&topology);
 }

@@ -2,8 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "collectives/schedule.h"
+#include "worker/context_request.h"
 
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };
@@ -50,24 +51,17 @@ static double reduced(const struct muster_request *request, uint32_t ranks, uint
     return result;
 }
 
-/* What must stand in out[index]. */
-static double expected(const struct muster_request *request, uint32_t rank, uint32_t ranks,
-                       uint64_t index)
+/* The shapes of all ranks; free() them. All have the bounds of the request. */
+static struct muster_shape *shapes_of(const struct muster_request *request, uint32_t ranks)
 {
-    switch (request->collective) {
-    case MUSTER_ALLREDUCE:
-        return reduced(request, ranks, index % PERIOD);
-    case MUSTER_REDUCE_SCATTER:
-        return reduced(request, ranks, (rank * request->count + index) % PERIOD);
-    case MUSTER_ALLGATHER:
-        return value_of(request, (uint32_t)(index / request->count),
-                        index % request->count % PERIOD);
-    case MUSTER_BROADCAST:
-        return value_of(request, request->root, index % PERIOD);
-    case MUSTER_BARRIER:
-        break;
+    struct muster_shape *shapes = calloc(ranks, sizeof *shapes);
+    for (uint32_t rank = 0; shapes != NULL && rank < ranks; rank++) {
+        shapes[rank] = muster_request_shape(request, rank, ranks);
     }
-    return 0;
+    if (shapes == NULL) {
+        abort();
+    }
+    return shapes;
 }
 
 static bool differs(muster_type type, double wanted, double got)
@@ -78,8 +72,8 @@ static bool differs(muster_type type, double wanted, double got)
 
 void pattern_fill(const struct muster_request *request, void *in, uint32_t rank, uint32_t ranks)
 {
-    uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
-    for (uint64_t i = 0; i < count; i++) {
+    struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    for (uint64_t i = 0; i < muster_shape_input_count(&shape); i++) {
         muster_type_store(in, i, request->type, value_of(request, rank, i % PERIOD));
     }
 }
@@ -87,25 +81,32 @@ void pattern_fill(const struct muster_request *request, void *in, uint32_t rank,
 size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32_t ranks,
                      char *ret_text, size_t size)
 {
-    uint64_t count = muster_collective_output_count(request->collective, request->count, ranks);
+    struct muster_shape *shapes = shapes_of(request, ranks);
+    uint64_t count = muster_shape_output_count(&shapes[rank]);
     size_t wrong = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        double wanted = expected(request, rank, ranks, i);
-        double got = muster_type_load(request->out, i, request->type);
-        if (differs(request->type, wanted, got) && wrong++ == 0) {
-            (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i, got,
-                           wanted);
+    for (uint64_t i = 0; i < count;) {
+        struct muster_promise promise = muster_shape_promise(shapes, rank, i);
+        for (uint64_t end = i + promise.count; i < end; i++, promise.origin++) {
+            uint64_t index = promise.origin % PERIOD;
+            double wanted = promise.reduced ? reduced(request, ranks, index)
+                                            : value_of(request, promise.rank, index);
+            double got = muster_type_load(request->out, i, request->type);
+            if (differs(request->type, wanted, got) && wrong++ == 0) {
+                (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i,
+                               got, wanted);
+            }
         }
     }
+    free(shapes);
     return wrong;
 }
 
 size_t pattern_check_input(const struct muster_request *request, uint32_t rank, uint32_t ranks,
                            char *ret_text, size_t size)
 {
-    uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
+    struct muster_shape shape = muster_request_shape(request, rank, ranks);
     size_t wrong = 0;
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < muster_shape_input_count(&shape); i++) {
         double wanted = value_of(request, rank, i % PERIOD);
         double got = muster_type_load(request->in, i, request->type);
         if (differs(request->type, wanted, got) && wrong++ == 0) {

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "worker/base/status.h"
+
 static void must(muster_status status, const char *what)
 {
     if (status != MUSTER_OK) {
@@ -14,19 +16,49 @@ static void must(muster_status status, const char *what)
     }
 }
 
-struct muster_schedule *test_generate_all(size_t algorithm, const struct muster_plan *plan)
+static void *room(uint32_t ranks, size_t size)
 {
-    uint32_t ranks = plan->topology->ranks;
-    struct muster_schedule *schedules = calloc(ranks, sizeof *schedules);
-    if (schedules == NULL) {
+    void *items = calloc(ranks, size);
+    if (items == NULL) {
         abort();
     }
+    return items;
+}
+
+struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan, bool uneven)
+{
+    uint32_t ranks = plan->topology->ranks;
+    struct test_job job = {.algorithm = algorithm,
+                           .ranks = ranks,
+                           .in_place = plan->in_place,
+                           .plans = room(ranks, sizeof *job.plans),
+                           .shapes = room(ranks, sizeof *job.shapes),
+                           .schedules = room(ranks, sizeof *job.schedules),
+                           .blocks = room(ranks, sizeof *job.blocks)};
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        struct muster_plan mine = *plan;
-        mine.rank = rank;
-        must(muster_schedule_generate(algorithm, &mine, &schedules[rank]), "generate");
+        job.plans[rank] = *plan;
+        job.plans[rank].rank = rank;
+        job.shapes[rank] = muster_plan_shape(&job.plans[rank]);
+        if (uneven || test_blocks_needed(plan->collective)) {
+            job.blocks[rank] = test_blocks_make(&job.shapes[rank]);
+            job.plans[rank].input_bounds = job.shapes[rank].input_bounds;
+            job.plans[rank].output_bounds = job.shapes[rank].output_bounds;
+        }
+        must(muster_schedule_generate(algorithm, &job.plans[rank], &job.schedules[rank]),
+             "generate");
     }
-    return schedules;
+    return job;
+}
+
+void test_job_finish(struct test_job *job)
+{
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        test_blocks_finish(&job->blocks[rank]);
+    }
+    test_finish_all(job->schedules, job->ranks);
+    free(job->plans);
+    free(job->shapes);
+    free(job->blocks);
 }
 
 void test_finish_all(struct muster_schedule *schedules, uint32_t ranks)
@@ -54,29 +86,47 @@ struct muster_schedule *test_copy_all(const struct muster_schedule *schedules, u
     return copies;
 }
 
-struct muster_check_result test_check(const struct muster_schedule *schedules, uint32_t ranks)
+struct muster_check_result test_check(const struct test_job *job,
+                                      const struct muster_schedule *schedules)
 {
     struct muster_check_result result;
-    must(muster_check(schedules, ranks, &result), "check");
+    must(muster_check(job->shapes, schedules, job->ranks, job->in_place, &result), "check");
     return result;
 }
 
-struct muster_check_result test_prove(size_t algorithm, const struct muster_plan *plan)
+struct muster_check_result test_prove(const struct test_job *job)
 {
-    struct muster_schedule *schedules = test_generate_all(algorithm, plan);
-    struct muster_check_result result = test_check(schedules, plan->topology->ranks);
+    struct muster_check_result result = test_check(job, job->schedules);
     if (!result.proven) {
+        const struct muster_plan *plan = &job->plans[0];
         (void)fprintf(stderr, "%s %s, %" PRIu32 " ranks, %" PRIu32 " hosts {",
-                      muster_collective_name(plan->collective), muster_algorithms[algorithm].name,
-                      plan->topology->ranks, plan->topology->hosts);
+                      muster_collective_name(plan->collective),
+                      muster_algorithms[job->algorithm].name, job->ranks, plan->topology->hosts);
         for (uint32_t host = 0; host < plan->topology->hosts; host++) {
             (void)fprintf(stderr, " %" PRIu32, plan->topology->host_sizes[host]);
         }
-        (void)fprintf(stderr, " }, count %" PRIu64 ", root %" PRIu32 ": %s\n", plan->count,
-                      plan->root, result.why);
+        (void)fprintf(stderr, " }, count %" PRIu64 ", root %" PRIu32 "%s%s: %s\n", plan->count,
+                      plan->root, plan->in_place ? ", in place" : "",
+                      plan->input_bounds != NULL || plan->output_bounds != NULL ? ", uneven" : "",
+                      result.why);
     }
-    test_finish_all(schedules, plan->topology->ranks);
     return result;
+}
+
+struct muster_plan test_plan(size_t algorithm, const struct muster_topology *topology,
+                             uint64_t count, uint32_t root)
+{
+    enum muster_collective collective = muster_algorithms[algorithm].collective;
+    return (struct muster_plan){.collective = collective,
+                                .topology = topology,
+                                .root = muster_collective_has_root(collective) ? root : 0,
+                                .count = collective == MUSTER_BARRIER ? 0 : count};
+}
+
+bool test_fits(size_t algorithm, const struct muster_plan *plan)
+{
+    char why[MUSTER_ERROR_MAX];
+    return muster_algorithms[algorithm].fits(plan, why, sizeof why);
 }
 
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes)

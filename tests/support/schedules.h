@@ -4,20 +4,42 @@
 
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/check.h"
+#include "tests/support/blocks.h"
 
-/* Generates every rank's schedule; plan->rank is ignored. Aborts with the text on an error, which
- * no test that calls this expects. */
-struct muster_schedule *test_generate_all(size_t algorithm, const struct muster_plan *plan);
-void test_finish_all(struct muster_schedule *schedules, uint32_t ranks);
+/* One call on all ranks. */
+struct test_job {
+    size_t algorithm;
+    uint32_t ranks;
+    bool in_place;
+    struct muster_plan *plans;         /* [ranks] */
+    struct muster_shape *shapes;       /* [ranks] */
+    struct muster_schedule *schedules; /* [ranks] */
+    struct test_blocks *blocks;        /* [ranks] */
+};
+
+/* Generates every rank's schedule; plan->rank is ignored. Where the collective needs blocks of
+ * different sizes, or `uneven` asks for them where it can have them, they are made up from
+ * plan->count. Aborts with the text on an error, which no test that calls this expects. */
+struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan, bool uneven);
+void test_job_finish(struct test_job *job);
 
 /* The same schedules, to be changed. */
 struct muster_schedule *test_copy_all(const struct muster_schedule *schedules, uint32_t ranks);
+void test_finish_all(struct muster_schedule *schedules, uint32_t ranks);
 
-/* The checker's verdict; aborts without memory. */
-struct muster_check_result test_check(const struct muster_schedule *schedules, uint32_t ranks);
+/* The checker's verdict on these schedules of the job; aborts without memory. */
+struct muster_check_result test_check(const struct test_job *job,
+                                      const struct muster_schedule *schedules);
 
-/* Generates and checks. Prints the verdict and the call if it is not proven. */
-struct muster_check_result test_prove(size_t algorithm, const struct muster_plan *plan);
+/* Checks. Prints the verdict and the call if it is not proven. */
+struct muster_check_result test_prove(const struct test_job *job);
+
+/* A plan for this row of the table with what its collective has: a root, a count. */
+struct muster_plan test_plan(size_t algorithm, const struct muster_topology *topology,
+                             uint64_t count, uint32_t root);
+
+/* True if the algorithm fits the plan. */
+bool test_fits(size_t algorithm, const struct muster_plan *plan);
 
 /* A topology; aborts if it is impossible. */
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes);

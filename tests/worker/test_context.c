@@ -63,7 +63,7 @@ static void a_wrong_request_is_refused_and_takes_no_number(void **state)
     assert_refused(&group, bad, "overlap");
     bad = good;
     bad.count = UINT64_MAX / 4;
-    assert_refused(&group, bad, "too large");
+    assert_refused(&group, bad, "over the limit");
     bad = good;
     bad.collective = MUSTER_BROADCAST;
     assert_refused(&group, bad, "one buffer");

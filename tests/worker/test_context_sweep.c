@@ -1,6 +1,7 @@
 /* Every algorithm, type and operation, on many shapes of jobs, against a reference. */
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
+#include "worker/context_request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,16 +30,18 @@ struct memory {
 };
 
 static void bind_buffers(struct muster_request *request, const struct memory *memory, uint32_t rank,
-                         bool in_place)
+                         uint32_t ranks, bool in_place)
 {
+    const struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    int64_t offset =
+        muster_shape_in_place_offset(&shape) * (int64_t)muster_type_size_bytes(request->type);
     request->in = memory->in;
     request->out = memory->out;
     if (request->collective == MUSTER_BROADCAST) {
         request->in = NULL;
-    } else if (in_place && request->collective == MUSTER_ALLGATHER) {
-        request->in = memory->out + rank * request->count * muster_type_size_bytes(request->type);
     } else if (in_place) {
-        request->in = memory->out;
+        request->in = memory->out + (offset > 0 ? offset : 0);
+        request->out = memory->out + (offset < 0 ? -offset : 0);
     }
 }
 
@@ -48,7 +51,7 @@ static void run_case(struct group_member *member, struct muster_request *request
     uint32_t ranks = member->group->size;
     char text[128] = "";
     memset(memory->out, 0x5a, memory->size_bytes);
-    bind_buffers(request, memory, member->rank, in_place);
+    bind_buffers(request, memory, member->rank, ranks, in_place);
     void *data = request->in == NULL ? request->out : (void *)request->in;
     pattern_fill(request, data, member->rank, ranks);
     muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], request, NULL);
@@ -93,7 +96,7 @@ static void run_algorithm(struct group_member *member, const struct sweep *sweep
             .algorithm = muster_algorithms[algorithm].name,
             .deadline_ns = group_deadline(),
         };
-        if (request.collective == MUSTER_BROADCAST) {
+        if (muster_collective_has_root(request.collective)) {
             request.root = (uint32_t)(i % member->group->size);
         }
         run_case(member, &request, memory, i % 2 == 1);

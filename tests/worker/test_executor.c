@@ -89,10 +89,10 @@ static struct muster_step local_step(uint8_t kind, uint16_t lane, uint32_t round
 static muster_status run_part(struct group_member *member, struct part *part, uint64_t sequence)
 {
     struct muster_schedule schedule = {
-        .collective = MUSTER_ALLREDUCE,
         .rank = member->rank,
         .ranks = member->group->size,
-        .count = part->count,
+        .input_count = part->count,
+        .output_count = part->count,
         .lanes = part->lanes,
         .step_count = part->step_count,
         .steps = malloc(sizeof part->steps),

@@ -4,8 +4,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
+#include "worker/base/cleanup.h"
 #include "worker/base/status.h"
+#include "worker/context_request.h"
 
 enum { PERIOD = 64 };
 
@@ -50,13 +53,24 @@ void muster_bench_fill(const struct muster_request *request, void *in, uint32_t 
     for (uint64_t i = 0; i < PERIOD; i++) {
         values[i] = value_of(request, rank, i);
     }
-    uint64_t count = muster_collective_input_count(request->collective, request->count, ranks);
+    const struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    uint64_t count = muster_shape_input_count(&shape);
     for (uint64_t i = 0; i < count; i++) {
         muster_type_store(in, i, request->type, values[i % PERIOD]);
     }
 }
 
-/* The values that out[first..first + count) must have repeat in `values`. */
+/* Values that must repeat in the promised range of OUTPUT, from its first element on. */
+static void promised_values(const struct muster_request *request, uint32_t ranks,
+                            const struct muster_promise *promise, double values[PERIOD])
+{
+    for (uint64_t i = 0; i < PERIOD; i++) {
+        uint64_t index = promise->origin + i;
+        values[i] = promise->reduced ? reduced(request, ranks, index)
+                                     : value_of(request, promise->rank, index);
+    }
+}
+
 static muster_status check_range(const struct muster_request *request, uint64_t first,
                                  uint64_t count, const double *values)
 {
@@ -75,20 +89,20 @@ static muster_status check_range(const struct muster_request *request, uint64_t 
 muster_status muster_bench_check(const struct muster_request *request, uint32_t rank,
                                  uint32_t ranks)
 {
-    double values[PERIOD];
-    if (request->collective == MUSTER_ALLGATHER) {
-        for (uint32_t block = 0; block < ranks; block++) {
-            for (uint64_t i = 0; i < PERIOD; i++) {
-                values[i] = value_of(request, block, i);
-            }
-            TRY(check_range(request, block * request->count, request->count, values));
-        }
-        return MUSTER_OK;
+    AUTO_FREE struct muster_shape *shapes = calloc(ranks, sizeof *shapes);
+    if (shapes == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %" PRIu32 " ranks", ranks);
     }
-    uint64_t first = request->collective == MUSTER_REDUCE_SCATTER ? rank * request->count : 0;
-    for (uint64_t i = 0; i < PERIOD; i++) {
-        values[i] = request->collective == MUSTER_BROADCAST ? value_of(request, request->root, i)
-                                                            : reduced(request, ranks, first + i);
+    for (uint32_t i = 0; i < ranks; i++) {
+        shapes[i] = muster_request_shape(request, i, ranks);
     }
-    return check_range(request, 0, request->count, values);
+    uint64_t count = muster_shape_output_count(&shapes[rank]);
+    for (uint64_t first = 0; first < count;) {
+        double values[PERIOD];
+        struct muster_promise promise = muster_shape_promise(shapes, rank, first);
+        promised_values(request, ranks, &promise, values);
+        TRY(check_range(request, first, promise.count, values));
+        first += promise.count;
+    }
+    return MUSTER_OK;
 }

@@ -38,11 +38,9 @@ static double bus_factor(const struct muster_bench_options *options)
     case MUSTER_REDUCE_SCATTER:
     case MUSTER_ALLGATHER:
         return (ranks - 1) / ranks;
-    case MUSTER_BROADCAST:
-    case MUSTER_BARRIER:
-        break;
+    default:
+        return 1;
     }
-    return 1;
 }
 
 static muster_status find_figures(const struct muster_bench_board *board, size_t size_index,

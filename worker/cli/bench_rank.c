@@ -9,6 +9,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/context_request.h"
 
 enum { GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
 
@@ -129,10 +130,12 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .algorithm = options->algorithm,
     };
     if (options->collective == MUSTER_BROADCAST || options->in_place) {
-        request.in = run->out;
-    }
-    if (options->in_place && options->collective == MUSTER_ALLGATHER) {
-        request.in = run->out + run->rank * request.count * muster_type_size_bytes(options->type);
+        const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
+        int64_t offset = muster_shape_in_place_offset(&shape);
+        int64_t offset_bytes = offset * (int64_t)muster_type_size_bytes(options->type);
+        /* Both buffers have room for the larger of the two. */
+        request.in = run->out + (offset_bytes > 0 ? offset_bytes : 0);
+        request.out = run->out + (offset_bytes < 0 ? -offset_bytes : 0);
     }
     return request;
 }

@@ -214,7 +214,7 @@ static void print_head(const struct request *request)
         (void)printf("%s%" PRIu32, host == 0 ? " (" : ",", topology->host_sizes[host]);
     }
     (void)printf("%s, count %" PRIu64, topology->hosts > 1 ? ")" : "", request->plan.count);
-    if (request->plan.collective == MUSTER_BROADCAST) {
+    if (muster_collective_has_root(request->plan.collective)) {
         (void)printf(", root %" PRIu32, request->plan.root);
     }
 }
@@ -269,19 +269,21 @@ static void print_verdict(const struct request *request, const struct muster_che
 static muster_status check(const struct request *request, bool *ret_proven)
 {
     uint32_t ranks = request->topology.ranks;
+    AUTO_FREE struct muster_shape *shapes = calloc((size_t)ranks + 1, sizeof *shapes);
     AUTO_FREE struct muster_schedule *schedules = calloc((size_t)ranks + 1, sizeof *schedules);
-    if (schedules == NULL) {
+    if (shapes == NULL || schedules == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %" PRIu32 " schedules", ranks);
     }
     muster_status status = MUSTER_OK;
     for (uint32_t rank = 0; rank < ranks && status == MUSTER_OK; rank++) {
         struct muster_plan plan = request->plan;
         plan.rank = rank;
+        shapes[rank] = muster_plan_shape(&plan);
         status = muster_schedule_generate(request->algorithm, &plan, &schedules[rank]);
     }
     struct muster_check_result result = {0};
     if (status == MUSTER_OK) {
-        status = muster_check(schedules, ranks, &result);
+        status = muster_check(shapes, schedules, ranks, request->plan.in_place, &result);
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
         muster_schedule_finish(&schedules[rank]);
