@@ -60,19 +60,26 @@ static const struct meaning {
     [MUSTER_PAIRWISE_EXCHANGE] = {.input = CONTENT_COUNT, .output = CONTENT_COUNT},
 };
 
+/* Values out of range mean nothing. */
+static const struct meaning *find_meaning(enum muster_collective collective)
+{
+    unsigned index = (unsigned)collective;
+    return &meanings[index < MUSTER_COLLECTIVE_END ? index : 0];
+}
+
 static const struct meaning *meaning_of(const struct muster_shape *shape)
 {
-    return &meanings[shape->collective];
+    return find_meaning(shape->collective);
 }
 
 bool muster_collective_reduces(enum muster_collective collective)
 {
-    return meanings[collective].reduces;
+    return find_meaning(collective)->reduces;
 }
 
 bool muster_collective_has_root(enum muster_collective collective)
 {
-    return meanings[collective].has_root;
+    return find_meaning(collective)->has_root;
 }
 
 bool muster_collective_in_place_counts(enum muster_collective collective)
