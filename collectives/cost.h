@@ -61,13 +61,4 @@ double muster_cost_bytes_us(uint64_t elements, size_t element_size_bytes, double
 double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
                               size_t element_size_bytes, const struct muster_cost_model *model);
 
-/* Jobs up to this size are predicted by walking through all ranks' schedules. */
-enum { MUSTER_COST_WALK_RANKS_MAX = 32 };
-
-/* By a walk through the schedules of all ranks. The plan must pass muster_plan_check(). */
-MUSTER_CHECKED muster_status muster_cost_walk_us(size_t algorithm, const struct muster_plan *plan,
-                                                 size_t element_size_bytes,
-                                                 const struct muster_cost_model *model,
-                                                 double *ret_us);
-
 #endif

@@ -5,8 +5,10 @@
 
 #include "collectives/cost.h"
 
-/* Predicted time of one algorithm for this plan (its rank is ignored). Uses the schedules
- * themselves where the job is small and the algorithm's formula where it is large. */
+/* Jobs up to this size are simulated when a call waits; larger ones go by the formulas. */
+enum { MUSTER_SELECT_SIMULATED_RANKS_MAX = 32 };
+
+/* Predicted time of one algorithm for this plan (its rank is ignored). */
 MUSTER_CHECKED muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
                                                    size_t element_size_bytes,
                                                    const struct muster_cost_model *model,

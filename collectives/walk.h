@@ -1,8 +1,7 @@
 /*
  * The walk: goes through the schedules of all ranks together as an execution would, with no buffers
  * between them: a message passes when its send and its receive are both posted, a round ends when
- * all its steps are done. Sequential and always in the same order. The checker and the cost model
- * look on.
+ * all its steps are done. Sequential and always in the same order. The checker looks on.
  *
  * What can happen does not depend on the order in which messages pass, so a walk that gets stuck
  * proves that every execution does.
