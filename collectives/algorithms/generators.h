@@ -10,13 +10,15 @@
 
 #include "collectives/builder.h"
 
-/* ring.c */
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
-                      enum muster_buffer source, struct muster_span span);
-uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_ring_part_rounds(uint32_t size, uint32_t index);
+/* ring_two_phase.c */
+muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
+                                             struct muster_builder *builder);
+void muster_ring_two_phase_formula(const struct muster_plan *plan,
+                                   struct muster_formula *ret_formula);
+void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
+                                enum muster_buffer source, struct muster_span span);
+uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_ring_two_phase_part_rounds(uint32_t size, uint32_t index);
 
 /* ring_chunked.c */
 muster_status muster_ring_chunked_generate(const struct muster_plan *plan,

@@ -39,9 +39,9 @@ struct cross {
 static const struct cross cross_halving = {.generate = muster_halving_doubling_part,
                                            .elements = muster_halving_doubling_part_elements,
                                            .rounds = muster_halving_doubling_part_rounds};
-static const struct cross cross_ring = {.generate = muster_ring_part,
-                                        .elements = muster_ring_part_elements,
-                                        .rounds = muster_ring_part_rounds};
+static const struct cross cross_ring = {.generate = muster_ring_two_phase_part,
+                                        .elements = muster_ring_two_phase_part_elements,
+                                        .rounds = muster_ring_two_phase_part_rounds};
 
 /* Ranks of a host that own a share. */
 static uint32_t owners_of(const struct muster_topology *topology)

@@ -17,12 +17,12 @@ static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t si
 }
 
 const struct muster_algorithm muster_algorithms[] = {
-    {.name = "ring",
+    {.name = "ring_two_phase",
      .what = "reduce-scatter and allgather around a ring (Patarasuk, Yuan 2009)",
      .collective = MUSTER_ALLREDUCE,
      .fits = fits_always,
-     .generate = muster_ring_generate,
-     .formula = muster_ring_formula},
+     .generate = muster_ring_two_phase_generate,
+     .formula = muster_ring_two_phase_formula},
     {.name = "ring_chunked",
      .what = "two rings of half the data in two lanes, so that reducing and sending overlap",
      .collective = MUSTER_ALLREDUCE,

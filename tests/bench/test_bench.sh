@@ -33,7 +33,7 @@ for transport in inproc tcp; do
     check_json barrier $transport 3 1 0
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
-check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring
+check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring_two_phase
 
 # Wrong options: status 2, and the word is named.
 refuse() {

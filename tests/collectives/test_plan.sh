@@ -33,9 +33,9 @@ expect 0 'proven: allreduce hierarchical, P = 8 on 2 hosts (4,4)' \
     allreduce --ranks 8 --hosts 2 --algorithm hierarchical --check
 expect 0 'proven: .* P = 8 on 3 hosts (3,1,4)' allreduce --hosts 3,1,4 --check
 expect 0 'rounds 6, the busiest rank sends 1.500 x count' \
-    allreduce --ranks 4 --algorithm ring --check
+    allreduce --ranks 4 --algorithm ring_two_phase --check
 expect 0 '^lane 0 round 0   send         to   1    input\[0..1)' \
-    allreduce --ranks 4 --algorithm ring
+    allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 expect 0 'proven: barrier dissemination' barrier --ranks 9 --check
 expect 0 'Exit status: 0 done' --help

@@ -78,7 +78,7 @@ static void a_mismatch_names_the_first_difference(void **state)
     there = here;
     there.algorithm = 255; /* from the wire */
     assert_false(muster_call_matches(&here, &there, text, sizeof text));
-    assert_string_equal(text, "algorithm ring here, unknown there");
+    assert_string_equal(text, "algorithm ring_two_phase here, unknown there");
     there = here;
     there.collective = MUSTER_BARRIER;
     assert_false(muster_call_matches(&here, &there, text, 12));

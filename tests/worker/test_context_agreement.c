@@ -61,9 +61,9 @@ static void members_that_disagree_all_get_told(void **state)
 
     calls = group_calls_create(MUSTER_ALLREDUCE);
     for (uint32_t i = 0; i < 4; i++) {
-        calls->requests[i].algorithm = i == 1 ? "ring" : "ring_chunked";
+        calls->requests[i].algorithm = i == 1 ? "ring_two_phase" : "ring_chunked";
     }
-    assert_disagreement(calls, "ring", "ring_chunked");
+    assert_disagreement(calls, "ring_two_phase", "ring_chunked");
 }
 
 static void large_calls_that_disagree_fail_too(void **state)

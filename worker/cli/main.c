@@ -31,7 +31,7 @@ static const char doc[] =
     "  bench    measure collectives\n"
     "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
     "  plan     print and check who sends what to whom in a collective\n"
-    "             muster plan allreduce --ranks 8 --algorithm ring\n"
+    "             muster plan allreduce --ranks 8 --algorithm ring_two_phase\n"
     "\n"
     "`muster COMMAND --help' explains a command and its options.";
 

@@ -1,6 +1,6 @@
 /*
- * Ring allreduce: reduce-scatter around the ring, then allgather around it. P chunks, 2(P-1)
- * rounds, every rank sends about 2(P-1)/P of the data: the least there can be.
+ * Ring allreduce in two phases: reduce-scatter around the ring, then allgather around it. P chunks,
+ * 2(P-1) rounds, every rank sends about 2(P-1)/P of the data: the least there can be.
  *
  * Source: P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of
  * workstations. Journal of Parallel and Distributed Computing 69 (2009).
@@ -19,8 +19,8 @@
  */
 #include "collectives/algorithms/generators.h"
 
-void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
-                      enum muster_buffer source, struct muster_span span)
+void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
+                                enum muster_buffer source, struct muster_span span)
 {
     uint32_t size = group->size;
     if (size == 1) {
@@ -46,7 +46,7 @@ void muster_ring_part(struct muster_builder *builder, const struct muster_group 
 }
 
 /* Of the chunks, it never sends index+1 in the first half and index+2 in the second. */
-uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     if (size == 1) {
         return 0;
@@ -56,28 +56,32 @@ uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index
            muster_span_part(span, size, ((uint64_t)index + 2) % size).count;
 }
 
-uint32_t muster_ring_part_rounds(uint32_t size, uint32_t index)
+uint32_t muster_ring_two_phase_part_rounds(uint32_t size, uint32_t index)
 {
     (void)index; /* all ranks of a ring do alike */
     return 2 * (size - 1);
 }
 
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
+muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
+                                             struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_ring_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    muster_ring_two_phase_part(builder, &all, MUSTER_INPUT,
+                               (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+void muster_ring_two_phase_formula(const struct muster_plan *plan,
+                                   struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     /* Larger chunks come first, so the rank that leaves out the last two sends most. */
-    uint64_t elements = muster_ring_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
-    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0
-                                                                : muster_ring_part_rounds(ranks, 0),
-                                           .elements = elements,
-                                           .reduced = elements / 2};
+    uint64_t elements =
+        muster_ring_two_phase_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
+    *ret_formula = (struct muster_formula){
+        .rounds = ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(ranks, 0),
+        .elements = elements,
+        .reduced = elements / 2};
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = ret_formula->rounds, .elements = elements},
                         ret_formula);
