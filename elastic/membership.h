@@ -32,6 +32,7 @@ enum {
     MUSTER_MEMBERS_MAX = 4096, /* of one job, waiting ones included */
     MUSTER_JOB_NAME_SIZE = 65, /* letters, digits, '.', '_', '-'; and the terminator */
     MUSTER_HOST_SIZE = 64,
+    MUSTER_RACK_SIZE = 64,
     MUSTER_MEMBER_ADDRESSES_MAX = 8,
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
     MUSTER_WHY_SIZE = 192,
@@ -57,6 +58,7 @@ void muster_job_settings_init(struct muster_job_settings *settings);
 struct muster_member_info {
     char id[MUSTER_UUID_SIZE];
     char host[MUSTER_HOST_SIZE];
+    char rack[MUSTER_RACK_SIZE]; /* that its host is in; empty: the one without a name */
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
     uint64_t state_version; /* 0: it has no state */

@@ -10,11 +10,8 @@
 
 /* Fields ---------------------------------------------------------------------------------------*/
 
-static muster_status check_text(const char *name, const char *text, size_t size_bytes)
+static muster_status check_length(const char *name, const char *text, size_t size_bytes)
 {
-    if (text[0] == '\0') {
-        return muster_error_set(MUSTER_INVALID, "%s is empty", name);
-    }
     if (memchr(text, '\0', size_bytes) == NULL) {
         return muster_error_set(MUSTER_INVALID, "%s is longer than %zu bytes", name,
                                 size_bytes - 1);
@@ -22,10 +19,19 @@ static muster_status check_text(const char *name, const char *text, size_t size_
     return MUSTER_OK;
 }
 
+static muster_status check_text(const char *name, const char *text, size_t size_bytes)
+{
+    if (text[0] == '\0') {
+        return muster_error_set(MUSTER_INVALID, "%s is empty", name);
+    }
+    return check_length(name, text, size_bytes);
+}
+
 static muster_status check_info(const struct muster_member_info *info)
 {
     TRY(check_text("member", info->id, sizeof info->id));
     TRY(check_text("host", info->host, sizeof info->host));
+    TRY(check_length("rack", info->rack, sizeof info->rack));
     if (info->address_count > MUSTER_MEMBER_ADDRESSES_MAX) {
         return muster_error_set(MUSTER_INVALID, "%" PRIu32 " addresses, at most %d are allowed",
                                 info->address_count, MUSTER_MEMBER_ADDRESSES_MAX);
@@ -129,6 +135,23 @@ static muster_status check_agreement(const struct muster_membership *m,
     return MUSTER_OK;
 }
 
+/* A host is in one rack, or its ranks and its rack's could not both be contiguous. */
+static muster_status check_rack(const struct muster_membership *m,
+                                const struct muster_member_info *info)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct muster_member_info *other = m->listed[i]->info;
+        if (strcmp(other->host, info->host) == 0 && strcmp(other->rack, info->rack) != 0 &&
+            strcmp(other->id, info->id) != 0) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "host %s is in rack \"%s\", but other members say that it is "
+                                    "in rack \"%s\"",
+                                    info->host, info->rack, other->rack);
+        }
+    }
+    return MUSTER_OK;
+}
+
 static muster_status check_join(const struct muster_membership *m, const struct muster_event *event)
 {
     TRY(check_info(&event->info));
@@ -141,6 +164,7 @@ static muster_status check_join(const struct muster_membership *m, const struct 
         return MUSTER_OK;
     }
     TRY(check_agreement(m, &event->settings));
+    TRY(check_rack(m, &event->info));
     if (member == NULL && m->finishing) {
         return refuse_finishing();
     }

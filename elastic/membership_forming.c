@@ -81,11 +81,22 @@ static int compare_host_name(const void *left, const void *right)
     return order != 0 ? order : compare_numbers(a->place, b->place);
 }
 
+static int compare_rack_name(const void *left, const void *right)
+{
+    const struct muster_slot *a = left;
+    const struct muster_slot *b = right;
+    int order = strcmp(a->member->info->rack, b->member->info->rack);
+    return order != 0 ? order : compare_numbers(a->place, b->place);
+}
+
 static int compare_rank(const void *left, const void *right)
 {
     const struct muster_slot *a = left;
     const struct muster_slot *b = right;
-    int order = compare_numbers(a->host_place, b->host_place);
+    int order = compare_numbers(a->rack_place, b->rack_place);
+    if (order == 0) {
+        order = compare_numbers(a->host_place, b->host_place);
+    }
     return order != 0 ? order : compare_numbers(a->place, b->place);
 }
 
@@ -94,7 +105,13 @@ static bool same_host(const struct muster_slot *a, const struct muster_slot *b)
     return strcmp(a->member->info->host, b->member->info->host) == 0;
 }
 
-/* By service; then hosts together, in the order of their longest-serving members. */
+static bool same_rack(const struct muster_slot *a, const struct muster_slot *b)
+{
+    return strcmp(a->member->info->rack, b->member->info->rack) == 0;
+}
+
+/* By service; then racks together, and in them hosts, in the order of their longest-serving
+ * members. */
 static void order_by_host(struct muster_slot *slots, uint32_t size)
 {
     qsort(slots, size, sizeof *slots, compare_service);
@@ -105,6 +122,11 @@ static void order_by_host(struct muster_slot *slots, uint32_t size)
     for (uint32_t i = 0; i < size; i++) {
         bool first = i == 0 || !same_host(&slots[i - 1], &slots[i]);
         slots[i].host_place = first ? slots[i].place : slots[i - 1].host_place;
+    }
+    qsort(slots, size, sizeof *slots, compare_rack_name);
+    for (uint32_t i = 0; i < size; i++) {
+        bool first = i == 0 || !same_rack(&slots[i - 1], &slots[i]);
+        slots[i].rack_place = first ? slots[i].place : slots[i - 1].rack_place;
     }
     qsort(slots, size, sizeof *slots, compare_rank);
 }
@@ -119,7 +141,7 @@ static uint64_t newest_version(const struct muster_slot *slots, uint32_t size)
     return newest;
 }
 
-/* The first that holds the newest state becomes rank 0; its host comes along. */
+/* The first that holds the newest state becomes rank 0; its host and its rack come along. */
 static void put_newest_first(struct muster_slot *slots, uint32_t size, uint64_t newest)
 {
     uint32_t source = 0;
@@ -130,7 +152,9 @@ static void put_newest_first(struct muster_slot *slots, uint32_t size, uint64_t 
         return;
     }
     uint32_t source_host = slots[source].host_place;
+    uint32_t source_rack = slots[source].rack_place;
     for (uint32_t i = 0; i < size; i++) {
+        slots[i].rack_place = slots[i].rack_place == source_rack ? 0 : slots[i].rack_place + 1;
         slots[i].host_place = slots[i].host_place == source_host ? 0 : slots[i].host_place + 1;
         slots[i].place = i == source ? 0 : slots[i].place + 1;
     }

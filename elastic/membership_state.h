@@ -49,6 +49,7 @@ struct muster_slot {
     struct muster_member *member;
     uint32_t place;      /* in order of service */
     uint32_t host_place; /* the first place of its host */
+    uint32_t rack_place; /* the first place of its host's rack */
 };
 
 struct muster_membership {

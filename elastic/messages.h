@@ -90,12 +90,14 @@ struct muster_join_request {
 
 struct muster_wire_peer {
     char member[MUSTER_UUID_SIZE];
+    uint32_t order;
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
 };
 
 struct muster_wire_host {
     char name[MUSTER_HOST_SIZE];
+    char rack[MUSTER_RACK_SIZE];
     uint32_t size;
 };
 

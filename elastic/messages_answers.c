@@ -7,12 +7,14 @@
 
 static const struct muster_field host_fields[] = {
     TEXT_FIELD(muster_wire_host, "name", name, REQUIRED),
+    TEXT_FIELD(muster_wire_host, "rack", rack, ANY),
     FIELD(muster_wire_host, "size", UINT32, size),
 };
 static const struct muster_message wire_host = MESSAGE(muster_wire_host, host_fields);
 
 static const struct muster_field peer_fields[] = {
     TEXT_FIELD(muster_wire_peer, "member", member, REQUIRED),
+    FIELD(muster_wire_peer, "order", UINT32, order),
     ADDRESSES_FIELD(muster_wire_peer, addresses, address_count),
 };
 static const struct muster_message wire_peer = MESSAGE(muster_wire_peer, peer_fields);
@@ -216,6 +218,7 @@ static const char *const departure_words[] = {"died", "finished", "planned", "fa
 static const struct muster_field member_fields[] = {
     TEXT_FIELD(muster_job_member, "member", info.id, REQUIRED),
     TEXT_FIELD(muster_job_member, "host", info.host, ANY),
+    TEXT_FIELD(muster_job_member, "rack", info.rack, ANY),
     FIELD(muster_job_member, "pid", UINT32, info.pid),
     WORD_FIELD(muster_job_member, "phase", phase, member_words),
     FIELD(muster_job_member, "rank", INT32, rank),

@@ -14,6 +14,7 @@ static const struct muster_field join_fields[] = {
     TEXT_FIELD(muster_join_request, "job", job, JOB),
     TEXT_FIELD(muster_join_request, "member", info.id, UUID),
     TEXT_FIELD(muster_join_request, "host", info.host, REQUIRED),
+    TEXT_FIELD(muster_join_request, "rack", info.rack, ANY),
     ADDRESSES_FIELD(muster_join_request, info.addresses, info.address_count),
     FIELD(muster_join_request, "stateVersion", UINT64, info.state_version),
     FIELD(muster_join_request, "generation", UINT64, info.generation),
@@ -103,6 +104,7 @@ static const char *const event_words[] = {
 static const struct muster_field info_fields[] = {
     TEXT_FIELD(muster_event, "member", info.id, ANY),
     TEXT_FIELD(muster_event, "host", info.host, ANY),
+    TEXT_FIELD(muster_event, "rack", info.rack, ANY),
     ADDRESSES_FIELD(muster_event, info.addresses, info.address_count),
     FIELD(muster_event, "stateVersion", UINT64, info.state_version),
     FIELD(muster_event, "generation", UINT64, info.generation),

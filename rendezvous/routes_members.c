@@ -60,6 +60,7 @@ static void fill_hosts(const struct muster_job *job,
         struct muster_wire_host *host = &response->hosts[i];
         bool there = muster_membership_find(job->membership, generation->members[first], &view);
         (void)snprintf(host->name, sizeof host->name, "%s", there ? view.info->host : "gone");
+        (void)snprintf(host->rack, sizeof host->rack, "%s", there ? view.info->rack : "");
         host->size = generation->host_sizes[i];
         first += host->size;
     }
@@ -74,6 +75,7 @@ static void fill_peers(const struct muster_job *job,
         struct muster_wire_peer *peer = &response->peers[rank];
         (void)snprintf(peer->member, sizeof peer->member, "%s", generation->members[rank]);
         if (muster_membership_find(job->membership, peer->member, &view)) {
+            peer->order = view.info->order;
             peer->address_count = view.info->address_count;
             memcpy(peer->addresses, view.info->addresses, sizeof peer->addresses);
         }

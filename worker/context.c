@@ -105,7 +105,7 @@ static muster_status copy_options(struct muster_context *context,
             return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
         }
     }
-    return muster_topology_init(topology->hosts, topology->host_sizes, &context->topology);
+    return muster_topology_init_copy(topology, &context->topology);
 }
 
 muster_status muster_context_create(const struct muster_context_options *options,

@@ -76,6 +76,7 @@ static void fill_request(struct muster_session *session, struct muster_join_requ
     (void)snprintf(request->job, sizeof request->job, "%s", settings->job);
     memcpy(info->id, session->member, sizeof info->id);
     (void)snprintf(info->host, sizeof info->host, "%s", settings->host);
+    (void)snprintf(info->rack, sizeof info->rack, "%s", settings->rack);
     info->state_version = atomic_load(&session->state.version);
     info->generation = session->generation.number;
     info->order = settings->order;
@@ -221,37 +222,33 @@ static void group_finish(struct group *group)
     muster_topology_finish(&group->topology);
 }
 
-static muster_status local_group(const struct muster_topology *all,
-                                 const struct muster_position *here, struct group *group)
+static uint32_t local_ranks(const struct muster_topology *all, const struct muster_position *here,
+                            uint32_t *ranks)
 {
     for (uint32_t i = 0; i < here->local_size; i++) {
-        group->ranks[i] = muster_topology_rank(all, here->host, i);
+        ranks[i] = muster_topology_rank(all, here->host, i);
     }
-    group->rank = here->local_rank;
-    return muster_topology_init(1, &here->local_size, &group->topology);
+    return here->local_size;
 }
 
-static muster_status cross_group(const struct muster_topology *all,
-                                 const struct muster_position *here, struct group *group)
+static uint32_t cross_ranks(const struct muster_topology *all, const struct muster_position *here,
+                            uint32_t *ranks)
 {
     uint32_t count = 0;
     for (uint32_t host = 0; host < all->hosts; host++) {
         if (all->host_sizes[host] > here->local_rank) {
-            group->ranks[count++] = muster_topology_rank(all, host, here->local_rank);
+            ranks[count++] = muster_topology_rank(all, host, here->local_rank);
         }
     }
-    group->rank = here->cross_rank;
-    return muster_topology_init_even(count, count, &group->topology);
+    return count;
 }
 
-static muster_status global_group(const struct muster_topology *all, uint32_t rank,
-                                  struct group *group)
+static uint32_t global_ranks(const struct muster_topology *all, uint32_t *ranks)
 {
     for (uint32_t i = 0; i < all->ranks; i++) {
-        group->ranks[i] = i;
+        ranks[i] = i;
     }
-    group->rank = rank;
-    return muster_topology_init(all->hosts, all->host_sizes, &group->topology);
+    return all->ranks;
 }
 
 static muster_status group_of(const struct muster_generation *generation, muster_scope scope,
@@ -263,15 +260,22 @@ static muster_status group_of(const struct muster_generation *generation, muster
     if (group->ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
+    uint32_t count = 0;
     switch (scope) {
     case MUSTER_LOCAL:
-        return local_group(all, &here, group);
+        count = local_ranks(all, &here, group->ranks);
+        group->rank = here.local_rank;
+        break;
     case MUSTER_CROSS:
-        return cross_group(all, &here, group);
+        count = cross_ranks(all, &here, group->ranks);
+        group->rank = here.cross_rank;
+        break;
     case MUSTER_GLOBAL:
+        count = global_ranks(all, group->ranks);
+        group->rank = generation->rank;
         break;
     }
-    return global_group(all, generation->rank, group);
+    return muster_topology_init_some(all, group->ranks, count, &group->topology);
 }
 
 static muster_status make_context(struct muster_session *session, muster_scope scope)
@@ -300,6 +304,32 @@ static muster_status make_context(struct muster_session *session, muster_scope s
     return status;
 }
 
+/* Neighbours of one name are a rack; sizes has room for both. */
+static muster_status lay_out(const struct muster_join_response *response, uint32_t *sizes,
+                             struct muster_topology *ret_topology)
+{
+    const struct muster_wire_host *hosts = response->hosts;
+    for (uint32_t i = 0; i < response->host_count; i++) {
+        sizes[i] = hosts[i].size;
+    }
+    struct muster_topology topology = {0};
+    TRY(muster_topology_init(response->host_count, sizes, &topology));
+    uint32_t racks = 0;
+    for (uint32_t i = 0; i < response->host_count; i++) {
+        if (i == 0 || strcmp(hosts[i].rack, hosts[i - 1].rack) != 0) {
+            sizes[racks++] = 0;
+        }
+        sizes[racks - 1]++;
+    }
+    muster_status status = muster_topology_set_racks(&topology, racks, sizes);
+    if (status != MUSTER_OK) {
+        muster_topology_finish(&topology);
+        return status;
+    }
+    *ret_topology = topology;
+    return MUSTER_OK;
+}
+
 static muster_status take_topology(struct muster_generation *generation,
                                    const struct muster_join_response *response)
 {
@@ -307,10 +337,7 @@ static muster_status take_topology(struct muster_generation *generation,
     if (sizes == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    for (uint32_t i = 0; i < response->host_count; i++) {
-        sizes[i] = response->hosts[i].size;
-    }
-    muster_status status = muster_topology_init(response->host_count, sizes, &generation->topology);
+    muster_status status = lay_out(response, sizes, &generation->topology);
     free(sizes);
     if (status != MUSTER_OK) {
         return muster_error_prefix(MUSTER_FATAL, "the answer to Join");

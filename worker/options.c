@@ -56,6 +56,7 @@ void muster_options_init(muster_options *options)
         .job = variable("MUSTER_JOB"),
         .token = variable("MUSTER_TOKEN"),
         .host = variable("MUSTER_HOST"),
+        .rack = variable("MUSTER_RACK"),
         .listen = variable("MUSTER_LISTEN"),
         .min_size = number_variable("MUSTER_MIN", 1),
         .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
@@ -112,18 +113,19 @@ static muster_status check_numbers(const muster_options *options)
     return check_number(leave, (struct range){"leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM", 0, 1});
 }
 
-static muster_status check_host(const char *host)
+/* what: "host (MUSTER_HOST)". */
+static muster_status check_name(const char *what, const char *name, size_t size_bytes)
 {
-    size_t length = strlen(host);
-    bool good = length > 0 && length < MUSTER_HOST_SIZE;
+    size_t length = strlen(name);
+    bool good = length > 0 && length < size_bytes;
     for (size_t i = 0; good && i < length; i++) {
-        good = host[i] > ' ' && host[i] <= '~';
+        good = name[i] > ' ' && name[i] <= '~';
     }
     return good ? MUSTER_OK
                 : muster_error_set(MUSTER_INVALID,
-                                   "host (MUSTER_HOST) \"%.80s\": must be 1 to %d printable "
-                                   "characters without spaces",
-                                   host, MUSTER_HOST_SIZE - 1);
+                                   "%s \"%.80s\": must be 1 to %zu printable characters without "
+                                   "spaces",
+                                   what, name, size_bytes - 1);
 }
 
 static muster_status copy(const char *text, char **ret_copy)
@@ -147,8 +149,17 @@ static muster_status copy_host(const char *host, char **ret_copy)
         name[sizeof name - 1] = '\0';
         host = name;
     }
-    TRY(check_host(host));
+    TRY(check_name("host (MUSTER_HOST)", host, MUSTER_HOST_SIZE));
     return copy(host, ret_copy);
+}
+
+static muster_status copy_rack(const char *rack, char **ret_copy)
+{
+    if (rack == NULL || rack[0] == '\0') {
+        return copy("", ret_copy);
+    }
+    TRY(check_name("rack (MUSTER_RACK)", rack, MUSTER_RACK_SIZE));
+    return copy(rack, ret_copy);
 }
 
 static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
@@ -170,6 +181,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy(job, &settings->job));
     TRY(copy(options->token != NULL ? options->token : "", &settings->token));
     TRY(copy_host(options->host, &settings->host));
+    TRY(copy_rack(options->rack, &settings->rack));
     if (options->listen != NULL) {
         TRY(copy(options->listen, &settings->listen));
     }
@@ -212,6 +224,7 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->job);
     free(settings->token);
     free(settings->host);
+    free(settings->rack);
     free(settings->listen);
     free(settings->algorithm);
     *settings = (struct muster_settings){0};

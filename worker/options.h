@@ -16,6 +16,7 @@ struct muster_settings {
     char *job;
     char *token;     /* "": none */
     char *host;      /* the name of the host that this member is on */
+    char *rack;      /* "": the one without a name */
     char *listen;    /* NULL: found out from the way to the rendezvous */
     char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
     uint32_t min_size, max_size, target_size;

@@ -233,26 +233,6 @@ static uint32_t collect_ranks(const struct muster_generation *generation, uint32
     return count;
 }
 
-static muster_status topology_of(const struct muster_topology *all, const uint32_t *ranks,
-                                 uint32_t count, struct muster_topology *ret_topology)
-{
-    uint32_t *sizes = calloc(all->hosts, sizeof *sizes);
-    if (sizes == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory");
-    }
-    uint32_t hosts = 0;
-    uint32_t previous = UINT32_MAX;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t host = muster_topology_locate(all, ranks[i]).host;
-        hosts += host != previous;
-        sizes[hosts - 1]++;
-        previous = host;
-    }
-    muster_status status = muster_topology_init(hosts, sizes, ret_topology);
-    free(sizes);
-    return status;
-}
-
 static uint32_t index_of(const uint32_t *ranks, uint32_t count, uint32_t rank)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -282,7 +262,7 @@ static muster_status make_group_of(const struct sync *sync, uint32_t number, con
         return MUSTER_OK;
     }
     struct muster_topology topology = {0};
-    TRY(topology_of(&generation->topology, ranks, count, &topology));
+    TRY(muster_topology_init_some(&generation->topology, ranks, count, &topology));
     options.topology = &topology;
     muster_status status = muster_context_create(&options, ret_context);
     muster_topology_finish(&topology);

@@ -90,9 +90,11 @@ static void ranks_are_found_on_ragged_hosts(void **state)
     (void)state;
     const uint32_t sizes[] = {3, 1, 4};
     struct muster_topology topology = test_topology(3, sizes);
-    const struct muster_position expected[] = {{0, 0, 3, 0, 3}, {0, 1, 3, 0, 2}, {0, 2, 3, 0, 2},
-                                               {1, 0, 1, 1, 3}, {2, 0, 4, 2, 3}, {2, 1, 4, 1, 2},
-                                               {2, 2, 4, 1, 2}, {2, 3, 4, 0, 1}};
+    const uint32_t racks[] = {2, 1};
+    assert_int_equal(muster_topology_set_racks(&topology, 2, racks), MUSTER_OK);
+    const struct muster_position expected[] = {
+        {0, 0, 3, 0, 3, 0}, {0, 1, 3, 0, 2, 0}, {0, 2, 3, 0, 2, 0}, {1, 0, 1, 1, 3, 0},
+        {2, 0, 4, 2, 3, 1}, {2, 1, 4, 1, 2, 1}, {2, 2, 4, 1, 2, 1}, {2, 3, 4, 0, 1, 1}};
     for (uint32_t rank = 0; rank < 8; rank++) {
         struct muster_position position = muster_topology_locate(&topology, rank);
         assert_memory_equal(&position, &expected[rank], sizeof position);
@@ -111,6 +113,71 @@ static void ranks_are_spread_evenly(void **state)
     assert_int_equal(topology.host_sizes[1], 2);
     assert_int_equal(topology.host_sizes[2], 2);
     muster_topology_finish(&topology);
+}
+
+static void expect_topology(const struct muster_topology *topology, const char *expected)
+{
+    char text[128] = "";
+    size_t used = 0;
+    uint32_t host = 0;
+    for (uint32_t rack = 0; rack < topology->racks; rack++) {
+        assert_int_equal(topology->rack_first[rack], host);
+        for (uint32_t i = 0; i < topology->rack_sizes[rack]; i++, host++) {
+            assert_int_equal(muster_topology_rack(topology, host), rack);
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%u",
+                                     host == 0 ? ""
+                                     : i == 0  ? " | "
+                                               : " ",
+                                     topology->host_sizes[host]);
+        }
+    }
+    assert_int_equal(host, topology->hosts);
+    assert_string_equal(text, expected);
+}
+
+static void hosts_are_in_racks(void **state)
+{
+    (void)state;
+    const uint32_t sizes[] = {3, 1, 4, 2, 2};
+    const uint32_t racks[] = {2, 1, 2};
+    struct muster_topology all = test_topology(5, sizes);
+    struct muster_topology some;
+    expect_topology(&all, "3 1 4 2 2");
+    assert_int_equal(muster_topology_set_racks(&all, 3, racks), MUSTER_OK);
+    expect_topology(&all, "3 1 | 4 | 2 2");
+    assert_int_equal(muster_topology_init_copy(&all, &some), MUSTER_OK);
+    expect_topology(&some, "3 1 | 4 | 2 2");
+    muster_topology_finish(&some);
+    const uint32_t ranks[] = {1, 2, 3, 8, 9, 11};
+    assert_int_equal(muster_topology_init_some(&all, ranks, 6, &some), MUSTER_OK);
+    expect_topology(&some, "2 1 | 2 1");
+    muster_topology_finish(&some);
+    assert_int_equal(muster_topology_init_some(&all, ranks, 1, &some), MUSTER_OK);
+    expect_topology(&some, "1");
+    muster_topology_finish(&some);
+    muster_topology_finish(&all);
+}
+
+static void impossible_racks_are_refused(void **state)
+{
+    (void)state;
+    struct muster_topology all = test_topology_even(6, 3);
+    struct muster_topology some;
+    const uint32_t few[] = {1, 1};
+    const uint32_t many[] = {2, 2};
+    const uint32_t hole[] = {3, 0};
+    assert_int_equal(muster_topology_set_racks(&all, 2, few), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(), "topology: racks for 2 hosts, and there are 3");
+    assert_int_equal(muster_topology_set_racks(&all, 2, many), MUSTER_INVALID);
+    assert_int_equal(muster_topology_set_racks(&all, 2, hole), MUSTER_INVALID);
+    assert_int_equal(muster_topology_set_racks(&all, 0, hole), MUSTER_INVALID);
+    expect_topology(&all, "2 2 2");
+    const uint32_t falling[] = {1, 0};
+    const uint32_t beyond[] = {6};
+    assert_int_equal(muster_topology_init_some(&all, falling, 2, &some), MUSTER_INVALID);
+    assert_int_equal(muster_topology_init_some(&all, beyond, 1, &some), MUSTER_INVALID);
+    assert_int_equal(muster_topology_init_some(&all, beyond, 0, &some), MUSTER_INVALID);
+    muster_topology_finish(&all);
 }
 
 static void impossible_topologies_are_refused(void **state)
@@ -327,6 +394,8 @@ int main(void)
         cmocka_unit_test(a_mismatch_names_the_first_difference),
         cmocka_unit_test(ranks_are_found_on_ragged_hosts),
         cmocka_unit_test(ranks_are_spread_evenly),
+        cmocka_unit_test(hosts_are_in_racks),
+        cmocka_unit_test(impossible_racks_are_refused),
         cmocka_unit_test(impossible_topologies_are_refused),
         cmocka_unit_test(parts_of_a_span_are_all_of_it),
         cmocka_unit_test(lanes_are_put_in_order_and_rounds_have_no_gaps),

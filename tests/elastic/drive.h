@@ -131,6 +131,7 @@ static inline struct muster_event drive_make(const struct drive *d, enum muster_
 
 struct join {
     const char *id, *host;
+    const char *rack; /* or NULL */
     uint64_t generation, version;
     uint32_t order;
 };
@@ -149,6 +150,8 @@ static inline muster_status drive_join(struct drive *d, struct join join)
     };
     (void)snprintf(event.info.id, sizeof event.info.id, "%s", join.id);
     (void)snprintf(event.info.host, sizeof event.info.host, "%s", join.host);
+    (void)snprintf(event.info.rack, sizeof event.info.rack, "%s",
+                   join.rack != NULL ? join.rack : "");
     return drive_event(d, &event);
 }
 

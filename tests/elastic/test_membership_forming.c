@@ -248,6 +248,44 @@ static void a_job_that_begins_with_higher_numbers_goes_on_from_them(void **state
     drive_finish(&d);
 }
 
+static void join_rack(struct drive *d, const char *id, const char *rack, uint64_t generation,
+                      uint64_t version)
+{
+    const char host[2] = {id[0], '\0'};
+    struct join join = {
+        .id = id, .host = host, .rack = rack, .generation = generation, .version = version};
+    assert_int_equal(drive_join(d, join), MUSTER_OK);
+}
+
+static void the_hosts_of_a_rack_have_contiguous_ranks(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 8, 6);
+    join_rack(&d, "b0", "r1", 0, 0);
+    join_rack(&d, "a0", "r2", 0, 0);
+    join_rack(&d, "c0", "r1", 0, 0);
+    join_rack(&d, "e0", NULL, 0, 0);
+    join_rack(&d, "b1", "r1", 0, 0);
+    join_rack(&d, "a1", "r2", 0, 0);
+    assert_string_equal(drive_ranks(&d), "b0 b1 | c0 | a0 a1 | e0");
+    drive_finish(&d);
+}
+
+static void the_rack_of_the_newest_state_comes_first(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 8, 5);
+    join_rack(&d, "a0", "r1", 0, 0);
+    join_rack(&d, "b0", "r1", 0, 0);
+    join_rack(&d, "c0", "r2", 0, 0);
+    join_rack(&d, "d0", "r2", 0, 3);
+    join_rack(&d, "d1", "r2", 0, 4);
+    assert_string_equal(drive_ranks(&d), "d1 d0 | c0 | a0 | b0");
+    drive_finish(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +305,8 @@ int main(void)
         cmocka_unit_test(too_few_survivors_wait_for_newcomers_to_settle),
         cmocka_unit_test(only_survivors_that_are_still_there_count_as_such),
         cmocka_unit_test(a_job_that_begins_with_higher_numbers_goes_on_from_them),
+        cmocka_unit_test(the_hosts_of_a_rack_have_contiguous_ranks),
+        cmocka_unit_test(the_rack_of_the_newest_state_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,6 +163,18 @@ static void check_hosts(const struct walk *w, const struct muster_generation_vie
     assert_int_equal(first, g->size);
 }
 
+/* The hosts of a rack are neighbours. */
+static void check_racks(const struct walk *w, const struct muster_generation_view *g)
+{
+    bool left = false; /* the first one's rack */
+    for (uint32_t rank = 1; rank < g->size; rank++) {
+        const char *first = drive_member(&w->d, g->members[0]).info->rack;
+        bool same = strcmp(drive_member(&w->d, g->members[rank]).info->rack, first) == 0;
+        assert_false(left && same);
+        left = left || !same;
+    }
+}
+
 /* On one host; ranks 0 apart, where the newest state may have pushed in. */
 static void check_survivors_keep_their_order(const struct walk *w,
                                              const struct muster_generation_view *g)
@@ -206,6 +218,7 @@ static void check_formed(struct walk *w, const char *joiner)
     }
     assert_int_equal(g.stale[0], 0);
     check_hosts(w, &g);
+    check_racks(w, &g);
     check_survivors_keep_their_order(w, &g);
     ++*w->formed;
 }
@@ -315,6 +328,7 @@ static void do_join(struct walk *w, unsigned worker, uint64_t generation)
     event.settings.max_size += disagrees ? 1 : 0;
     memcpy(event.info.id, id, sizeof event.info.id);
     (void)snprintf(event.info.host, sizeof event.info.host, "h%u", worker % 3);
+    (void)snprintf(event.info.rack, sizeof event.info.rack, "%s", worker % 3 == 1 ? "r" : "");
     w->version += chance(w, 20) ? 1 : 0;
     event.info.state_version = chance(w, 30) ? 0 : w->version - (chance(w, 20) && w->version > 0);
     event.info.generation = generation;

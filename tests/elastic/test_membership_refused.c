@@ -45,6 +45,24 @@ static void joins_with_broken_info_are_refused(void **state)
     drive_finish(&d);
 }
 
+static void a_host_cannot_be_in_two_racks(void **state)
+{
+    (void)state;
+    struct drive d;
+    drive_init(&d, 1, 4, 4);
+    struct muster_event event = make_join(&d, "a0");
+    (void)snprintf(event.info.rack, sizeof event.info.rack, "r1");
+    assert_int_equal(drive_once(&d, &event), MUSTER_OK);
+    event = make_join(&d, "a1");
+    refuse(&d, &event, MUSTER_INVALID,
+           "host a is in rack \"\", but other members say that it is in rack \"r1\"");
+    memset(event.info.rack, 'x', sizeof event.info.rack);
+    refuse(&d, &event, MUSTER_INVALID, "rack is longer than 63 bytes");
+    (void)snprintf(event.info.rack, sizeof event.info.rack, "r1");
+    assert_int_equal(drive_once(&d, &event), MUSTER_OK);
+    drive_finish(&d);
+}
+
 static void joins_with_impossible_settings_are_refused(void **state)
 {
     (void)state;
@@ -197,6 +215,7 @@ int main(void)
         cmocka_unit_test(resizes_out_of_bounds_are_refused),
         cmocka_unit_test(events_that_do_not_exist_are_refused),
         cmocka_unit_test(words_from_outside_are_cut_and_stay_one_line),
+        cmocka_unit_test(a_host_cannot_be_in_two_racks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

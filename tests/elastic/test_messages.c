@@ -78,6 +78,7 @@ static void fill_info(struct muster_member_info *info)
 {
     fill_uuid(info->id);
     FILL(info->host, 1);
+    FILL(info->rack, 0);
     fill_addresses(info->addresses, &info->address_count);
     info->state_version = any64();
     info->generation = any64();
@@ -244,6 +245,7 @@ static struct muster_join_response any_formed(void)
     formed.hosts = calloc(formed.host_count, sizeof *formed.hosts);
     for (uint32_t i = 0; i < formed.host_count; i++) {
         FILL(formed.hosts[i].name, 1);
+        FILL(formed.hosts[i].rack, 0);
         formed.hosts[i].size = 1 + below(4);
         formed.size += formed.hosts[i].size;
     }
@@ -251,6 +253,7 @@ static struct muster_join_response any_formed(void)
     formed.stale = calloc(formed.size, sizeof *formed.stale);
     for (uint32_t i = 0; i < formed.size; i++) {
         fill_uuid(formed.peers[i].member);
+        formed.peers[i].order = any32();
         fill_addresses(formed.peers[i].addresses, &formed.peers[i].address_count);
         if (below(2) == 0) {
             formed.stale[formed.stale_count++] = i;
@@ -317,6 +320,7 @@ static struct muster_job_response any_job(void)
         struct muster_job_member *member = &job.members[i];
         fill_uuid(member->info.id);
         FILL(member->info.host, 0);
+        FILL(member->info.rack, 0);
         member->info.pid = any32();
         member->info.state_version = any64();
         member->phase = (enum muster_member_phase)(1 + below(3));
@@ -400,6 +404,21 @@ static void a_list_of_jobs_survives_the_trip(void **state)
     }
 }
 
+static void a_join_that_was_stored_before_there_were_racks_is_read(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"kind\":\"join\",\"nowMs\":\"5\",\"info\":{\"member\":\"m\","
+        "\"host\":\"h\",\"pid\":7}}";
+    json_t *json = NULL;
+    struct muster_event event;
+    assert_int_equal(muster_json_parse(text, sizeof text - 1, &json), MUSTER_OK);
+    assert_int_equal(muster_event_decode(json, &event), MUSTER_OK);
+    assert_string_equal(event.info.host, "h");
+    assert_string_equal(event.info.rack, "");
+    json_decref(json);
+}
+
 int main(int argc, char **argv)
 {
     seed = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 0) : (uint64_t)getpid();
@@ -409,6 +428,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(small_answers_survive_the_trip),
         cmocka_unit_test(events_survive_the_trip),
         cmocka_unit_test(values_survive_the_trip),
+        cmocka_unit_test(a_join_that_was_stored_before_there_were_racks_is_read),
         cmocka_unit_test(a_formed_generation_survives_the_trip),
         cmocka_unit_test(a_job_survives_the_trip),
         cmocka_unit_test(a_list_of_jobs_survives_the_trip),

@@ -15,6 +15,7 @@ static const char *const variables[] = {
     "MUSTER_JOB",
     "MUSTER_TOKEN",
     "MUSTER_HOST",
+    "MUSTER_RACK",
     "MUSTER_LISTEN",
     "MUSTER_MIN",
     "MUSTER_MAX",
@@ -162,6 +163,9 @@ static void names_have_bounds(void **state)
     expect_refusal(NULL, "host (MUSTER_HOST)", "aaa");
     set("MUSTER_HOST", "two words");
     expect_refusal(NULL, "host (MUSTER_HOST)", "two words");
+    set("MUSTER_HOST", "h");
+    set("MUSTER_RACK", "two words");
+    expect_refusal(NULL, "rack (MUSTER_RACK)", "two words");
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
+#include "worker/session.h"
 
 enum { COUNT = 1000 };
 
@@ -252,6 +253,36 @@ static void a_call_that_waits_too_long_says_for_whom(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* By host: a and c are in one rack, b is in another. */
+static void choose_rack(struct crew_member *member)
+{
+    member->options.rack = member->options.host[5] == 'b' ? "rack-2" : "rack-1";
+}
+
+static void look_at_racks(struct crew_member *member)
+{
+    const struct muster_topology *topology = &member->session->generation.topology;
+    int32_t host = member->options.host[5];
+    int32_t hosts[4];
+    MEMBER_CHECK(member, topology->racks == 2 && topology->hosts == 3);
+    MEMBER_CHECK(member, topology->rack_sizes[0] == 2 && topology->rack_sizes[1] == 1);
+    MEMBER_OK(member, muster_allgather(member->session, MUSTER_GLOBAL, &host, hosts, 1,
+                                       MUSTER_INT32, NULL));
+    MEMBER_CHECK(member, hosts[0] == 'a' && hosts[1] == 'a' && hosts[2] == 'c' && hosts[3] == 'b');
+}
+
+static void all_members_know_who_is_in_which_rack(void **state)
+{
+    (void)state;
+    struct crew crew = {.url = service.url,
+                        .job = "racks",
+                        .count = 4,
+                        .hosts = 3,
+                        .prepare = choose_rack,
+                        .function = look_at_racks};
+    assert_int_equal(crew_run(&crew), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_wrong_count_is_told_to_everyone_and_harms_nothing_else),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(a_call_that_waits_too_long_says_for_whom),
+        cmocka_unit_test(all_members_know_who_is_in_which_rack),
     };
     if (!test_service_built()) {
         return 77;
