@@ -51,6 +51,9 @@ struct muster_formula {
 struct muster_algorithm {
     const char *name; /* lower case with underscores; `muster plan --list` prints it */
     const char *what; /* one line with its source */
+    /* The textbook's formulas for people, in P and n, of the busiest rank; and when to use it. The
+     * table in collectives/README.md is made of them. */
+    const char *rounds_text, *elements_text, *best_for;
     enum muster_collective collective;
     /* True if it can do it. False: ret_why (size bytes) says what would fit. */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);

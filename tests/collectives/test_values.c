@@ -386,6 +386,21 @@ static void the_same_request_gives_the_same_schedule(void **state)
     muster_topology_finish(&topology);
 }
 
+static void every_algorithm_has_its_formulas_for_people(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        const struct muster_algorithm *row = &muster_algorithms[i];
+        if (row->what == NULL || row->rounds_text == NULL || row->elements_text == NULL ||
+            row->best_for == NULL) {
+            fail_msg(
+                "%s %s: its row in table.c lacks a text: what, rounds_text, elements_text or "
+                "best_for",
+                muster_collective_name(row->collective), row->name);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +418,7 @@ int main(void)
         cmocka_unit_test(the_builder_refuses_what_is_out_of_bounds),
         cmocka_unit_test(a_schedule_is_printed_a_line_a_step),
         cmocka_unit_test(the_same_request_gives_the_same_schedule),
+        cmocka_unit_test(every_algorithm_has_its_formulas_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
