@@ -3,7 +3,8 @@
  *
  * A `generate` adds one rank's steps; a `formula` says what they must add up to. A `part` runs an
  * allreduce among the ranks of a group on one span: it reads `source` (INPUT or OUTPUT) and leaves
- * the result in OUTPUT, at the same place.
+ * the result in OUTPUT, at the same place. Its `part_elements` and `part_rounds` are what the
+ * member number `index` of a group sends and takes.
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
@@ -18,7 +19,15 @@ void muster_ring_two_phase_formula(const struct muster_plan *plan,
 void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
                                 enum muster_buffer source, struct muster_span span);
 uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_ring_two_phase_part_rounds(uint32_t size, uint32_t index);
+uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* ring.c */
+muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder);
+void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
+void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span);
+uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* ring_chunked.c */
 muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
@@ -34,7 +43,7 @@ void muster_halving_doubling_formula(const struct muster_plan *plan,
 void muster_halving_doubling_part(struct muster_builder *builder, const struct muster_group *group,
                                   enum muster_buffer source, struct muster_span whole);
 uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_halving_doubling_part_rounds(uint32_t size, uint32_t index);
+uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* recursive_doubling.c */
 muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,

@@ -169,8 +169,9 @@ uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, ui
     return elements;
 }
 
-uint32_t muster_halving_doubling_part_rounds(uint32_t size, uint32_t index)
+uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
+    (void)count; /* empty messages are messages */
     struct block block = block_of(size, index);
     /* What goes to the smaller block shares a round with the doubling. */
     return 2 * block.levels + (block.first > 0 ? 2 : 0) + (block.has_smaller ? 1 : 0);
@@ -197,7 +198,7 @@ void muster_halving_doubling_formula(const struct muster_plan *plan,
     }
     for (uint32_t first = 0; first < ranks;
          first += UINT32_C(1) << muster_log2_down(ranks - first)) {
-        uint32_t rounds = muster_halving_doubling_part_rounds(ranks, first);
+        uint32_t rounds = muster_halving_doubling_part_rounds(plan->count, ranks, first);
         uint64_t elements = muster_halving_doubling_part_elements(plan->count, ranks, first);
         ret_formula->rounds = rounds > ret_formula->rounds ? rounds : ret_formula->rounds;
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;

@@ -33,7 +33,7 @@ struct cross {
     void (*generate)(struct muster_builder *builder, const struct muster_group *group,
                      enum muster_buffer source, struct muster_span span);
     uint64_t (*elements)(uint64_t count, uint32_t size, uint32_t index);
-    uint32_t (*rounds)(uint32_t size, uint32_t index);
+    uint32_t (*rounds)(uint64_t count, uint32_t size, uint32_t index);
 };
 
 static const struct cross cross_halving = {.generate = muster_halving_doubling_part,
@@ -159,7 +159,7 @@ static void formula_of(const struct place *place, const struct cross *cross, uin
     uint64_t elements = place->whole.count;
     if (owns(place, mine)) {
         uint64_t share = share_of(place, mine).count;
-        rounds = 2 * others + cross->rounds(hosts, place->position.host);
+        rounds = 2 * others + cross->rounds(share, hosts, place->position.host);
         elements += others * share - share + cross->elements(share, hosts, place->position.host);
     }
     formula->rounds = rounds > formula->rounds ? rounds : formula->rounds;
@@ -190,7 +190,7 @@ static void formula(const struct muster_plan *plan, const struct cross *cross,
         (struct muster_path){.messages = 2 * ((uint64_t)largest - 1),
                              .elements = plan->count - share + (uint64_t)(largest - 1) * share};
     ret_formula->cross =
-        (struct muster_path){.messages = cross->rounds(topology->hosts, 0),
+        (struct muster_path){.messages = cross->rounds(share, topology->hosts, 0),
                              .elements = elements * place.owners}; /* all through one uplink */
     ret_formula->reduced = (uint64_t)(largest - 1) * share + elements / 2;
 }

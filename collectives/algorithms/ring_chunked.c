@@ -44,7 +44,8 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
                                                         ranks, (2 * ranks - 3) % ranks);
     }
     *ret_formula = (struct muster_formula){
-        .rounds = ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(ranks, 0),
+        .rounds =
+            ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
         .elements = elements,
         .reduced = elements / (2 * LANES)}; /* the rest hides behind the other lane */
     /* So does most of the second lane's latency, but for the posting. */

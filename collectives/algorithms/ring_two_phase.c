@@ -56,8 +56,9 @@ uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint
            muster_span_part(span, size, ((uint64_t)index + 2) % size).count;
 }
 
-uint32_t muster_ring_two_phase_part_rounds(uint32_t size, uint32_t index)
+uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
+    (void)count; /* empty messages are messages */
     (void)index; /* all ranks of a ring do alike */
     return 2 * (size - 1);
 }
@@ -79,7 +80,8 @@ void muster_ring_two_phase_formula(const struct muster_plan *plan,
     uint64_t elements =
         muster_ring_two_phase_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
-        .rounds = ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(ranks, 0),
+        .rounds =
+            ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
         .elements = elements,
         .reduced = elements / 2};
     muster_formula_flat(plan->topology,

@@ -1,0 +1,238 @@
+/*
+ * Ring allreduce of whole buffers: in P-1 rounds every rank passes on what it got in the round
+ * before, and so sees the data of all. One message a round, nothing but the next rank to know; but
+ * P-1 times the data: for small calls on few ranks, and as a yardstick.
+ *
+ * Source: Gloo's allreduce_ring (P. Noordhuis et al.), with the order of reductions fixed: there
+ * each rank reduces in the order in which data passes it, so that floats differ between ranks. Here
+ * all ranks build the same balanced tree over the ranks and reduce neighbouring blocks of it as
+ * soon as both are complete.
+ *
+ * Four ranks; what rank r receives, and what it can then reduce:
+ *
+ *   round    rank 0         rank 1         rank 2         rank 3
+ *   0        3              0              1              2
+ *   1        2              3    0+1       0              1    2+3
+ *   2        1+0  2+3       2+3            3+2  0+1       0+1
+ *   3        01+23          01+23          01+23          01+23
+ *
+ * What passes by stays in scratch until its block is reduced. Blocks wait only at either end of the
+ * ranks whose data came, so scratch holds no more than 2 ceil(log2 P) times the data.
+ */
+#include "collectives/algorithms/generators.h"
+
+/* More than ever wait: a few for each level of a tree over 2^32 ranks. */
+enum { BLOCKS_MAX = 256 };
+
+/* The sum over the ranks index << level .. ((index + 1) << level) - 1, as far as there are. */
+struct block {
+    uint32_t level;
+    uint32_t index;
+    uint32_t ready; /* the round from which it may be read */
+    enum muster_buffer buffer;
+    uint64_t at;
+};
+
+struct ring {
+    struct muster_builder *builder;
+    const struct muster_group *group;
+    struct muster_span span;
+    uint32_t round;
+    struct block passing; /* is being sent in this round */
+    struct block blocks[BLOCKS_MAX];
+    uint32_t block_count;
+    uint64_t areas[BLOCKS_MAX]; /* of scratch that are free */
+    uint32_t area_count;        /* to be used in this round */
+    uint32_t area_count_next;   /* with those that this round frees */
+};
+
+/* A block without a sibling is its parent. */
+static void climb(struct block *block, uint32_t size)
+{
+    uint32_t top = muster_log2_up(size);
+    while (block->level < top && block->index % 2 == 0 &&
+           ((uint64_t)block->index + 1) << block->level >= size) {
+        block->level++;
+        block->index /= 2;
+    }
+}
+
+static void become_parent(struct block *block, uint32_t size)
+{
+    block->level++;
+    block->index /= 2;
+    climb(block, size);
+}
+
+static bool same_place(const struct block *one, const struct block *other)
+{
+    return one->buffer == other->buffer && one->at == other->at;
+}
+
+static uint64_t take_area(struct ring *ring)
+{
+    if (ring->area_count == 0) {
+        return muster_builder_reserve(ring->builder, ring->span.count);
+    }
+    uint64_t area = ring->areas[--ring->area_count];
+    /* Those freed in this round stay behind those that are free already. */
+    ring->areas[ring->area_count] = ring->areas[--ring->area_count_next];
+    return area;
+}
+
+static void free_area(struct ring *ring, const struct block *block)
+{
+    ring->areas[ring->area_count_next++] = block->at;
+}
+
+static struct muster_span span_of(const struct ring *ring, const struct block *block)
+{
+    return (struct muster_span){.offset = block->at, .count = ring->span.count};
+}
+
+/* The waiting block that makes a larger one with this; NULL if it is not there yet. */
+static struct block *sibling(struct ring *ring, const struct block *block)
+{
+    for (uint32_t i = 0; i < ring->block_count; i++) {
+        struct block *other = &ring->blocks[i];
+        if (other->level == block->level && other->index == (block->index ^ 1) &&
+            other->ready <= ring->round) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+/* The rank's own block always ends in OUTPUT; what is being sent must not change. */
+static bool is_target(const struct ring *ring, const struct block *block, const struct block *other)
+{
+    return block->buffer == MUSTER_OUTPUT ||
+           (other->buffer != MUSTER_OUTPUT && same_place(other, &ring->passing));
+}
+
+/* Reduces every two blocks that have become siblings. */
+static void reduce_siblings(struct ring *ring)
+{
+    uint32_t i = 0;
+    while (i < ring->block_count) {
+        struct block *one = &ring->blocks[i];
+        struct block *other = one->ready <= ring->round ? sibling(ring, one) : NULL;
+        if (other == NULL) {
+            i++;
+            continue;
+        }
+        struct block *target = is_target(ring, other, one) ? other : one;
+        struct block *source = target == one ? other : one;
+        muster_builder_reduce(ring->builder, source->buffer, span_of(ring, source), target->buffer,
+                              target->at);
+        become_parent(target, ring->group->size);
+        target->ready = ring->round + 1;
+        free_area(ring, source);
+        *source = ring->blocks[--ring->block_count];
+    }
+}
+
+/* The last one is not passed on, so it can be reduced as it arrives. */
+static bool receive_last(struct ring *ring, uint32_t previous, struct block *came)
+{
+    struct block *other = sibling(ring, came);
+    if (other == NULL || ring->round == 0) {
+        return false; /* in round 0 the rank's own data is being sent */
+    }
+    struct block was = *other;
+    if (was.buffer != MUSTER_SCRATCH) {
+        other->buffer = MUSTER_OUTPUT; /* from the source, if it was not copied */
+    } else if (same_place(other, &ring->passing)) {
+        other->at = take_area(ring);
+    }
+    muster_builder_recv_reduce(ring->builder, previous, was.buffer, span_of(ring, &was),
+                               other->buffer, other->at);
+    become_parent(other, ring->group->size);
+    other->ready = ring->round + 1;
+    return true;
+}
+
+static void pass(struct ring *ring)
+{
+    uint32_t size = ring->group->size;
+    uint32_t index = ring->group->index;
+    uint32_t next = muster_group_rank(ring->group, (uint64_t)index + 1);
+    uint32_t previous = muster_group_rank(ring->group, (uint64_t)index + size - 1);
+    muster_builder_send(ring->builder, next, ring->passing.buffer, span_of(ring, &ring->passing));
+    uint32_t from = (uint32_t)(((uint64_t)index + size - 1 - ring->round) % size);
+    struct block came = {.index = from, .ready = ring->round + 1, .buffer = MUSTER_SCRATCH};
+    climb(&came, size);
+    if (ring->round == size - 2 && receive_last(ring, previous, &came)) {
+        return;
+    }
+    came.at = take_area(ring);
+    muster_builder_recv(ring->builder, previous, MUSTER_SCRATCH, span_of(ring, &came));
+    ring->blocks[ring->block_count++] = came;
+    ring->passing = came;
+}
+
+void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
+{
+    /* What comes last is the sibling of every rank of even number that has one: it is reduced with
+     * the source then, which needs no copy. */
+    bool copied = group->size <= 2 || group->index % 2 == 1 || group->index + 1 == group->size;
+    struct block own = {.index = group->index,
+                        .ready = 1,
+                        .buffer = copied ? MUSTER_OUTPUT : source,
+                        .at = span.offset};
+    climb(&own, group->size);
+    struct ring ring = {.builder = builder,
+                        .group = group,
+                        .span = span,
+                        .passing = {.buffer = source, .at = span.offset},
+                        .blocks = {own},
+                        .block_count = 1};
+    if (copied) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+    }
+    for (; ring.round + 1 < group->size || ring.block_count > 1; ring.round++) {
+        reduce_siblings(&ring);
+        if (ring.round + 1 < group->size) {
+            pass(&ring);
+        }
+        ring.area_count = ring.area_count_next;
+        muster_builder_next_round(builder);
+    }
+}
+
+uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    (void)index; /* all ranks of a ring do alike */
+    return count * (size - 1);
+}
+
+/* After the last message come the reductions up to the top of the tree; but for two ranks the first
+ * of them happens as the message arrives. */
+uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    (void)index;
+    if (count == 0) {
+        return size - 1;
+    }
+    return size <= 2 ? size : size - 2 + muster_log2_up(size);
+}
+
+muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    muster_ring_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    return MUSTER_OK;
+}
+
+void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    uint64_t elements = muster_ring_part_elements(plan->count, ranks, 0);
+    *ret_formula = (struct muster_formula){.rounds = muster_ring_part_rounds(plan->count, ranks, 0),
+                                           .elements = elements,
+                                           .reduced = elements};
+    muster_formula_flat(plan->topology,
+                        (struct muster_path){.messages = ranks - 1, .elements = elements},
+                        ret_formula);
+}
