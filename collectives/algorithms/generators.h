@@ -21,6 +21,11 @@ void muster_ring_two_phase_part(struct muster_builder *builder, const struct mus
 uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
+/* One of 2(size - 1) rounds; the caller begins the next. Backward: to the previous member. */
+void muster_ring_two_phase_round(struct muster_builder *builder, const struct muster_group *group,
+                                 enum muster_buffer source, struct muster_span span, uint32_t round,
+                                 bool backward);
+
 /* ring.c */
 muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder);
 void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
@@ -34,6 +39,17 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
                                            struct muster_builder *builder);
 void muster_ring_chunked_formula(const struct muster_plan *plan,
                                  struct muster_formula *ret_formula);
+
+/* bidirectional_ring.c */
+muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder);
+void muster_bidirectional_ring_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula);
+void muster_bidirectional_ring_part(struct muster_builder *builder,
+                                    const struct muster_group *group, enum muster_buffer source,
+                                    struct muster_span span);
+uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* halving_doubling.c */
 muster_status muster_halving_doubling_generate(const struct muster_plan *plan,

@@ -19,28 +19,38 @@
  */
 #include "collectives/algorithms/generators.h"
 
+void muster_ring_two_phase_round(struct muster_builder *builder, const struct muster_group *group,
+                                 enum muster_buffer source, struct muster_span span, uint32_t round,
+                                 bool backward)
+{
+    uint32_t size = group->size;
+    /* The other way around it is the same ring with the members numbered from the other end. */
+    uint64_t place = backward ? size - 1 - group->index : group->index;
+    uint32_t after = muster_group_rank(group, (uint64_t)group->index + 1);
+    uint32_t before = muster_group_rank(group, (uint64_t)group->index + size - 1);
+    /* Stays above 0 for any round: 2 x size is added. */
+    uint64_t out = (place + 2 * (uint64_t)size - round) % size;
+    struct muster_span outgoing = muster_span_part(span, size, out);
+    struct muster_span incoming = muster_span_part(span, size, (out + size - 1) % size);
+    uint32_t from = backward ? after : before;
+    muster_builder_send(builder, backward ? before : after, round == 0 ? source : MUSTER_OUTPUT,
+                        outgoing);
+    if (round < size - 1) {
+        muster_builder_recv_reduce(builder, from, source, incoming, MUSTER_OUTPUT, incoming.offset);
+    } else {
+        muster_builder_recv(builder, from, MUSTER_OUTPUT, incoming);
+    }
+}
+
 void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
                                 enum muster_buffer source, struct muster_span span)
 {
-    uint32_t size = group->size;
-    if (size == 1) {
+    if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
         return;
     }
-    uint32_t next = muster_group_rank(group, (uint64_t)group->index + 1);
-    uint32_t previous = muster_group_rank(group, (uint64_t)group->index + size - 1);
-    for (uint32_t round = 0; round < 2 * (size - 1); round++) {
-        /* Both stay above 0 for any round: 2 x size is added. */
-        uint64_t out = ((uint64_t)group->index + 2 * (uint64_t)size - round) % size;
-        struct muster_span outgoing = muster_span_part(span, size, out);
-        struct muster_span incoming = muster_span_part(span, size, (out + size - 1) % size);
-        muster_builder_send(builder, next, round == 0 ? source : MUSTER_OUTPUT, outgoing);
-        if (round < size - 1) {
-            muster_builder_recv_reduce(builder, previous, source, incoming, MUSTER_OUTPUT,
-                                       incoming.offset);
-        } else {
-            muster_builder_recv(builder, previous, MUSTER_OUTPUT, incoming);
-        }
+    for (uint32_t round = 0; round < 2 * (group->size - 1); round++) {
+        muster_ring_two_phase_round(builder, group, source, span, round, false);
         muster_builder_next_round(builder);
     }
 }

@@ -1,0 +1,111 @@
+/*
+ * Bidirectional ring allreduce: half the data goes around the ring one way, half the other way,
+ * each as in ring_two_phase.c. Rounds and elements are those of one ring, but every rank sends to
+ * both neighbours and receives from both, so that both directions of every link carry data.
+ *
+ * Source: N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus
+ * interconnects. ICS 2010 (the bucket algorithm along one dimension, in both directions).
+ *
+ * Four ranks, chunks 0..3 to the next rank in lane 0, chunks 4..7 to the previous one in lane 1:
+ *
+ *   round            0        1        2     |   3        4        5
+ *   rank 0 sends    0 7      3 6      2 5    |  1 4      0 7      3 6
+ *   rank 1 sends    1 6      0 5      3 4    |  2 7      1 6      0 5
+ *   rank 2 sends    2 5      1 4      0 7    |  3 6      2 5      1 4
+ *   rank 3 sends    3 4      2 7      1 6    |  0 5      3 4      2 7
+ *
+ * Each chunk is reduced along one way and then copied: all ranks end with the same bits.
+ */
+#include "collectives/algorithms/generators.h"
+
+enum { WAYS = 2 };
+
+void muster_bidirectional_ring_part(struct muster_builder *builder,
+                                    const struct muster_group *group, enum muster_buffer source,
+                                    struct muster_span span)
+{
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+        return;
+    }
+    for (uint32_t round = 0; round < 2 * (group->size - 1); round++) {
+        for (uint32_t way = 0; way < WAYS; way++) {
+            muster_ring_two_phase_round(builder, group, source, muster_span_part(span, WAYS, way),
+                                        round, way == 1);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_span whole = {.count = count};
+    return muster_ring_two_phase_part_elements(muster_span_part(whole, WAYS, 0).count, size,
+                                               index) +
+           muster_ring_two_phase_part_elements(muster_span_part(whole, WAYS, 1).count, size,
+                                               size - 1 - index);
+}
+
+uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    return muster_ring_two_phase_part_rounds(count, size, index);
+}
+
+muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    struct muster_span whole = {.count = plan->count};
+    if (all.size == 1) {
+        muster_builder_copy(builder, MUSTER_INPUT, whole, MUSTER_OUTPUT, 0);
+        return MUSTER_OK;
+    }
+    for (uint32_t way = 0; way < WAYS; way++) {
+        muster_builder_set_lane(builder, (uint16_t)way);
+        for (uint32_t round = 0; round < 2 * (all.size - 1); round++) {
+            muster_ring_two_phase_round(builder, &all, MUSTER_INPUT,
+                                        muster_span_part(whole, WAYS, way), round, way == 1);
+            muster_builder_next_round(builder);
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Of the rank that sends most. As larger chunks come first, how many of them a rank leaves out
+ * changes only at the ranks below. */
+static uint64_t elements_of_busiest(uint64_t count, uint32_t ranks)
+{
+    struct muster_span whole = {.count = count};
+    uint64_t forward = muster_span_part(whole, WAYS, 0).count % ranks;
+    uint64_t backward = muster_span_part(whole, WAYS, 1).count % ranks;
+    const uint64_t places[] = {0,
+                               1,
+                               2,
+                               ranks - 1,
+                               2 * (uint64_t)ranks - 2,
+                               ranks + forward - 1,
+                               2 * ranks + forward - 2,
+                               ranks - backward + 1,
+                               ranks - backward + 2};
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        uint64_t elements =
+            muster_bidirectional_ring_part_elements(count, ranks, (uint32_t)(places[i] % ranks));
+        most = elements > most ? elements : most;
+    }
+    return most;
+}
+
+void muster_bidirectional_ring_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    uint64_t elements = elements_of_busiest(plan->count, ranks);
+    uint32_t rounds = muster_bidirectional_ring_part_rounds(plan->count, ranks, 0);
+    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : rounds,
+                                           .elements = elements,
+                                           .reduced = elements / 4}; /* the other way's meanwhile */
+    /* The same goes for most of the latency, as in ring_chunked.c. */
+    struct muster_path path = {.messages = rounds + rounds / 2, .elements = elements};
+    muster_formula_flat(plan->topology, path, ret_formula);
+}
