@@ -26,7 +26,7 @@ enum muster_collective {
     MUSTER_COLLECTIVE_END = 14,    /* one more than the last */
 };
 
-enum { MUSTER_TYPE_COUNT = 5, MUSTER_OP_COUNT = 5 };
+enum { MUSTER_TYPE_COUNT = 13, MUSTER_OP_COUNT = 10 };
 
 /* "allreduce", "float32", "sum"; "unknown" for values out of range. */
 const char *muster_collective_name(enum muster_collective collective);
@@ -41,6 +41,13 @@ MUSTER_CHECKED muster_status muster_op_parse(const char *name, muster_op *ret_op
 
 /* Bytes of one element; 0 for values out of range. */
 size_t muster_type_size_bytes(muster_type type);
+
+/* False for integers and bool. */
+bool muster_type_is_float(muster_type type);
+
+/* MUSTER_INVALID: one of the two is out of range, or the operation is not one for the type; the
+ * text says which would be. */
+MUSTER_CHECKED muster_status muster_op_check(muster_type type, muster_op op);
 
 /* One element of an array as a double and back, for those who make up data or check it. Values that
  * the type cannot hold are the caller's fault. */

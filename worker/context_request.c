@@ -87,12 +87,9 @@ static muster_status check_values(const struct muster_request *request)
         return muster_error_set(MUSTER_INVALID, "type %u: there is none such",
                                 (unsigned)request->type);
     }
-    if (muster_collective_reduces(request->collective) &&
-        (unsigned)request->op >= MUSTER_OP_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "operation %u: there is none such",
-                                (unsigned)request->op);
-    }
-    return MUSTER_OK;
+    return muster_collective_reduces(request->collective)
+               ? muster_op_check(request->type, request->op)
+               : MUSTER_OK;
 }
 
 muster_status muster_request_check(const struct muster_request *request, uint32_t rank,

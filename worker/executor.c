@@ -257,7 +257,9 @@ static void bind_operation(struct muster_operation *operation, const struct must
     operation->buffers[MUSTER_OUTPUT] = binding->out;
     operation->buffers[MUSTER_SCRATCH] = binding->scratch;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
-    operation->reduce = muster_reduce_kernel((muster_type)call->type, (muster_op)call->op);
+    operation->reduce = muster_collective_reduces((enum muster_collective)call->collective)
+                            ? muster_reduce_kernel((muster_type)call->type, (muster_op)call->op)
+                            : NULL;
     operation->failure = MUSTER_OK;
     operation->awake = false;
     atomic_store(&operation->failed, false);

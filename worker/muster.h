@@ -52,15 +52,34 @@ typedef enum muster_type {
     MUSTER_INT32 = 2,
     MUSTER_INT64 = 3,
     MUSTER_UINT8 = 4,
+    MUSTER_INT8 = 5,
+    MUSTER_INT16 = 6,
+    MUSTER_UINT16 = 7,
+    MUSTER_UINT32 = 8,
+    MUSTER_UINT64 = 9,
+    MUSTER_FLOAT16 = 10,  /* IEEE 754 binary16 */
+    MUSTER_BFLOAT16 = 11, /* the upper half of a float32 */
+    MUSTER_BOOL = 12,     /* a byte; anything but 0 is true, results are 0 or 1 */
 } muster_type;
 
-/* AVERAGE is the sum divided by the number of ranks; for integers the quotient is truncated. */
+/* Numbers are reduced by SUM, AVERAGE, PROD, MIN and MAX; integers also by the bitwise and logical
+ * operations, which with MIN and MAX are the ones for BOOL. Everything else is MUSTER_INVALID, and
+ * the text says what would fit.
+ *
+ * Integers wrap around. 16-bit floats are reduced in float32 and rounded to nearest even. AVERAGE
+ * is the sum divided by the number of ranks; for integers the quotient is truncated toward zero.
+ * LOGICAL operations take anything but 0 for true and give 0 or 1. */
 typedef enum muster_op {
     MUSTER_SUM = 0,
     MUSTER_AVERAGE = 1,
     MUSTER_PROD = 2,
     MUSTER_MIN = 3,
     MUSTER_MAX = 4,
+    MUSTER_BITWISE_AND = 5,
+    MUSTER_BITWISE_OR = 6,
+    MUSTER_BITWISE_XOR = 7,
+    MUSTER_LOGICAL_AND = 8,
+    MUSTER_LOGICAL_OR = 9,
 } muster_op;
 
 /* Which members act together: all; those of this host; those that have this local rank on the

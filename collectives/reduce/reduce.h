@@ -9,7 +9,7 @@
 typedef void (*muster_reduce_function)(void *target, const void *left, const void *right,
                                        size_t count);
 
-/* The kernel; never NULL for a valid pair. AVERAGE reduces like SUM. */
+/* The kernel of a pair that muster_op_check() has passed. AVERAGE reduces like SUM. */
 muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op);
 
 /* The last touch of AVERAGE: data[i] /= ranks; integers are truncated toward zero. */

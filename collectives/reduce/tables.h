@@ -4,7 +4,7 @@
 
 #include "collectives/reduce/reduce.h"
 
-/* Every processor that the compiler was told to build for. */
+/* Every processor that the compiler was told to build for. NULL: the operation does not fit. */
 extern const muster_reduce_function muster_kernels_plain[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
 
 #ifdef __x86_64__

@@ -53,8 +53,9 @@ refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
 refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "--hosts" allreduce -n 2 --hosts 3
 refuse "\"udp\"" allreduce -n 2 --transport udp
-refuse "\"float16\"" allreduce -n 2 --type float16
+refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor
+refuse "is not one for float16" allreduce -n 2 --type float16 --op bitwise_xor
 refuse "\"rign\"" allreduce -n 2 --algorithm rign
 refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 

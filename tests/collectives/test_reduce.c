@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include "collectives/reduce/floats16.h"
 #include "collectives/reduce/tables.h"
+#include "tests/support/elements.h"
 #include "tests/support/schedules.h"
 
 enum { TAIL_MAX = 70, STARTS = 8, ELEMENTS_MAX = TAIL_MAX + STARTS + 1 };
@@ -22,119 +24,6 @@ struct area {
     _Alignas(64) unsigned char bytes[8 * (ELEMENTS_MAX + 8)];
 };
 
-static const float odd_floats[] = {0.0F,      -0.0F,     1.0F,       -1.0F,     1e-40F,  -1e-45F,
-                                   INFINITY,  -INFINITY, NAN,        -NAN,      3.4e38F, -3.4e38F,
-                                   1.17e-38F, 2.0F,      16777216.F, 0.333333F, -2.5e-7F};
-static const double odd_doubles[] = {0.0,      -0.0,      1.0,    -1.0,    5e-324,  -1e-310,
-                                     INFINITY, -INFINITY, NAN,    -NAN,    1.7e308, -1.7e308,
-                                     2.3e-308, 2.0,       9.0e15, 1.0 / 3, -2.5e-7};
-
-static void fill(muster_type type, void *data, size_t count, uint64_t *random)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = test_random(random);
-        bool odd = bits % 4 == 0;
-        size_t pick = (size_t)(bits >> 8) % (sizeof odd_floats / sizeof odd_floats[0]);
-        switch (type) {
-        case MUSTER_FLOAT32:
-            ((float *)data)[i] =
-                odd ? odd_floats[pick] : (float)((int64_t)(bits >> 20) - (INT64_C(1) << 43)) / 977;
-            break;
-        case MUSTER_FLOAT64:
-            ((double *)data)[i] =
-                odd ? odd_doubles[pick] : (double)((int64_t)(bits >> 2) - (INT64_C(1) << 61)) / 977;
-            break;
-        case MUSTER_INT32:
-            ((int32_t *)data)[i] = odd ? (pick % 2 == 0 ? INT32_MIN : INT32_MAX) : (int32_t)bits;
-            break;
-        case MUSTER_INT64:
-            ((int64_t *)data)[i] = odd ? (pick % 2 == 0 ? INT64_MIN : INT64_MAX) : (int64_t)bits;
-            break;
-        case MUSTER_UINT8:
-            ((uint8_t *)data)[i] = (uint8_t)bits;
-            break;
-        }
-    }
-}
-
-/* What an element must be; written without a look at the kernels. */
-static double plain_double(muster_op op, double a, double b)
-{
-    if (isnan(a) || isnan(b)) {
-        return NAN;
-    }
-    switch (op) {
-    case MUSTER_SUM:
-    case MUSTER_AVERAGE:
-        return a + b;
-    case MUSTER_PROD:
-        return a * b;
-    case MUSTER_MIN:
-        return a < b || (a == b && signbit(a)) ? a : b;
-    case MUSTER_MAX:
-        return a > b || (a == b && !signbit(a)) ? a : b;
-    }
-    abort();
-}
-
-static float plain_float(muster_op op, float a, float b)
-{
-    /* The sum and the product of two floats, rounded once to double, round to the right float. */
-    return (float)plain_double(op, (double)a, (double)b);
-}
-
-static uint64_t plain_integer(muster_op op, uint64_t a, uint64_t b, bool less)
-{
-    switch (op) {
-    case MUSTER_SUM:
-    case MUSTER_AVERAGE:
-        return a + b;
-    case MUSTER_PROD:
-        return a * b;
-    case MUSTER_MIN:
-        return less ? a : b;
-    case MUSTER_MAX:
-        return less ? b : a;
-    }
-    abort();
-}
-
-static bool same_double(double got, double want)
-{
-    return isnan(want) ? isnan(got) && !signbit(got)
-                       : got == want && !signbit(got) == !signbit(want);
-}
-
-static bool is_right(muster_type type, muster_op op, const void *got, const void *a, const void *b,
-                     size_t i)
-{
-    switch (type) {
-    case MUSTER_FLOAT32:
-        return same_double((double)((const float *)got)[i],
-                           (double)plain_float(op, ((const float *)a)[i], ((const float *)b)[i]));
-    case MUSTER_FLOAT64:
-        return same_double(((const double *)got)[i],
-                           plain_double(op, ((const double *)a)[i], ((const double *)b)[i]));
-    case MUSTER_INT32: {
-        int32_t x = ((const int32_t *)a)[i];
-        int32_t y = ((const int32_t *)b)[i];
-        return ((const uint32_t *)got)[i] ==
-               (uint32_t)plain_integer(op, (uint32_t)x, (uint32_t)y, x < y);
-    }
-    case MUSTER_INT64: {
-        int64_t x = ((const int64_t *)a)[i];
-        int64_t y = ((const int64_t *)b)[i];
-        return ((const uint64_t *)got)[i] == plain_integer(op, (uint64_t)x, (uint64_t)y, x < y);
-    }
-    case MUSTER_UINT8: {
-        uint8_t x = ((const uint8_t *)a)[i];
-        uint8_t y = ((const uint8_t *)b)[i];
-        return ((const uint8_t *)got)[i] == (uint8_t)plain_integer(op, x, y, x < y);
-    }
-    }
-    return false;
-}
-
 /* One length at one start: into a third area, into the left and into the right one. */
 static void check_length(muster_reduce_function kernel, muster_type type, muster_op op,
                          size_t start, size_t count, uint64_t *random)
@@ -144,15 +33,16 @@ static void check_length(muster_reduce_function kernel, muster_type type, muster
     static struct area target;
     static struct area before;
     size_t size = muster_type_size_bytes(type);
-    fill(type, left.bytes, ELEMENTS_MAX, random);
-    fill(type, right.bytes, ELEMENTS_MAX, random);
-    fill(type, target.bytes, ELEMENTS_MAX, random);
+    elements_fill(type, left.bytes, ELEMENTS_MAX, random);
+    elements_fill(type, right.bytes, ELEMENTS_MAX, random);
+    elements_fill(type, target.bytes, ELEMENTS_MAX, random);
     unsigned char *a = left.bytes + size * start;
     unsigned char *b = right.bytes + size * ((start + 3) % STARTS);
     unsigned char *t = target.bytes + size * ((start + 5) % STARTS);
     unsigned char *targets[] = {t, a, b};
     static struct area a_was;
     static struct area b_was;
+    static uint64_t wanted[ELEMENTS_MAX];
     a_was = left;
     b_was = right;
     const unsigned char *a_old = a_was.bytes + (a - left.bytes);
@@ -163,13 +53,12 @@ static void check_length(muster_reduce_function kernel, muster_type type, muster
         struct area *area = which == 0 ? &target : which == 1 ? &left : &right;
         before = *area;
         kernel(targets[which], a, b, count);
-        for (size_t i = 0; i < count; i++) {
-            if (!is_right(type, op, targets[which], a_old, b_old, i)) {
-                print_error("%s %s: element %zu of %zu, start %zu, target %zu\n",
-                            muster_type_name(type), muster_op_name(op), i, count, start, which);
-            }
-            assert_true(is_right(type, op, targets[which], a_old, b_old, i));
+        elements_reduce(type, op, wanted, a_old, b_old, count);
+        if (memcmp(targets[which], wanted, count * size) != 0) {
+            print_error("%s %s: %zu elements, start %zu, target %zu\n", muster_type_name(type),
+                        muster_op_name(op), count, start, which);
         }
+        assert_memory_equal(targets[which], wanted, count * size);
         size_t first = (size_t)(targets[which] - area->bytes);
         size_t after = first + count * size;
         assert_memory_equal(area->bytes, before.bytes, first);
@@ -182,7 +71,9 @@ static void check_table(table kernels)
     uint64_t random = test_seed();
     for (unsigned type = 0; type < MUSTER_TYPE_COUNT; type++) {
         for (unsigned op = 0; op < MUSTER_OP_COUNT; op++) {
-            for (size_t count = 0; count <= TAIL_MAX; count++) {
+            bool fits = muster_op_check((muster_type)type, (muster_op)op) == MUSTER_OK;
+            assert_int_equal(kernels[type][op] != NULL, fits);
+            for (size_t count = 0; fits && count <= TAIL_MAX; count++) {
                 for (size_t start = 0; start < STARTS; start++) {
                     check_length(kernels[type][op], (muster_type)type, (muster_op)op, start, count,
                                  &random);
@@ -229,6 +120,9 @@ static void the_chosen_kernel_is_one_that_this_processor_runs(void **state)
     (void)state;
     for (unsigned type = 0; type < MUSTER_TYPE_COUNT; type++) {
         for (unsigned op = 0; op < MUSTER_OP_COUNT; op++) {
+            if (muster_op_check((muster_type)type, (muster_op)op) != MUSTER_OK) {
+                continue;
+            }
             muster_reduce_function kernel = muster_reduce_kernel((muster_type)type, (muster_op)op);
             assert_non_null(kernel);
             uint64_t random = 88172645463325252;
@@ -245,7 +139,7 @@ static void either_order_of_the_operands_gives_the_same_bits(void **state)
                                         0xff800000, 0x7fc00000, 0xffc00000, 0x7fc12345,
                                         0x7f812345, 0xffd54321, 0x00000001, 0x80000001};
     enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
-    for (unsigned op = 0; op < MUSTER_OP_COUNT; op++) {
+    for (unsigned op = 0; op <= MUSTER_MAX; op++) {
         muster_reduce_function kernel = muster_reduce_kernel(MUSTER_FLOAT32, (muster_op)op);
         for (size_t i = 0; i < PATTERNS; i++) {
             uint32_t rotated[PATTERNS];
@@ -258,6 +152,37 @@ static void either_order_of_the_operands_gives_the_same_bits(void **state)
             kernel(other, rotated, patterns, PATTERNS);
             assert_memory_equal(one, other, sizeof one);
         }
+    }
+}
+
+static void sixteen_bit_floats_are_converted_as_the_standard_says(void **state)
+{
+    (void)state;
+    for (unsigned half = 0; half <= UINT16_MAX; half++) {
+        for (int which = 0; which < 2; which++) {
+            muster_type type = which == 0 ? MUSTER_FLOAT16 : MUSTER_BFLOAT16;
+            const uint16_t bits = (uint16_t)half;
+            double value = muster_type_load(&bits, 0, type);
+            double wanted = elements_value16(type, bits);
+            assert_true(isnan(wanted) ? isnan(value) : value == wanted);
+            assert_int_equal(signbit(value), signbit(wanted));
+        }
+    }
+    uint64_t random = test_seed();
+    for (size_t i = 0; i < 2000000; i++) {
+        /* Whole range, then the one of float16, then ties and what is beside them. */
+        uint32_t bits = (uint32_t)test_random(&random);
+        bits = i % 3 == 0 ? bits : (bits & 0x8fffffffU) + 0x30000000U;
+        bits =
+            i % 3 < 2 ? bits : (bits & ~0x1fffU) + 0x1000U + (uint32_t)(i % 7 < 3 ? i % 7 - 1 : 0);
+        float value = muster_float_from_bits(bits);
+        assert_int_equal(muster_float16_narrow(value),
+                         elements_nearest16(MUSTER_FLOAT16, (double)value));
+        bits =
+            i % 2 == 0 ? bits : (bits & ~0xffffU) + 0x8000U + (uint32_t)(i % 7 < 3 ? i % 7 - 1 : 0);
+        value = muster_float_from_bits(bits);
+        assert_int_equal(muster_bfloat16_narrow(value),
+                         elements_nearest16(MUSTER_BFLOAT16, (double)value));
     }
 }
 
@@ -285,6 +210,16 @@ static void averages_are_divided_and_integers_truncated_toward_zero(void **state
     assert_int_equal(bytes[0], 0);
     muster_reduce_divide(bytes, 0, MUSTER_UINT8, 1);
     assert_int_equal(bytes[1], 0);
+    int8_t small[] = {-7, INT8_MIN};
+    muster_reduce_divide(small, 2, MUSTER_INT8, 4);
+    assert_true(small[0] == -1 && small[1] == -32);
+    uint64_t large[] = {UINT64_MAX};
+    muster_reduce_divide(large, 1, MUSTER_UINT64, 2);
+    assert_true(large[0] == (uint64_t)INT64_MAX);
+    uint16_t halves[] = {0x4900, 0xfc00}; /* 10, -infinity */
+    muster_reduce_divide(halves, 2, MUSTER_FLOAT16, 3);
+    assert_int_equal(halves[0], elements_nearest16(MUSTER_FLOAT16, 10.0 / 3));
+    assert_int_equal(halves[1], 0xfc00);
 }
 
 int main(void)
@@ -295,6 +230,7 @@ int main(void)
         cmocka_unit_test(the_avx512_kernels_are_right),
         cmocka_unit_test(the_chosen_kernel_is_one_that_this_processor_runs),
         cmocka_unit_test(either_order_of_the_operands_gives_the_same_bits),
+        cmocka_unit_test(sixteen_bit_floats_are_converted_as_the_standard_says),
         cmocka_unit_test(averages_are_divided_and_integers_truncated_toward_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

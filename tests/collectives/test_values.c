@@ -34,9 +34,9 @@ static void names_and_values_belong_together(void **state)
     }
     assert_string_equal(muster_collective_name((enum muster_collective)0), "unknown");
     assert_string_equal(muster_collective_name(MUSTER_COLLECTIVE_END), "unknown");
-    assert_string_equal(muster_type_name((muster_type)5), "unknown");
-    assert_string_equal(muster_op_name((muster_op)5), "unknown");
-    assert_int_equal(muster_type_size_bytes((muster_type)5), 0);
+    assert_string_equal(muster_type_name((muster_type)MUSTER_TYPE_COUNT), "unknown");
+    assert_string_equal(muster_op_name((muster_op)MUSTER_OP_COUNT), "unknown");
+    assert_int_equal(muster_type_size_bytes((muster_type)MUSTER_TYPE_COUNT), 0);
     assert_string_equal(muster_buffer_name(MUSTER_SCRATCH), "scratch");
     assert_string_equal(muster_buffer_name(3), "unknown");
 }
@@ -49,7 +49,43 @@ static void an_unknown_name_is_refused_with_those_there_are(void **state)
     assert_int_equal(op, MUSTER_PROD);
     assert_string_equal(muster_last_error(),
                         "no operation is called \"mean\": there are sum, "
-                        "average, prod, min, max");
+                        "average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, "
+                        "logical_and, logical_or");
+}
+
+static void an_operation_that_does_not_fit_is_refused_with_those_that_do(void **state)
+{
+    (void)state;
+    assert_int_equal(muster_op_check(MUSTER_UINT16, MUSTER_BITWISE_XOR), MUSTER_OK);
+    assert_int_equal(muster_op_check(MUSTER_BFLOAT16, MUSTER_AVERAGE), MUSTER_OK);
+    assert_int_equal(muster_op_check(MUSTER_FLOAT16, MUSTER_BITWISE_AND), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(),
+                        "operation bitwise_and is not one for float16: there "
+                        "are sum, average, prod, min, max");
+    assert_int_equal(muster_op_check(MUSTER_BOOL, MUSTER_SUM), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(),
+                        "operation sum is not one for bool: there are min, max, bitwise_and, "
+                        "bitwise_or, bitwise_xor, logical_and, logical_or");
+    assert_int_equal(muster_op_check(MUSTER_BOOL, (muster_op)77), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(), "operation 77: there is none such");
+    assert_int_equal(muster_op_check((muster_type)99, MUSTER_SUM), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(), "type 99: there is none such");
+}
+
+static void every_type_gives_back_the_elements_it_was_given(void **state)
+{
+    (void)state;
+    for (int type = 0; type < MUSTER_TYPE_COUNT; type++) {
+        uint64_t data[3];
+        memset(data, 0x5a, sizeof data);
+        muster_type_store(data, 1, (muster_type)type, 1);
+        muster_type_store(data, 2, (muster_type)type, 0);
+        assert_true(muster_type_load(data, 1, (muster_type)type) == 1);
+        assert_true(muster_type_load(data, 2, (muster_type)type) == 0);
+        const unsigned char *bytes = (const unsigned char *)data;
+        size_t size = muster_type_size_bytes((muster_type)type);
+        assert_int_equal(bytes[size - 1], 0x5a);
+    }
 }
 
 static void a_mismatch_names_the_first_difference(void **state)
@@ -406,6 +442,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_values_belong_together),
         cmocka_unit_test(an_unknown_name_is_refused_with_those_there_are),
+        cmocka_unit_test(an_operation_that_does_not_fit_is_refused_with_those_that_do),
+        cmocka_unit_test(every_type_gives_back_the_elements_it_was_given),
         cmocka_unit_test(a_mismatch_names_the_first_difference),
         cmocka_unit_test(ranks_are_found_on_ragged_hosts),
         cmocka_unit_test(ranks_are_spread_evenly),

@@ -9,10 +9,42 @@
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };
 
+size_t pattern_pairs(void)
+{
+    size_t pairs = 0;
+    for (unsigned i = 0; i < MUSTER_TYPE_COUNT * MUSTER_OP_COUNT; i++) {
+        pairs += muster_op_check((muster_type)(i % MUSTER_TYPE_COUNT),
+                                 (muster_op)(i / MUSTER_TYPE_COUNT)) == MUSTER_OK;
+    }
+    return pairs;
+}
+
+void pattern_pair(size_t index, muster_type *ret_type, muster_op *ret_op)
+{
+    for (unsigned i = 0;; i++) {
+        *ret_type = (muster_type)(i % MUSTER_TYPE_COUNT);
+        *ret_op = (muster_op)(i / MUSTER_TYPE_COUNT);
+        if (muster_op_check(*ret_type, *ret_op) == MUSTER_OK && index-- == 0) {
+            return;
+        }
+    }
+}
+
+static bool is_signed(muster_type type)
+{
+    double value;
+    uint64_t bits = UINT64_MAX; /* a NaN as a float */
+    value = muster_type_load(&bits, 0, type);
+    return !(value > 0);
+}
+
 /* Negative numbers too where there are any: integer averages truncate toward zero. */
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
-    bool has_sign = request->type != MUSTER_UINT8;
+    if (request->type == MUSTER_BOOL) {
+        return (double)((index / (1 + (uint64_t)rank) + rank) % 2);
+    }
+    bool has_sign = is_signed(request->type);
     if (request->op == MUSTER_PROD) {
         uint64_t phase = (index + rank) % 8;
         return phase == 0 ? 2 : phase == 3 && has_sign ? -1 : 1;
@@ -30,6 +62,16 @@ static double combine(muster_op op, double left, double right)
         return left < right ? left : right;
     case MUSTER_MAX:
         return left > right ? left : right;
+    case MUSTER_BITWISE_AND:
+        return (double)((int64_t)left & (int64_t)right);
+    case MUSTER_BITWISE_OR:
+        return (double)((int64_t)left | (int64_t)right);
+    case MUSTER_BITWISE_XOR:
+        return (double)((int64_t)left ^ (int64_t)right);
+    case MUSTER_LOGICAL_AND:
+        return left != 0 && right != 0;
+    case MUSTER_LOGICAL_OR:
+        return left != 0 || right != 0;
     case MUSTER_SUM:
     case MUSTER_AVERAGE:
         break;
@@ -45,8 +87,7 @@ static double reduced(const struct muster_request *request, uint32_t ranks, uint
     }
     if (request->op == MUSTER_AVERAGE) {
         result /= ranks;
-        bool is_float = request->type == MUSTER_FLOAT32 || request->type == MUSTER_FLOAT64;
-        return is_float ? result : trunc(result);
+        return muster_type_is_float(request->type) ? result : trunc(result);
     }
     return result;
 }
@@ -66,8 +107,11 @@ static struct muster_shape *shapes_of(const struct muster_request *request, uint
 
 static bool differs(muster_type type, double wanted, double got)
 {
-    double error = fabs(wanted - got);
-    return type == MUSTER_FLOAT32 ? error > 1e-6 * fabs(wanted) : error > 1e-14 * fabs(wanted);
+    double tolerance = type == MUSTER_FLOAT32    ? 1e-6
+                       : type == MUSTER_FLOAT16  ? 1.0 / 2048
+                       : type == MUSTER_BFLOAT16 ? 1.0 / 256
+                                                 : 1e-14;
+    return !(fabs(wanted - got) <= tolerance * fabs(wanted));
 }
 
 void pattern_fill(const struct muster_request *request, void *in, uint32_t rank, uint32_t ranks)

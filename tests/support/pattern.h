@@ -4,6 +4,10 @@
 
 #include "worker/context.h"
 
+/* The types and operations that fit each other: how many such pairs, and pair number index. */
+size_t pattern_pairs(void);
+void pattern_pair(size_t index, muster_type *ret_type, muster_op *ret_op);
+
 /* Fills what `rank` contributes to the request: request->in (a broadcast: request->out), which is
  * memory of the caller's. Values are small whole numbers, so that every order of reduction gives
  * the same bits. */

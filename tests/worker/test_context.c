@@ -40,11 +40,13 @@ static void a_wrong_request_is_refused_and_takes_no_number(void **state)
     bad.collective = (enum muster_collective)77;
     assert_refused(&group, bad, "collective 77");
     bad = good;
-    bad.type = (muster_type)5;
-    assert_refused(&group, bad, "type 5");
+    bad.type = (muster_type)77;
+    assert_refused(&group, bad, "type 77");
     bad = good;
     bad.op = (muster_op)-1;
     assert_refused(&group, bad, "operation");
+    bad.op = MUSTER_BITWISE_OR;
+    assert_refused(&group, bad, "allreduce: operation bitwise_or is not one for float32");
     bad = good;
     bad.out = NULL;
     assert_refused(&group, bad, "output buffer is NULL");

@@ -87,15 +87,14 @@ static void run_algorithm(struct group_member *member, const struct sweep *sweep
                           const struct memory *memory)
 {
     for (size_t i = 0; i < 2 * sweep->count_count; i++) {
-        size_t pair = sweep->first_pair + 7 * algorithm + i;
+        size_t pair = (sweep->first_pair + 7 * algorithm + i) % pattern_pairs();
         struct muster_request request = {
             .collective = muster_algorithms[algorithm].collective,
             .count = sweep->counts[i / 2],
-            .type = (muster_type)(pair % MUSTER_TYPE_COUNT),
-            .op = (muster_op)(pair / MUSTER_TYPE_COUNT % MUSTER_OP_COUNT),
             .algorithm = muster_algorithms[algorithm].name,
             .deadline_ns = group_deadline(),
         };
+        pattern_pair(pair, &request.type, &request.op);
         if (muster_collective_has_root(request.collective)) {
             request.root = (uint32_t)(i % member->group->size);
         }
@@ -190,14 +189,13 @@ static void reduce_every_pair(struct group_member *member, void *argument)
     struct memory memory = {.size_bytes = COUNT * ELEMENT_MAX};
     memory.in = malloc(memory.size_bytes);
     memory.out = malloc(memory.size_bytes);
-    for (size_t pair = 0; pair < (size_t)MUSTER_TYPE_COUNT * MUSTER_OP_COUNT; pair++) {
+    for (size_t pair = 0; pair < pattern_pairs(); pair++) {
         struct muster_request request = {
             .collective = MUSTER_ALLREDUCE,
             .count = COUNT,
-            .type = (muster_type)(pair % MUSTER_TYPE_COUNT),
-            .op = (muster_op)(pair / MUSTER_TYPE_COUNT),
             .deadline_ns = group_deadline(),
         };
+        pattern_pair(pair, &request.type, &request.op);
         run_case(member, &request, &memory, false);
     }
     free(memory.in);
@@ -207,10 +205,13 @@ static void reduce_every_pair(struct group_member *member, void *argument)
 static void every_pair_of_type_and_operation_is_right(void **state)
 {
     (void)state;
-    struct group group;
-    group_start_flat(&group, GROUP_INPROC, 5);
-    group_each(&group, reduce_every_pair, NULL);
-    group_finish(&group);
+    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP};
+    for (size_t i = 0; i < 2; i++) {
+        struct group group;
+        group_start_flat(&group, transports[i], 5);
+        group_each(&group, reduce_every_pair, NULL);
+        group_finish(&group);
+    }
 }
 
 int main(void)

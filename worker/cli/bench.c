@@ -49,8 +49,12 @@ static const struct argp_option argp_options[] = {
      0},
     {"algorithm", KEY_ALGORITHM, "NAME", 0, "Instead of the one that is predicted to be fastest",
      0},
-    {"type", KEY_TYPE, "NAME", 0, "float32 (default), float64, int32, int64 or uint8", 0},
-    {"op", KEY_OP, "NAME", 0, "sum (default), average, prod, min or max", 0},
+    {"type", KEY_TYPE, "NAME", 0,
+     "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},
+    {"op", KEY_OP, "NAME", 0,
+     "sum (default), average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, logical_and or "
+     "logical_or",
+     0},
     {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
     {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
@@ -160,6 +164,9 @@ static muster_status check_options(struct muster_bench_options *options)
     }
     if (options->seconds == 0) {
         options->seconds = SECONDS_DEFAULT;
+    }
+    if (muster_collective_reduces(options->collective)) {
+        TRY(muster_op_check(options->type, options->op));
     }
     if (options->collective == MUSTER_BARRIER) {
         options->size_count = 1;

@@ -15,33 +15,45 @@ enum { PERIOD = 64 };
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     uint64_t phase = (index + rank) % PERIOD;
-    return request->op == MUSTER_PROD ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
+    bool doubles = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
+    return doubles && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
+}
+
+static double combine(muster_op op, double left, double right)
+{
+    switch (op) {
+    case MUSTER_SUM:
+    case MUSTER_AVERAGE:
+        return left + right;
+    case MUSTER_PROD:
+        return left * right;
+    case MUSTER_MIN:
+        return fmin(left, right);
+    case MUSTER_MAX:
+        return fmax(left, right);
+    case MUSTER_BITWISE_AND:
+        return (double)((unsigned)left & (unsigned)right);
+    case MUSTER_BITWISE_OR:
+        return (double)((unsigned)left | (unsigned)right);
+    case MUSTER_BITWISE_XOR:
+        return (double)((unsigned)left ^ (unsigned)right);
+    case MUSTER_LOGICAL_AND:
+        return left != 0 && right != 0;
+    case MUSTER_LOGICAL_OR:
+        return left != 0 || right != 0;
+    }
+    return 0;
 }
 
 static double reduced(const struct muster_request *request, uint32_t ranks, uint64_t index)
 {
     double result = value_of(request, 0, index);
     for (uint32_t i = 1; i < ranks; i++) {
-        double value = value_of(request, i, index);
-        switch (request->op) {
-        case MUSTER_PROD:
-            result *= value;
-            break;
-        case MUSTER_MIN:
-            result = fmin(result, value);
-            break;
-        case MUSTER_MAX:
-            result = fmax(result, value);
-            break;
-        case MUSTER_SUM:
-        case MUSTER_AVERAGE:
-            result += value;
-            break;
-        }
+        result = combine(request->op, result, value_of(request, i, index));
     }
     if (request->op == MUSTER_AVERAGE) {
-        bool is_float = request->type == MUSTER_FLOAT32 || request->type == MUSTER_FLOAT64;
-        result = is_float ? result / ranks : trunc(result / ranks);
+        result /= ranks;
+        result = muster_type_is_float(request->type) ? result : trunc(result);
     }
     return result;
 }
@@ -74,10 +86,14 @@ static void promised_values(const struct muster_request *request, uint32_t ranks
 static muster_status check_range(const struct muster_request *request, uint64_t first,
                                  uint64_t count, const double *values)
 {
+    /* The products of many ranks' twos and the quotients may not fit into 16 bits. */
+    double tolerance = request->type == MUSTER_BFLOAT16  ? 1.0 / 256
+                       : request->type == MUSTER_FLOAT16 ? 1.0 / 2048
+                                                         : 1e-6;
     for (uint64_t i = 0; i < count; i++) {
         double got = muster_type_load(request->out, first + i, request->type);
         double wanted = values[i % PERIOD];
-        if (fabs(got - wanted) > 1e-6 * fabs(wanted)) {
+        if (fabs(got - wanted) > tolerance * fabs(wanted)) {
             return muster_error_set(
                 MUSTER_FATAL, "wrong result: element %" PRIu64 " of %s is %g, not %g", first + i,
                 muster_collective_name(request->collective), got, wanted);
