@@ -18,7 +18,7 @@ check_json() {
     "$muster" bench "$collective" -n "$ranks" --hosts "$hosts" --transport "$transport" \
         --iterations 3 --json "$@" >"$folder/json" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
     for size in ${bytes//,/ }; do
-        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number\}$" "$folder/json" ||
+        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"shape\":null,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number\}$" "$folder/json" ||
             fail "$collective over $transport, $size bytes: $(cat "$folder/json")"
     done
     [ "$(wc -l <"$folder/json")" = "$(wc -w <<<"${bytes//,/ }")" ] || fail "lines: $(cat "$folder/json")"
@@ -52,6 +52,9 @@ refuse "\"0\"" allreduce -n 0
 refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
 refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "--hosts" allreduce -n 2 --hosts 3
+refuse "\"1gb\"" allreduce -n 2 --hosts 2 --shape 1gb
+refuse "--hosts 2" allreduce -n 2 --shape 1gbit
+refuse "tcp" allreduce -n 2 --hosts 2 --shape 1gbit --transport inproc
 refuse "\"udp\"" allreduce -n 2 --transport udp
 refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor

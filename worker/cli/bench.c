@@ -12,6 +12,7 @@
 enum {
     KEY_HOSTS = 256,
     KEY_TRANSPORT,
+    KEY_SHAPE,
     KEY_BYTES,
     KEY_ALGORITHM,
     KEY_TYPE,
@@ -38,13 +39,18 @@ static const char doc[] =
     "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x (n-1)/n for "
     "reduce_scatter and allgather, x 1 for broadcast.\n"
     "\n"
-    "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp";
+    "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp\n"
+    "As root: muster bench allreduce -n 4 --hosts 4 --shape 1gbit";
 
 static const struct argp_option argp_options[] = {
     {"ranks", 'n', "RANKS", 0, "How many ranks take part (required)", 0},
     {"hosts", KEY_HOSTS, "N", 0, "Spread them over so many pretended hosts (default 1)", 0},
     {"transport", KEY_TRANSPORT, "NAME", 0,
      "inproc: threads of one process; tcp: one process a rank, over loopback (default)", 0},
+    {"shape", KEY_SHAPE, "RATE", 0,
+     "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
+     "command runs; needs root, ip and tc",
+     0},
     {"bytes", KEY_BYTES, "SIZE[,SIZE...]", 0, "Suffixes K, M and G (default 4,1K,16K,256K,1M,16M)",
      0},
     {"algorithm", KEY_ALGORITHM, "NAME", 0, "Instead of the one that is predicted to be fastest",
@@ -125,6 +131,9 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         return muster_cli_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX, &options->hosts);
     case KEY_TRANSPORT:
         return parse_transport(text, &options->transport);
+    case KEY_SHAPE:
+        options->shape = text;
+        return muster_bench_network_check_rate(text);
     case KEY_BYTES:
         return parse_sizes(text, options);
     case KEY_ALGORITHM:
@@ -158,6 +167,11 @@ static muster_status check_options(struct muster_bench_options *options)
     if (options->hosts > options->ranks) {
         return muster_error_set(MUSTER_INVALID, "--hosts: %u ranks cannot be on %u hosts",
                                 options->ranks, options->hosts);
+    }
+    if (options->shape != NULL && (options->hosts < 2 || options->transport != MUSTER_BENCH_TCP)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "--shape: there is no link to shape: needs --hosts 2 or more, and "
+                                "tcp");
     }
     if (options->iterations != 0 && options->seconds != 0) {
         return muster_error_set(MUSTER_INVALID, "--iterations and --seconds exclude each other");
@@ -229,6 +243,19 @@ static struct muster_bench_board *make_board(const struct muster_bench_options *
     return board;
 }
 
+static int lead_on_network(struct muster_bench_board *board)
+{
+    const struct muster_bench_options *options = &board->options;
+    struct muster_bench_network network;
+    if (muster_bench_network_create(options->hosts, options->shape, &network) != MUSTER_OK) {
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    board->network = &network;
+    int exit_status = muster_bench_lead(board);
+    muster_bench_network_destroy(&network);
+    return exit_status;
+}
+
 int muster_cli_bench(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -244,7 +271,7 @@ int muster_cli_bench(int argc, char **argv)
     if (board == NULL) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
-    int exit_status = muster_bench_lead(board);
+    int exit_status = options.shape != NULL ? lead_on_network(board) : muster_bench_lead(board);
     munmap(board, size_bytes);
     return exit_status;
 }

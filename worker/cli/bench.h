@@ -12,10 +12,11 @@
 #ifndef MUSTER_WORKER_CLI_BENCH_H
 #define MUSTER_WORKER_CLI_BENCH_H
 
+#include "worker/cli/bench_network.h"
 #include "worker/context.h"
 
 enum {
-    MUSTER_BENCH_RANKS_MAX = 128,
+    MUSTER_BENCH_RANKS_MAX = MUSTER_BENCH_HOSTS_MAX,
     MUSTER_BENCH_SIZES_MAX = 64,
     MUSTER_BENCH_ITERATIONS_MAX = 100000,
     MUSTER_BENCH_WARM_UP = 5,
@@ -31,6 +32,7 @@ struct muster_bench_options {
     enum muster_bench_transport transport;
     uint32_t ranks;
     uint32_t hosts;
+    const char *shape; /* NULL: hosts are pretended; else their links' rate */
     size_t size_count;
     uint64_t sizes_bytes[MUSTER_BENCH_SIZES_MAX]; /* as defined by muster_bench_count() */
     const char *algorithm;                        /* NULL: by cost */
@@ -54,6 +56,7 @@ struct muster_bench_seat {
  * only in a later phase. */
 struct muster_bench_board {
     struct muster_bench_options options;
+    const struct muster_bench_network *network; /* of the hosts; NULL: they are pretended */
     char link_token[33];
     uint32_t iterations;              /* of the size being measured; the parent's */
     char algorithm[64];               /* that it runs with; rank 0's */

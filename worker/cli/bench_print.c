@@ -80,14 +80,14 @@ static muster_status print_json(const struct muster_bench_board *board,
                                 const struct figures *figures)
 {
     const struct muster_bench_options *options = &board->options;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "collective",
-                  muster_collective_name(options->collective), "algorithm", board->algorithm,
-                  "transport", transport_name(options->transport), "ranks",
-                  (json_int_t)options->ranks, "hosts", (json_int_t)options->hosts, "bytes",
-                  (json_int_t)figures->bytes, "iterations", (json_int_t)board->iterations, "p50_us",
-                  figures->p50_us, "p99_us", figures->p99_us, "min_us", figures->min_us,
-                  "algbw_GBps", figures->algbw_GBps, "busbw_GBps", figures->busbw_GBps);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "collective",
+        muster_collective_name(options->collective), "algorithm", board->algorithm, "transport",
+        transport_name(options->transport), "ranks", (json_int_t)options->ranks, "hosts",
+        (json_int_t)options->hosts, "shape", options->shape, "bytes", (json_int_t)figures->bytes,
+        "iterations", (json_int_t)board->iterations, "p50_us", figures->p50_us, "p99_us",
+        figures->p99_us, "min_us", figures->min_us, "algbw_GBps", figures->algbw_GBps, "busbw_GBps",
+        figures->busbw_GBps);
     if (object == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
     }
@@ -102,9 +102,10 @@ void muster_bench_print_head(const struct muster_bench_options *options)
     if (options->json) {
         return;
     }
-    (void)printf("%s, %u ranks on %u host%s over %s, %s %s%s\n",
+    (void)printf("%s, %u ranks on %u host%s over %s%s%s, %s %s%s\n",
                  muster_collective_name(options->collective), options->ranks, options->hosts,
                  options->hosts == 1 ? "" : "s", transport_name(options->transport),
+                 options->shape != NULL ? " at " : "", options->shape != NULL ? options->shape : "",
                  muster_type_name(options->type), muster_op_name(options->op),
                  options->in_place ? ", in place" : "");
     (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s\n", "bytes", "algorithm", "iterations",

@@ -19,6 +19,7 @@ struct rank_run {
     struct muster_bench_seat *seat;
     uint32_t rank;
     int channel;
+    struct muster_topology topology;
     struct muster_fabric *fabric;
     struct muster_context *context;
     char *in, *out;
@@ -42,11 +43,16 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
 {
     struct muster_peer *peer = &run->seat->peer;
     muster_random_uuid(peer->member);
-    (void)snprintf(peer->host, sizeof peer->host, "localhost");
+    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
+    char address[MUSTER_BENCH_ADDRESS_SIZE] = "127.0.0.1";
+    if (run->board->network != NULL) {
+        TRY(muster_bench_network_enter(run->board->network, host, address));
+    }
+    (void)snprintf(peer->host, sizeof peer->host, "%u", host);
     const struct muster_fabric_options options = {
         .member = peer->member,
         .link_token = run->board->link_token,
-        .listen = hub == NULL ? "127.0.0.1" : NULL,
+        .listen = hub == NULL ? address : NULL,
         .hub = hub,
     };
     TRY(muster_fabric_create(&options, &run->fabric));
@@ -58,17 +64,17 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     return end_phase(run);
 }
 
-static muster_status make_context(struct rank_run *run, const struct muster_topology *topology)
+static muster_status make_context(struct rank_run *run)
 {
     uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
-    for (uint32_t i = 0; i < topology->ranks; i++) {
+    for (uint32_t i = 0; i < run->topology.ranks; i++) {
         ranks[i] = i;
     }
     const struct muster_context_options options = {
         .fabric = run->fabric,
         .generation = GENERATION,
         .name = "bench",
-        .topology = topology,
+        .topology = &run->topology,
         .ranks = ranks,
         .rank = run->rank,
         .model = &muster_cost_model_default,
@@ -90,11 +96,7 @@ static muster_status meet(struct rank_run *run)
         muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);
     free(peers);
     TRY(status);
-    struct muster_topology topology;
-    TRY(muster_topology_init_even(options->ranks, options->hosts, &topology));
-    status = make_context(run, &topology);
-    muster_topology_finish(&topology);
-    return status;
+    return make_context(run);
 }
 
 /* Room for the largest size; allgather and reduce_scatter count all ranks' bytes already. */
@@ -192,6 +194,8 @@ static muster_status measure(struct rank_run *run, struct muster_request *reques
 
 static muster_status go_through_phases(struct rank_run *run, struct muster_hub *hub)
 {
+    const struct muster_bench_options *options = &run->board->options;
+    TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
     TRY(publish(run, hub));
     TRY(meet(run));
     TRY(allocate(run));
@@ -215,6 +219,7 @@ muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank,
     }
     muster_context_destroy(run.context);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
+    muster_topology_finish(&run.topology);
     free(run.in);
     free(run.out);
     return status;
