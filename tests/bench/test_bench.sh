@@ -64,6 +64,7 @@ refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 
 # A killed rank: one line, status 1, the others are gone too.
 start_long_run() {
+    rm -f "$folder/run"
     "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 >"$folder/run" 2>"$folder/errors" &
     parent=$!
     for _ in $(seq 500); do

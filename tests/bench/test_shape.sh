@@ -53,11 +53,12 @@ us=$(sed -E 's/.*"min_us":([0-9]+).*/\1/' "$folder/json")
 # Nothing is left when it is killed in the middle: the links go with the last process that is in
 # their namespaces.
 for signal in INT KILL; do
+    rm -f "$folder/run"
     setsid env --default-signal=INT "$muster" bench allreduce -n 4 --hosts 2 --shape 1gbit --bytes 64K \
         --seconds 60 >"$folder/run" 2>"$folder/errors" &
     parent=$!
     for _ in $(seq 1500); do
-        ! grep -q bytes "$folder/run" || break
+        ! grep -qs bytes "$folder/run" || break
         sleep 0.02
     done
     grep -q bytes "$folder/run" || fail "it does not begin: $(cat "$folder/errors")"
