@@ -61,6 +61,35 @@ void muster_halving_doubling_part(struct muster_builder *builder, const struct m
 uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
+/* swing.c */
+muster_status muster_swing_generate(const struct muster_plan *plan, struct muster_builder *builder);
+void muster_swing_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
+void muster_swing_part(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span whole);
+uint64_t muster_swing_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_swing_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* binary_blocks.c */
+
+/* Who exchanges halves with whom in a block of 2^levels ranks. Bit `level` of a share's number says
+ * which half is kept at that level; partners agree on the bits below and differ in that one. */
+struct muster_butterfly {
+    uint32_t (*share_of)(uint32_t index, uint32_t levels);
+    uint32_t (*index_of)(uint32_t share, uint32_t levels); /* its inverse */
+    uint32_t (*peer_of)(uint32_t index, uint32_t level, uint32_t levels);
+};
+
+void muster_binary_blocks_part(struct muster_builder *builder, const struct muster_group *group,
+                               const struct muster_butterfly *butterfly, enum muster_buffer source,
+                               struct muster_span whole);
+uint64_t muster_binary_blocks_part_elements(const struct muster_butterfly *butterfly,
+                                            uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_binary_blocks_part_rounds(const struct muster_butterfly *butterfly, uint32_t size,
+                                          uint32_t index);
+void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
+                                  const struct muster_plan *plan,
+                                  struct muster_formula *ret_formula);
+
 /* recursive_doubling.c */
 muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder);
