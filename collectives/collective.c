@@ -37,12 +37,6 @@ muster_status muster_collective_parse(const char *name, enum muster_collective *
     return MUSTER_OK;
 }
 
-/* The other side's index may be anything. */
-static const char *algorithm_name(uint8_t index)
-{
-    return index < muster_algorithm_count ? muster_algorithms[index].name : "unknown";
-}
-
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -64,8 +58,10 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
     } else if (here->algorithm != there->algorithm) {
-        (void)snprintf(ret_text, size, "algorithm %s here, %s there",
-                       algorithm_name(here->algorithm), algorithm_name(there->algorithm));
+        char names[2][MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
+        muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
+        (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
     } else {
         return true;
     }

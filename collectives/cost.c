@@ -84,7 +84,7 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
                               size_t element_size_bytes, const struct muster_cost_model *model)
 {
     struct muster_formula formula = {0};
-    muster_algorithms[algorithm].formula(plan, &formula);
+    muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
     double host_GBps = host->shared_GBps / crowd(plan->topology);

@@ -44,7 +44,7 @@ static size_t list_candidates(const struct muster_plan *plan, size_t element_siz
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         char why[MUSTER_ERROR_MAX];
         if (muster_algorithms[i].collective == plan->collective &&
-            muster_algorithms[i].fits(plan, why, sizeof why)) {
+            muster_algorithm_fits(i, plan, why, sizeof why)) {
             candidates[count++] = (struct candidate){
                 .algorithm = i,
                 .formula_us = muster_cost_formula_us(i, plan, element_size_bytes, model)};

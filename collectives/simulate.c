@@ -462,8 +462,9 @@ muster_status muster_simulate_us(size_t algorithm, const struct muster_plan *pla
     muster_simulation_destroy(simulation);
     TRY(status);
     if (!result.finished && !result.beyond_limit) {
-        return muster_error_set(MUSTER_FATAL, "%s: %s", muster_algorithms[algorithm].name,
-                                result.verdict);
+        char name[MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(algorithm, name, sizeof name);
+        return muster_error_set(MUSTER_FATAL, "%s: %s", name, result.verdict);
     }
     *ret_us = result.beyond_limit ? 2 * limit_us : result.total_us;
     return MUSTER_OK;

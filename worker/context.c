@@ -75,13 +75,21 @@ struct muster_context {
 
 static muster_status check_algorithm_name(const char *name)
 {
+    size_t length = strcspn(name, "(");
+    bool known = false;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
-        if (strcmp(muster_algorithms[i].name, name) == 0) {
-            return MUSTER_OK;
+        const struct muster_algorithm *row = &muster_algorithms[i];
+        if (strlen(row->name) == length && strncmp(row->name, name, length) == 0) {
+            size_t found;
+            known = true;
+            if (muster_algorithm_find(row->collective, name, &found) == MUSTER_OK) {
+                return MUSTER_OK;
+            }
         }
     }
-    return muster_error_set(MUSTER_INVALID, "algorithm \"%s\": no collective has one of this name",
-                            name);
+    return known ? MUSTER_INVALID /* and the text says what is wrong in the brackets */
+                 : muster_error_set(MUSTER_INVALID,
+                                    "algorithm \"%s\": no collective has one of this name", name);
 }
 
 static muster_status copy_options(struct muster_context *context,
@@ -186,7 +194,7 @@ static bool find_forced(const struct muster_context *context, const struct muste
     return context->algorithm != NULL &&
            muster_algorithm_find(plan->collective, context->algorithm, ret_algorithm) ==
                MUSTER_OK &&
-           muster_algorithms[*ret_algorithm].fits(plan, why, sizeof why);
+           muster_algorithm_fits(*ret_algorithm, plan, why, sizeof why);
 }
 
 static muster_status choose(const struct muster_context *context, const struct shape *shape,
@@ -364,12 +372,12 @@ muster_status muster_context_run(struct muster_context *context,
 }
 
 muster_status muster_context_algorithm(struct muster_context *context,
-                                       const struct muster_request *request, const char **ret_name)
+                                       const struct muster_request *request, size_t *ret_algorithm)
 {
     TRY(muster_request_check(request, context->rank, context->topology.ranks));
     AUTO_LOCK(&context->mutex);
     struct kept_operation *kept;
     TRY(find_operation(context, request, &kept));
-    *ret_name = muster_algorithms[kept->algorithm].name;
+    *ret_algorithm = kept->algorithm;
     return MUSTER_OK;
 }

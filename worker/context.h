@@ -70,9 +70,9 @@ MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);
 
-/* Name of the algorithm that a request would run with. */
+/* Number of the algorithm that a request would run with. */
 MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *context,
                                                       const struct muster_request *request,
-                                                      const char **ret_name);
+                                                      size_t *ret_algorithm);
 
 #endif

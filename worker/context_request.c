@@ -22,7 +22,7 @@ struct muster_call muster_request_call(const struct muster_request *request, siz
         .collective = (uint8_t)request->collective,
         .type = has_data ? (uint8_t)request->type : 0,
         .op = muster_collective_reduces(request->collective) ? (uint8_t)request->op : 0,
-        .algorithm = (uint8_t)algorithm,
+        .algorithm = (uint32_t)algorithm,
         .root = muster_collective_has_root(request->collective) ? request->root : 0,
         .count = has_data ? request->count : 0,
     };

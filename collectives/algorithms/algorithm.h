@@ -23,6 +23,8 @@ struct muster_plan {
     /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
      * which then need room for a copy; in all others a schedule is right either way. */
     bool in_place;
+    uint32_t variant; /* of an algorithm that has variants: muster_schedule_generate() and its like
+                         take it from the algorithm's number */
 };
 
 /* What the plan says of the call's buffers. */
@@ -48,6 +50,13 @@ struct muster_formula {
     uint64_t reduced; /* elements reduced along that way */
 };
 
+/* Of an algorithm that is put together from others: what stands in the brackets of
+ * "hierarchical(local=ring,cross=swing)" as a number that is not 0 and below 2^24. */
+struct muster_variants {
+    muster_status (*parse)(const char *text, uint32_t *ret_variant);
+    void (*print)(uint32_t variant, char *ret_text, size_t size); /* any number: from the wire */
+};
+
 struct muster_algorithm {
     const char *name; /* lower case with underscores; `muster plan --list` prints it */
     const char *what; /* one line with its source */
@@ -55,7 +64,10 @@ struct muster_algorithm {
      * table in collectives/README.md is made of them. */
     const char *rounds_text, *elements_text, *best_for;
     enum muster_collective collective;
-    /* True if it can do it. False: ret_why (size bytes) says what would fit. */
+    const struct muster_variants *variants; /* or NULL: it has none */
+    uint32_t variant;                       /* that the name alone stands for */
+    /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
+     * True if it can do it. False: ret_why (size bytes) says what would fit. */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
     /* Adds this rank's steps. */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
@@ -67,9 +79,24 @@ struct muster_algorithm {
 extern const struct muster_algorithm muster_algorithms[];
 extern const size_t muster_algorithm_count;
 
-/* The row with this name for this collective. MUSTER_INVALID lists the names that there are. */
+/* The number of an algorithm is the index of its row; above that, times so many, is the variant, if
+ * it is not the one that the row's name stands for. So the index of a row is a number too. It fits
+ * 32 bits. */
+enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
+
+/* The number of this name for this collective: that of a row, or one with its variant in brackets.
+ * MUSTER_INVALID lists the names that there are. */
 MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collective,
-                                                   const char *name, size_t *ret_index);
+                                                   const char *name, size_t *ret_algorithm);
+
+/* The name that muster_algorithm_find() would take; "unknown" for what is no number. */
+void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size);
+
+/* What the row says, asked for its variant. */
+bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, char *ret_why,
+                           size_t size);
+void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
+                              struct muster_formula *ret_formula);
 
 /* MUSTER_INVALID as muster_schedule_generate() would say it. */
 MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);

@@ -1,11 +1,6 @@
 #include "collectives/algorithms/algorithm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "collectives/algorithms/generators.h"
-#include "worker/base/status.h"
 
 static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t size)
 {
@@ -156,87 +151,5 @@ const struct muster_algorithm muster_algorithms[] = {
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];
 
-_Static_assert(sizeof muster_algorithms / sizeof muster_algorithms[0] <= UINT8_MAX,
-               "the index travels in one byte");
-
-/* ", "-separated names of a collective's algorithms that fit the plan; all of them without one. */
-static void list_names(enum muster_collective collective, const struct muster_plan *plan,
-                       char *ret_names, size_t size)
-{
-    size_t used = 0;
-    ret_names[0] = '\0';
-    for (size_t i = 0; i < muster_algorithm_count; i++) {
-        const struct muster_algorithm *row = &muster_algorithms[i];
-        char why[MUSTER_ERROR_MAX];
-        if (row->collective != collective || (plan != NULL && !row->fits(plan, why, sizeof why)) ||
-            used >= size) {
-            continue;
-        }
-        used += (size_t)snprintf(ret_names + used, size - used, "%s%s", used == 0 ? "" : ", ",
-                                 row->name);
-    }
-}
-
-muster_status muster_algorithm_find(enum muster_collective collective, const char *name,
-                                    size_t *ret_index)
-{
-    for (size_t i = 0; i < muster_algorithm_count; i++) {
-        if (muster_algorithms[i].collective == collective &&
-            strcmp(muster_algorithms[i].name, name) == 0) {
-            *ret_index = i;
-            return MUSTER_OK;
-        }
-    }
-    char names[256];
-    list_names(collective, NULL, names, sizeof names);
-    return muster_error_set(MUSTER_INVALID, "%s has no algorithm \"%.64s\": there are %s",
-                            muster_collective_name(collective), name, names);
-}
-
-struct muster_shape muster_plan_shape(const struct muster_plan *plan)
-{
-    return (struct muster_shape){.collective = plan->collective,
-                                 .rank = plan->rank,
-                                 .ranks = plan->topology->ranks,
-                                 .root = plan->root,
-                                 .count = plan->count,
-                                 .input_bounds = plan->input_bounds,
-                                 .output_bounds = plan->output_bounds};
-}
-
-muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
-{
-    if (algorithm >= muster_algorithm_count) {
-        return muster_error_set(MUSTER_INVALID, "there is no algorithm number %zu", algorithm);
-    }
-    const struct muster_algorithm *row = &muster_algorithms[algorithm];
-    if (row->collective != plan->collective) {
-        return muster_error_set(MUSTER_INVALID, "algorithm %s does %s, not %s", row->name,
-                                muster_collective_name(row->collective),
-                                muster_collective_name(plan->collective));
-    }
-    const struct muster_shape shape = muster_plan_shape(plan);
-    TRY(muster_shape_check(&shape));
-    char why[MUSTER_ERROR_MAX];
-    if (!row->fits(plan, why, sizeof why)) {
-        char names[256];
-        list_names(plan->collective, plan, names, sizeof names);
-        return muster_error_set(MUSTER_INVALID, "algorithm %s does not fit: %s; these do: %s",
-                                row->name, why, names);
-    }
-    return MUSTER_OK;
-}
-
-muster_status muster_schedule_generate(size_t algorithm, const struct muster_plan *plan,
-                                       struct muster_schedule *ret_schedule)
-{
-    TRY(muster_plan_check(algorithm, plan));
-    const struct muster_algorithm *row = &muster_algorithms[algorithm];
-    struct muster_builder builder;
-    muster_builder_init(plan, &builder);
-    muster_status status = row->generate(plan, &builder);
-    if (status != MUSTER_OK && builder.status == MUSTER_OK) {
-        builder.status = status;
-    }
-    return muster_builder_finish(&builder, ret_schedule);
-}
+_Static_assert(sizeof muster_algorithms / sizeof muster_algorithms[0] <= MUSTER_ALGORITHM_ROWS_MAX,
+               "there is no room for more in an algorithm's number");

@@ -490,7 +490,7 @@ static void every_change_to_a_schedule_is_rejected(void **state)
             plan.count = collective == MUSTER_BARRIER ? 0 : 3 * topology.ranks + 2;
             plan.root = collective == MUSTER_BROADCAST ? topology.ranks - 1 : 0;
             char why[256];
-            if (muster_algorithms[algorithm].fits(&plan, why, sizeof why) &&
+            if (muster_algorithm_fits(algorithm, &plan, why, sizeof why) &&
                 (collective != MUSTER_BARRIER || power)) {
                 mutants += mutate(algorithm, &plan);
             }

@@ -23,11 +23,11 @@ static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
 static struct muster_formula formula_of(const struct test_job *job)
 {
     struct muster_formula formula;
-    muster_algorithms[job->algorithm].formula(&job->plans[0], &formula);
+    muster_algorithm_formula(job->algorithm, &job->plans[0], &formula);
     bool all_alike = job->plans[0].collective != MUSTER_ALLTOALLV;
     for (uint32_t rank = 1; !all_alike && rank < job->ranks; rank++) {
         struct muster_formula other;
-        muster_algorithms[job->algorithm].formula(&job->plans[rank], &other);
+        muster_algorithm_formula(job->algorithm, &job->plans[rank], &other);
         formula.rounds = other.rounds > formula.rounds ? other.rounds : formula.rounds;
         formula.elements = other.elements > formula.elements ? other.elements : formula.elements;
     }

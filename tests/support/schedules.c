@@ -126,7 +126,7 @@ struct muster_plan test_plan(size_t algorithm, const struct muster_topology *top
 bool test_fits(size_t algorithm, const struct muster_plan *plan)
 {
     char why[MUSTER_ERROR_MAX];
-    return muster_algorithms[algorithm].fits(plan, why, sizeof why);
+    return muster_algorithm_fits(algorithm, plan, why, sizeof why);
 }
 
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes)

@@ -313,10 +313,12 @@ static void all_ranks_have_the_same_bits(void **state)
 
 static const char *chosen(const struct group *group, const struct muster_request *request)
 {
-    const char *name = NULL;
+    static char name[MUSTER_ALGORITHM_NAME_SIZE];
+    size_t algorithm;
     assert_int_equal(
-        muster_context_algorithm(group->members[0].contexts[MUSTER_GLOBAL], request, &name),
+        muster_context_algorithm(group->members[0].contexts[MUSTER_GLOBAL], request, &algorithm),
         MUSTER_OK);
+    muster_algorithm_print(algorithm, name, sizeof name);
     return name;
 }
 

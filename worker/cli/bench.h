@@ -58,10 +58,10 @@ struct muster_bench_board {
     struct muster_bench_options options;
     const struct muster_bench_network *network; /* of the hosts; NULL: they are pretended */
     char link_token[33];
-    uint32_t iterations;              /* of the size being measured; the parent's */
-    char algorithm[64];               /* that it runs with; rank 0's */
-    double warm_us;                   /* time of a warm iteration; rank 0's */
-    struct muster_bench_seat seats[]; /* [ranks] */
+    uint32_t iterations;                        /* of the size being measured; the parent's */
+    char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
+    double warm_us;                             /* time of a warm iteration; rank 0's */
+    struct muster_bench_seat seats[];           /* [ranks] */
 };
 
 /* The element count to call with for this many bytes, and the bytes that are then counted: the

@@ -169,9 +169,9 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
         sum_us += us;
     }
     if (run->rank == 0) {
-        const char *name;
-        TRY(muster_context_algorithm(run->context, request, &name));
-        (void)snprintf(run->board->algorithm, sizeof run->board->algorithm, "%s", name);
+        size_t algorithm;
+        TRY(muster_context_algorithm(run->context, request, &algorithm));
+        muster_algorithm_print(algorithm, run->board->algorithm, sizeof run->board->algorithm);
         run->board->warm_us = sum_us / MUSTER_BENCH_WARM_UP;
     }
     return end_phase(run);

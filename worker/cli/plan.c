@@ -206,10 +206,11 @@ static muster_status understand(const struct plan_options *options, struct reque
 static void print_head(const struct request *request)
 {
     const struct muster_topology *topology = &request->topology;
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print(request->algorithm, name, sizeof name);
     (void)printf("%s %s, P = %" PRIu32 " on %" PRIu32 " host%s",
-                 muster_collective_name(request->plan.collective),
-                 muster_algorithms[request->algorithm].name, topology->ranks, topology->hosts,
-                 topology->hosts == 1 ? "" : "s");
+                 muster_collective_name(request->plan.collective), name, topology->ranks,
+                 topology->hosts, topology->hosts == 1 ? "" : "s");
     for (uint32_t host = 0; topology->hosts > 1 && host < topology->hosts; host++) {
         (void)printf("%s%" PRIu32, host == 0 ? " (" : ",", topology->host_sizes[host]);
     }

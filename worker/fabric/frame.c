@@ -26,8 +26,8 @@ enum {
     AT_LENGTH = 60,    /* 4 */
     AT_CREDIT = 64,    /* 4 */
     AT_OP = 68,        /* 1 */
-    AT_ALGORITHM = 69, /* 1 */
-    AT_RESERVED = 70,  /* 6, zero */
+    AT_ALGORITHM = 69, /* 4 */
+    AT_RESERVED = 73,  /* 3, zero */
     AT_CHECKSUM = 76,  /* 4 */
     RESERVED_BYTES = AT_CHECKSUM - AT_RESERVED,
 };
@@ -53,7 +53,7 @@ void muster_frame_encode(const struct muster_frame *frame,
     muster_bytes_put(b + AT_LENGTH, frame->length, 4);
     muster_bytes_put(b + AT_CREDIT, frame->credit, 4);
     b[AT_OP] = frame->call.op;
-    b[AT_ALGORITHM] = frame->call.algorithm;
+    muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
     muster_bytes_put(b + AT_CHECKSUM, crc32(0, b, AT_CHECKSUM), 4);
 }
@@ -141,7 +141,7 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
         .call = {.collective = b[AT_COLLECTIVE],
                  .type = b[AT_TYPE],
                  .op = b[AT_OP],
-                 .algorithm = b[AT_ALGORITHM],
+                 .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
                  .count = muster_bytes_get(b + AT_COUNT, 8)},
         .offset = muster_bytes_get(b + AT_OFFSET, 8),

@@ -1,0 +1,179 @@
+#include "collectives/algorithms/algorithm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/builder.h"
+#include "worker/base/status.h"
+
+/* Numbers ------------------------------------------------------------------------------------- */
+
+enum { ROW_BITS = 8 };
+_Static_assert(1 << ROW_BITS == MUSTER_ALGORITHM_ROWS_MAX, "the row is the lowest bits");
+
+/* NULL: there is none. */
+static const struct muster_algorithm *row_of(size_t algorithm)
+{
+    size_t row = algorithm % MUSTER_ALGORITHM_ROWS_MAX;
+    bool varied = algorithm >> ROW_BITS != 0;
+    if (row >= muster_algorithm_count || algorithm > UINT32_MAX ||
+        (varied && muster_algorithms[row].variants == NULL)) {
+        return NULL;
+    }
+    return &muster_algorithms[row];
+}
+
+/* The plan as the algorithm's row wants it. */
+static struct muster_plan vary(size_t algorithm, const struct muster_plan *plan)
+{
+    struct muster_plan varied = *plan;
+    uint32_t variant = (uint32_t)(algorithm >> ROW_BITS);
+    varied.variant = variant != 0 ? variant : row_of(algorithm)->variant;
+    return varied;
+}
+
+bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, char *ret_why,
+                           size_t size)
+{
+    const struct muster_plan varied = vary(algorithm, plan);
+    return row_of(algorithm)->fits(&varied, ret_why, size);
+}
+
+void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
+                              struct muster_formula *ret_formula)
+{
+    const struct muster_plan varied = vary(algorithm, plan);
+    row_of(algorithm)->formula(&varied, ret_formula);
+}
+
+/* Names --------------------------------------------------------------------------------------- */
+
+void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size)
+{
+    const struct muster_algorithm *row = row_of(algorithm);
+    uint32_t variant = (uint32_t)(algorithm >> ROW_BITS);
+    char text[MUSTER_ALGORITHM_NAME_SIZE] = "";
+    if (row != NULL && variant != 0) {
+        row->variants->print(variant, text, sizeof text);
+    }
+    (void)snprintf(ret_name, size, "%s%s%s%s", row == NULL ? "unknown" : row->name,
+                   text[0] == '\0' ? "" : "(", text, text[0] == '\0' ? "" : ")");
+}
+
+/* ", "-separated names of a collective's algorithms that fit the plan; all of them without one. */
+static void list_names(enum muster_collective collective, const struct muster_plan *plan,
+                       char *ret_names, size_t size)
+{
+    size_t used = 0;
+    ret_names[0] = '\0';
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        const struct muster_algorithm *row = &muster_algorithms[i];
+        char why[MUSTER_ERROR_MAX];
+        if (row->collective != collective || used >= size ||
+            (plan != NULL && !muster_algorithm_fits(i, plan, why, sizeof why))) {
+            continue;
+        }
+        used += (size_t)snprintf(ret_names + used, size - used, "%s%s", used == 0 ? "" : ", ",
+                                 row->name);
+    }
+}
+
+/* name is so long a beginning of "NAME(...)", or all of it. */
+static bool is_named(const struct muster_algorithm *row, const char *name, size_t length)
+{
+    return strlen(row->name) == length && strncmp(row->name, name, length) == 0;
+}
+
+/* text is "(local=ring,cross=swing)". */
+static muster_status find_variant(const struct muster_algorithm *row, const char *text,
+                                  uint32_t *ret_variant)
+{
+    size_t length = strlen(text);
+    char inner[MUSTER_ALGORITHM_NAME_SIZE];
+    if (row->variants == NULL) {
+        return muster_error_set(MUSTER_INVALID, "algorithm %s has nothing to say in brackets",
+                                row->name);
+    }
+    if (text[length - 1] != ')' || length - 1 > sizeof inner) {
+        return muster_error_set(MUSTER_INVALID, "algorithm %s%.64s: the closing bracket is missing",
+                                row->name, text);
+    }
+    (void)snprintf(inner, sizeof inner, "%.*s", (int)length - 2, text + 1);
+    muster_status status = row->variants->parse(inner, ret_variant);
+    return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "algorithm %s", row->name);
+}
+
+muster_status muster_algorithm_find(enum muster_collective collective, const char *name,
+                                    size_t *ret_algorithm)
+{
+    size_t length = strcspn(name, "(");
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        const struct muster_algorithm *row = &muster_algorithms[i];
+        if (row->collective != collective || !is_named(row, name, length)) {
+            continue;
+        }
+        uint32_t variant = 0;
+        if (name[length] != '\0') {
+            TRY(find_variant(row, name + length, &variant));
+        }
+        *ret_algorithm = i | (size_t)variant << ROW_BITS;
+        return MUSTER_OK;
+    }
+    char names[512];
+    list_names(collective, NULL, names, sizeof names);
+    return muster_error_set(MUSTER_INVALID, "%s has no algorithm \"%.64s\": there are %s",
+                            muster_collective_name(collective), name, names);
+}
+
+/* Plans --------------------------------------------------------------------------------------- */
+
+struct muster_shape muster_plan_shape(const struct muster_plan *plan)
+{
+    return (struct muster_shape){.collective = plan->collective,
+                                 .rank = plan->rank,
+                                 .ranks = plan->topology->ranks,
+                                 .root = plan->root,
+                                 .count = plan->count,
+                                 .input_bounds = plan->input_bounds,
+                                 .output_bounds = plan->output_bounds};
+}
+
+muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
+{
+    const struct muster_algorithm *row = row_of(algorithm);
+    if (row == NULL) {
+        return muster_error_set(MUSTER_INVALID, "there is no algorithm number %zu", algorithm);
+    }
+    if (row->collective != plan->collective) {
+        return muster_error_set(MUSTER_INVALID, "algorithm %s does %s, not %s", row->name,
+                                muster_collective_name(row->collective),
+                                muster_collective_name(plan->collective));
+    }
+    const struct muster_shape shape = muster_plan_shape(plan);
+    TRY(muster_shape_check(&shape));
+    char why[MUSTER_ERROR_MAX];
+    if (!muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
+        char name[MUSTER_ALGORITHM_NAME_SIZE];
+        char names[512];
+        muster_algorithm_print(algorithm, name, sizeof name);
+        list_names(plan->collective, plan, names, sizeof names);
+        return muster_error_set(MUSTER_INVALID, "algorithm %s does not fit: %s; these do: %s", name,
+                                why, names);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_schedule_generate(size_t algorithm, const struct muster_plan *plan,
+                                       struct muster_schedule *ret_schedule)
+{
+    TRY(muster_plan_check(algorithm, plan));
+    const struct muster_plan varied = vary(algorithm, plan);
+    struct muster_builder builder;
+    muster_builder_init(&varied, &builder);
+    muster_status status = row_of(algorithm)->generate(&varied, &builder);
+    if (status != MUSTER_OK && builder.status == MUSTER_OK) {
+        builder.status = status;
+    }
+    return muster_builder_finish(&builder, ret_schedule);
+}
