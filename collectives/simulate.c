@@ -26,7 +26,7 @@ static muster_status share_cores(struct muster_simulation *sim)
     sim->cores_us = calloc(topology->hosts, sizeof *sim->cores_us);
     for (uint32_t host = 0; sim->cores_us != NULL && host < topology->hosts; host++) {
         if (topology->host_sizes[host] > cores) {
-            sim->cores_us[host] = calloc(cores, sizeof *sim->cores_us[host]);
+            sim->cores_us[host] = calloc((size_t)cores + 1, sizeof *sim->cores_us[host]);
             if (sim->cores_us[host] == NULL) {
                 return muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
             }
@@ -205,6 +205,21 @@ muster_status muster_simulation_add_all(struct muster_simulation *simulation, si
 
 /* What a rank does ---------------------------------------------------------------------------- */
 
+/* Where the cores of the rank's host are clocked; NULL: it has its own. */
+static double *shared_cores_us(const struct muster_simulation *sim, uint32_t rank)
+{
+    return sim->cores_us == NULL ? NULL : sim->cores_us[sim->ranks[rank].host];
+}
+
+static void count_busy(struct muster_simulation *sim, uint32_t rank, double work_us)
+{
+    double *cores_us = shared_cores_us(sim, rank);
+    sim->ranks[rank].busy_us += work_us;
+    if (cores_us != NULL) {
+        cores_us[sim->model.core.cores] += work_us;
+    }
+}
+
 double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us, double work_us)
 {
     struct muster_sim_rank *working = &sim->ranks[rank];
@@ -213,8 +228,8 @@ double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from
     }
     double start_us = from_us > working->core_free_us ? from_us : working->core_free_us;
     double *core_us = &working->core_free_us;
-    if (sim->cores_us != NULL && sim->cores_us[working->host] != NULL) {
-        double *cores_us = sim->cores_us[working->host];
+    double *cores_us = shared_cores_us(sim, rank);
+    if (cores_us != NULL) {
         core_us = cores_us;
         for (uint32_t i = 1; i < sim->model.core.cores; i++) {
             core_us = cores_us[i] < *core_us ? &cores_us[i] : core_us;
@@ -224,7 +239,34 @@ double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from
     double end_us = start_us + work_us * working->core_factor;
     *core_us = end_us;
     working->core_free_us = end_us;
+    count_busy(sim, rank, end_us - start_us);
     return end_us;
+}
+
+struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint32_t rank)
+{
+    const double *cores_us = shared_cores_us(sim, rank);
+    return (struct muster_sim_busy){.rank_us = sim->ranks[rank].busy_us,
+                                    .host_us =
+                                        cores_us == NULL ? 0 : cores_us[sim->model.core.cores]};
+}
+
+double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
+                              const struct muster_sim_busy *since, double work_us)
+{
+    struct muster_sim_busy busy = muster_sim_busy(sim, rank);
+    double factor = sim->ranks[rank].core_factor;
+    double idle_us = span_us - (busy.rank_us - since->rank_us);
+    if (shared_cores_us(sim, rank) != NULL) {
+        double host_us = sim->model.core.cores * span_us - (busy.host_us - since->host_us);
+        idle_us = host_us < idle_us ? host_us : idle_us;
+    }
+    double done_us = idle_us < work_us * factor ? idle_us : work_us * factor;
+    if (done_us <= 0) {
+        return 0;
+    }
+    count_busy(sim, rank, done_us);
+    return done_us / factor;
 }
 
 void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,

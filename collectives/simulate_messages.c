@@ -11,8 +11,13 @@
 
 #include "worker/base/status.h"
 
-/* Largest piece that is reduced before the next has come, as the executor's fabric hands it out. */
+/* As a fabric of streams does it: the largest piece that is reduced before the next has come; and
+ * the largest message that is not cut into segments, so that nothing else goes between. */
 static const double piece_bytes = 128 << 10;
+static const double segment_bytes = 256 << 10;
+
+/* Where a lane would stand: the channel is a link's. */
+enum { ANY_LANE = UINT8_MAX };
 
 /* Channels ------------------------------------------------------------------------------------ */
 
@@ -165,24 +170,30 @@ void muster_sim_post_send(struct muster_simulation *sim, uint32_t rank, uint32_t
     }
 }
 
-/* What arrived is taken in, and reduced: all but the last piece while the rest was on its way. */
+/* What arrived is taken in and reduced. All but the last piece could be reduced while the rest was
+ * on its way, if the core had the time. */
+static double reduce_us(struct muster_simulation *sim, const struct muster_sim_node *message,
+                        double bytes)
+{
+    double piece = bytes < piece_bytes ? bytes : piece_bytes;
+    double byte_us = 1 / (sim->model.core.reduce_GBps * 1e3);
+    double wire_us = sim->now_us - message->flow_us; /* from the first byte to the last */
+    double span_us = bytes > 0 ? wire_us * (bytes - piece) / bytes : 0;
+    double before_us = muster_sim_work_before(sim, message->peer, span_us, &message->busy,
+                                              (bytes - piece) * byte_us);
+    return bytes * byte_us - before_us;
+}
+
 static void take_in(struct muster_simulation *sim, uint32_t node)
 {
     const struct muster_sim_node *message = &sim->nodes[node];
     const struct muster_sim_step *receive = &sim->ranks[message->peer].steps[message->peer_step];
-    const struct muster_link_figures *link = link_of(sim, message);
-    double done_us = muster_sim_work(sim, message->peer, sim->now_us, link->posting_us);
+    double work_us = link_of(sim, message)->posting_us;
     if (receive->kind == MUSTER_STEP_RECV_REDUCE) {
-        double bytes = size_bytes(sim, receive->count);
-        double piece = bytes < piece_bytes ? bytes : piece_bytes;
-        double reduce_us = 1 / (sim->model.core.reduce_GBps * 1e3); /* of a byte */
-        double wire_us = sim->now_us - message->flow_us; /* from the first byte to the last */
-        double first_us = sim->now_us - wire_us * (bytes > 0 ? (bytes - piece) / bytes : 0);
-        double all_us = muster_sim_work(sim, message->peer, first_us, bytes * reduce_us);
-        double last_us = done_us + piece * reduce_us;
-        done_us = all_us > last_us ? all_us : last_us;
+        work_us += reduce_us(sim, message, size_bytes(sim, receive->count));
     }
-    muster_sim_finish_step(sim, message->peer, message->peer_step, done_us);
+    muster_sim_finish_step(sim, message->peer, message->peer_step,
+                           muster_sim_work(sim, message->peer, sim->now_us, work_us));
     muster_sim_node_give(sim, node);
 }
 
@@ -211,6 +222,56 @@ void muster_sim_post_receive(struct muster_simulation *sim, uint32_t rank, uint3
 
 /* Events -------------------------------------------------------------------------------------- */
 
+static void begin_flow(struct muster_simulation *sim, uint32_t node)
+{
+    struct muster_sim_node *message = &sim->nodes[node];
+    message->flow_us = sim->now_us;
+    message->busy = muster_sim_busy(sim, message->peer);
+    if (message->left_bytes > 0) {
+        muster_sim_flow_begin(sim, node);
+    } else {
+        muster_sim_put(sim, node, MUSTER_SIM_FLOW_END, sim->now_us);
+    }
+}
+
+static bool is_whole(const struct muster_sim_node *message)
+{
+    return message->left_bytes <= segment_bytes;
+}
+
+/* Messages that are not cut leave a link one after the other. True: it is this one's turn. */
+static bool line_up(struct muster_simulation *sim, uint32_t node)
+{
+    struct muster_sim_node *message = &sim->nodes[node];
+    struct muster_sim_channel *link = channel_of(sim, message->rank, message->peer, ANY_LANE);
+    if (link == NULL) {
+        return false;
+    }
+    message->whole = true;
+    message->link_next = MUSTER_NOTHING;
+    bool first = link->first == MUSTER_NOTHING;
+    if (first) {
+        link->first = node;
+    } else {
+        sim->nodes[link->last].link_next = node;
+    }
+    link->last = node;
+    return first;
+}
+
+/* The one whose turn it was has left. */
+static void let_next(struct muster_simulation *sim, const struct muster_sim_node *message)
+{
+    struct muster_sim_channel *link = channel_of(sim, message->rank, message->peer, ANY_LANE);
+    if (link == NULL) {
+        return;
+    }
+    link->first = sim->nodes[link->first].link_next;
+    if (link->first != MUSTER_NOTHING) {
+        begin_flow(sim, link->first);
+    }
+}
+
 void muster_sim_start_flow(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
@@ -219,11 +280,8 @@ void muster_sim_start_flow(struct muster_simulation *sim, uint32_t node)
     }
     sim->messages[message->level]++;
     sim->bytes[message->level] += (uint64_t)message->left_bytes;
-    message->flow_us = sim->now_us;
-    if (message->left_bytes > 0) {
-        muster_sim_flow_begin(sim, node);
-    } else {
-        muster_sim_end_flow(sim, node);
+    if (!is_whole(message) || line_up(sim, node)) {
+        begin_flow(sim, node);
     }
 }
 
@@ -231,6 +289,9 @@ void muster_sim_end_flow(struct muster_simulation *sim, uint32_t node)
 {
     muster_sim_flow_end(sim, node);
     struct muster_sim_node *message = &sim->nodes[node];
+    if (message->whole) {
+        let_next(sim, message);
+    }
     const struct muster_link_figures *link = link_of(sim, message);
     double way_us = link->latency_us - 2 * link->posting_us;
     way_us = (way_us > 0 ? way_us : 0) * message->factor;

@@ -49,6 +49,7 @@ uint32_t muster_sim_node_take(struct muster_simulation *sim)
     taken->event = 0;
     taken->use_count = 0;
     taken->eager = false;
+    taken->whole = false;
     taken->arrived = false;
     taken->step = taken->peer_step = MUSTER_NOTHING;
     taken->next = MUSTER_NOTHING;

@@ -46,6 +46,7 @@ struct muster_sim_rank {
     uint32_t rack;
     bool added;
     double core_free_us;
+    double busy_us; /* all that its core did, in sum */
     double core_factor;
     double begins_us;
     double dead_us;   /* from then on; INFINITY: never */
@@ -70,29 +71,38 @@ struct muster_sim_use {
     uint32_t previous, next; /* uses of the resource: node x MUSTER_SIM_USES_MAX + index */
 };
 
+/* What a rank's core, and all cores of its host where they are shared, had done up to some time. */
+struct muster_sim_busy {
+    double rank_us, host_us;
+};
+
 /* A message, or what else an event is about. */
 struct muster_sim_node {
     uint8_t event;
     uint8_t level;
     uint8_t use_count; /* 0: it does not flow */
     bool eager;
-    bool arrived;        /* before its receive was posted */
-    uint32_t rank, step; /* the sender's; or whose work it is */
-    uint32_t peer;       /* the receiver */
-    uint32_t peer_step;  /* MUSTER_NOTHING: its receive is not posted */
-    uint32_t next;       /* in its channel, or of the free ones */
-    uint32_t place;      /* in the queue; MUSTER_NOTHING: not there */
-    uint32_t rated;      /* the sharing-out that last looked at it */
-    double ready_us;     /* when the end that came first can begin */
-    double factor;       /* of a slow link */
-    double left_bytes;   /* that have not left */
-    double rate;         /* bytes in a microsecond */
-    double rated_us;     /* since when */
-    double flow_us;      /* when it began to flow */
+    bool whole;                  /* it leaves its link in turn */
+    bool arrived;                /* before its receive was posted */
+    uint32_t rank, step;         /* the sender's; or whose work it is */
+    uint32_t peer;               /* the receiver */
+    uint32_t peer_step;          /* MUSTER_NOTHING: its receive is not posted */
+    uint32_t next;               /* in its channel, or of the free ones */
+    uint32_t link_next;          /* of those that follow it over the same link */
+    uint32_t place;              /* in the queue; MUSTER_NOTHING: not there */
+    uint32_t rated;              /* the sharing-out that last looked at it */
+    double ready_us;             /* when the end that came first can begin */
+    double factor;               /* of a slow link */
+    double left_bytes;           /* that have not left */
+    double rate;                 /* bytes in a microsecond */
+    double rated_us;             /* since when */
+    double flow_us;              /* when it began to flow */
+    struct muster_sim_busy busy; /* of the receiver then */
     struct muster_sim_use uses[MUSTER_SIM_USES_MAX];
 };
 
-/* Messages of which one end is posted, from one sender to one receiver in one lane, in order. */
+/* Messages of which one end is posted, from one sender to one receiver in one lane, in order; or,
+ * by link, those that leave one after the other. */
 struct muster_sim_channel {
     uint64_t key; /* 0: free */
     uint32_t first, last;
@@ -121,7 +131,8 @@ struct muster_simulation {
     double limit_us;
     bool trace;
     struct muster_sim_rank *ranks; /* [topology->ranks] */
-    double **cores_us;             /* [hosts] when each of its cores is free; NULL: one a rank */
+    double **cores_us;             /* [hosts] when each of its cores is free, and what all of them
+                                      did, in sum; NULL: each rank has its own */
     uint32_t unfinished;
     double now_us;
     muster_status status; /* the first failure; its text is the thread's */
@@ -188,6 +199,12 @@ void muster_sim_arrive(struct muster_simulation *sim, uint32_t node);
 /* The rank's core works so long, from then on at the earliest; returns when it is done. */
 double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us,
                        double work_us);
+/* What was done so far. */
+struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint32_t rank);
+/* Of work that could have been done piece by piece in the last span_us, what was: as much as the
+ * core had time for since it had done so much. */
+double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
+                              const struct muster_sim_busy *since, double work_us);
 /* The step is to be done then. */
 void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
                             double at_us);
