@@ -45,8 +45,10 @@ static void place_ranks(struct muster_simulation *sim)
 {
     const struct muster_topology *topology = sim->topology;
     for (uint32_t host = 0; host < topology->hosts; host++) {
+        uint32_t rack = muster_topology_rack(topology, host);
         for (uint32_t i = 0; i < topology->host_sizes[host]; i++) {
             sim->ranks[topology->host_first[host] + i].host = host;
+            sim->ranks[topology->host_first[host] + i].rack = rack;
         }
     }
 }
@@ -54,8 +56,7 @@ static void place_ranks(struct muster_simulation *sim)
 muster_status muster_sim_network_init(struct muster_simulation *sim)
 {
     const struct muster_topology *topology = sim->topology;
-    const uint32_t racks = 1;
-    size_t count = of_rack(sim, racks, 0);
+    size_t count = of_rack(sim, topology->racks, 0);
     sim->resources = calloc(count, sizeof *sim->resources);
     sim->changed = calloc(count, sizeof *sim->changed);
     if (sim->resources == NULL || sim->changed == NULL) {
@@ -73,7 +74,7 @@ muster_status muster_sim_network_init(struct muster_simulation *sim)
         own[HOST_OUT].capacity = bytes_in_us(links[MUSTER_LEVEL_RACK].shared_GBps);
         own[HOST_IN].capacity = own[HOST_OUT].capacity;
     }
-    for (uint32_t rack = 0; rack < racks; rack++) {
+    for (uint32_t rack = 0; rack < topology->racks; rack++) {
         struct muster_sim_resource *own = &sim->resources[of_rack(sim, rack, 0)];
         own[RACK_OUT].capacity = bytes_in_us(links[MUSTER_LEVEL_WORLD].shared_GBps);
         own[RACK_IN].capacity = own[RACK_OUT].capacity;

@@ -183,6 +183,18 @@ static void ranks_of_a_host_share_its_memory(void **state)
     assert_us(run(&job), 10 + 2000 + 8);
 }
 
+static void hosts_of_a_rack_share_its_uplink(void **state)
+{
+    (void)state;
+    struct job job = job_on(4, 4);
+    const uint32_t racks[] = {2, 2};
+    assert_int_equal(muster_topology_set_racks(&job.topology, 2, racks), MUSTER_OK);
+    message(&job, 0, 2, 0, 3000000);
+    message(&job, 1, 3, 0, 3000000);
+    assert_us(run(&job), 1000 + 6000 + 995);
+    assert_int_equal(job.result.bytes[MUSTER_LEVEL_WORLD], 6000000);
+}
+
 /* Four ranks on four hosts, the reduce-scatter half of a ring: three rounds of a quarter. */
 static void a_ring_takes_its_rounds(void **state)
 {
@@ -396,6 +408,7 @@ int main(void)
         cmocka_unit_test(messages_share_a_port),
         cmocka_unit_test(ranks_of_a_host_share_its_uplink),
         cmocka_unit_test(ranks_of_a_host_share_its_memory),
+        cmocka_unit_test(hosts_of_a_rack_share_its_uplink),
         cmocka_unit_test(a_ring_takes_its_rounds),
         cmocka_unit_test(reducing_overlaps_receiving),
         cmocka_unit_test(ranks_share_the_cores_of_their_host),

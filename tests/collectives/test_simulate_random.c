@@ -54,6 +54,10 @@ static struct draw draw(uint64_t *state)
         sizes[host] = 1 + test_random_below(state, RANKS_MAX / HOSTS_MAX);
     }
     struct draw drawn = {.topology = test_topology(hosts, sizes), .model = random_model(state)};
+    uint32_t racks[] = {1 + test_random_below(state, hosts), 0};
+    racks[1] = hosts - racks[0];
+    assert_int_equal(muster_topology_set_racks(&drawn.topology, racks[1] > 0 ? 2 : 1, racks),
+                     MUSTER_OK);
     size_t algorithm;
     struct muster_plan plan;
     do {
@@ -105,36 +109,46 @@ static struct muster_simulation_result simulate(const struct draw *drawn, uint32
     return result;
 }
 
+static enum muster_level level_of(const struct muster_topology *topology, uint32_t rank,
+                                  uint32_t peer)
+{
+    struct muster_position here = muster_topology_locate(topology, rank);
+    struct muster_position there = muster_topology_locate(topology, peer);
+    if (here.host == there.host) {
+        return MUSTER_LEVEL_HOST;
+    }
+    return here.rack == there.rack ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_WORLD;
+}
+
 /* What a rank's ports and its core have to do alone. */
 static double bound_us(const struct draw *drawn, uint32_t rank)
 {
     const struct muster_cost_model *model = &drawn->model;
     const struct muster_schedule *schedule = &drawn->job.schedules[rank];
-    double out_us[2] = {0, 0};
-    double in_us[2] = {0, 0};
+    double out_us[MUSTER_LEVEL_COUNT] = {0};
+    double in_us[MUSTER_LEVEL_COUNT] = {0};
     double core_us = 0;
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct muster_step *step = &schedule->steps[i];
-        bool message = step->kind <= MUSTER_STEP_RECV_REDUCE;
-        bool net = message && muster_topology_locate(&drawn->topology, rank).host !=
-                                  muster_topology_locate(&drawn->topology, step->peer).host;
-        const struct muster_link_figures *link =
-            &model->links[net ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_HOST];
-        double wire_us =
-            muster_cost_bytes_us(step->span.count, ELEMENT_BYTES, link->bandwidth_GBps);
         double rate_GBps =
             step->kind == MUSTER_STEP_COPY ? model->core.copy_GBps : model->core.reduce_GBps;
-        out_us[net] += step->kind == MUSTER_STEP_SEND ? wire_us : 0;
-        in_us[net] += message && step->kind != MUSTER_STEP_SEND ? wire_us : 0;
-        core_us += message ? link->posting_us : 0;
         core_us += step->kind >= MUSTER_STEP_RECV_REDUCE
                        ? muster_cost_bytes_us(step->span.count, ELEMENT_BYTES, rate_GBps)
                        : 0;
+        if (step->kind > MUSTER_STEP_RECV_REDUCE) {
+            continue;
+        }
+        enum muster_level level = level_of(&drawn->topology, rank, step->peer);
+        const struct muster_link_figures *link = &model->links[level];
+        bool sends = step->kind == MUSTER_STEP_SEND;
+        *(sends ? &out_us[level] : &in_us[level]) +=
+            muster_cost_bytes_us(step->span.count, ELEMENT_BYTES, link->bandwidth_GBps);
+        core_us += link->posting_us;
     }
     double most_us = core_us;
-    for (int net = 0; net < 2; net++) {
-        most_us = out_us[net] > most_us ? out_us[net] : most_us;
-        most_us = in_us[net] > most_us ? in_us[net] : most_us;
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        most_us = out_us[level] > most_us ? out_us[level] : most_us;
+        most_us = in_us[level] > most_us ? in_us[level] : most_us;
     }
     return most_us;
 }
