@@ -30,8 +30,8 @@ static uint64_t key_of(uint32_t sender, uint32_t receiver, uint8_t lane)
 static struct muster_sim_channel *find_slot(struct muster_sim_channel *channels, size_t capacity,
                                             uint64_t key)
 {
-    /* A multiplicative hash with the golden ratio; its upper half is well mixed. */
-    size_t slot = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (capacity - 1);
+    /* A multiplicative hash with the golden ratio: all bits of the key move the upper ones. */
+    size_t slot = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - __builtin_ctzl(capacity)));
     while (channels[slot].key != 0 && channels[slot].key != key) {
         slot = (slot + 1) & (capacity - 1);
     }

@@ -65,9 +65,19 @@ void muster_sim_node_give(struct muster_simulation *sim, uint32_t node)
     sim->free_node = node;
 }
 
+/* What happens at the same time happens lane by lane, and alike on all ranks: so that ranks which
+ * do the same keep doing it at the same time. */
+static uint64_t order_of(const struct muster_simulation *sim, const struct muster_sim_node *node)
+{
+    _Static_assert(MUSTER_RANKS_MAX <= 1 << 24, "three numbers share 64 bits");
+    uint64_t lane =
+        node->step == MUSTER_NOTHING ? 0 : sim->ranks[node->rank].steps[node->step].lane;
+    return lane << 56 | (uint64_t)node->event << 48 | node->rank;
+}
+
 static bool earlier(const struct muster_sim_entry *one, const struct muster_sim_entry *other)
 {
-    return one->at_us < other->at_us || (one->at_us == other->at_us && one->number < other->number);
+    return one->at_us < other->at_us || (one->at_us == other->at_us && one->order < other->order);
 }
 
 static void set(struct muster_simulation *sim, size_t place, struct muster_sim_entry entry)
@@ -143,8 +153,9 @@ void muster_sim_put(struct muster_simulation *sim, uint32_t node, uint8_t event,
         return;
     }
     sim->nodes[node].event = event;
-    struct muster_sim_entry entry = {
-        .at_us = muster_sim_grid_us(at_us), .number = sim->put_count++, .node = node};
+    struct muster_sim_entry entry = {.at_us = muster_sim_grid_us(at_us),
+                                     .order = order_of(sim, &sim->nodes[node]),
+                                     .node = node};
     sift_up(sim, sim->queue_count++, entry);
 }
 

@@ -2,7 +2,7 @@
  * What the simulator's files share.
  *
  *   simulate.c           schedules in, rounds, what a rank does, the loop, the result
- *   simulate_queue.c     what happens next: a binary heap, ties in the order in which they were put
+ *   simulate_queue.c     what happens next: a binary heap, ties by lane and rank
  *   simulate_network.c   messages that flow, and what they share
  *   simulate_messages.c  from posting to arrival
  *   simulate_faults.c    faults; who waits for whom when nothing more happens
@@ -120,7 +120,7 @@ struct muster_sim_resource {
 
 struct muster_sim_entry {
     double at_us;
-    uint64_t number; /* of putting */
+    uint64_t order; /* of what happens at the same time */
     uint32_t node;
 };
 
@@ -145,7 +145,6 @@ struct muster_simulation {
 
     struct muster_sim_entry *queue;
     size_t queue_count, queue_capacity;
-    uint64_t put_count;
 
     struct muster_sim_channel *channels; /* [channel_capacity], a power of two */
     size_t channel_count, channel_capacity;
