@@ -29,15 +29,14 @@ static const uint64_t bytes_max = (uint64_t)1 << 36;
 
 static const char doc[] =
     "Measures a collective between ranks on this machine.\n"
-    "COLLECTIVE is allreduce, reduce_scatter, allgather, broadcast or barrier."
+    "COLLECTIVE is allreduce, reduce_scatter, allgather(v), broadcast, reduce, gather(v), scatter, "
+    "alltoall(v), barrier or pairwise_exchange; those with a v get equal blocks."
     "\v"
     "The first result is checked, a few more calls warm up, then each call is timed on each rank; "
-    "the "
-    "time of an iteration is the slowest rank's. Bytes are those of the whole vector (allgather "
-    "and "
-    "reduce_scatter: of all ranks together), rounded up to whole elements of all ranks.\n"
-    "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x (n-1)/n for "
-    "reduce_scatter and allgather, x 1 for broadcast.\n"
+    "the time of an iteration is the slowest rank's. Bytes are those of the largest buffer of a "
+    "rank, rounded up to whole elements of all ranks.\n"
+    "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x 1 for broadcast "
+    "and reduce, x (n-1)/n for the others.\n"
     "\n"
     "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp\n"
     "As root: muster bench allreduce -n 4 --hosts 4 --shape 1gbit";
@@ -218,12 +217,26 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* The count is a block's, and the largest buffer has one for each rank. */
+static bool has_blocks(const struct muster_bench_options *options)
+{
+    switch (options->collective) {
+    case MUSTER_ALLREDUCE:
+    case MUSTER_REDUCE:
+    case MUSTER_BROADCAST:
+    case MUSTER_PAIRWISE_EXCHANGE:
+    case MUSTER_BARRIER:
+        return false;
+    default:
+        return true;
+    }
+}
+
 uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
                             uint64_t *ret_size_bytes)
 {
-    bool shared =
-        options->collective == MUSTER_ALLGATHER || options->collective == MUSTER_REDUCE_SCATTER;
-    uint64_t unit = muster_type_size_bytes(options->type) * (shared ? options->ranks : 1);
+    uint64_t unit =
+        muster_type_size_bytes(options->type) * (has_blocks(options) ? options->ranks : 1);
     uint64_t count = (size_bytes + unit - 1) / unit;
     *ret_size_bytes = count * unit;
     return count;

@@ -64,8 +64,8 @@ struct muster_bench_board {
     struct muster_bench_seat seats[];           /* [ranks] */
 };
 
-/* The element count to call with for this many bytes, and the bytes that are then counted: the
- * whole vector (allgather, reduce_scatter: of all ranks together), rounded up to what divides. */
+/* The element count to call with for this many bytes, and the bytes that are then counted: those of
+ * the largest buffer of a rank, rounded up to what divides. */
 uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
                             uint64_t *ret_size_bytes);
 

@@ -35,11 +35,12 @@ static double bus_factor(const struct muster_bench_options *options)
     switch (options->collective) {
     case MUSTER_ALLREDUCE:
         return 2 * (ranks - 1) / ranks;
-    case MUSTER_REDUCE_SCATTER:
-    case MUSTER_ALLGATHER:
-        return (ranks - 1) / ranks;
-    default:
+    case MUSTER_BROADCAST:
+    case MUSTER_REDUCE:
+    case MUSTER_BARRIER:
         return 1;
+    default:
+        return (ranks - 1) / ranks;
     }
 }
 

@@ -23,6 +23,7 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_context *context;
     char *in, *out;
+    uint64_t *bounds; /* of equal blocks, of the size being measured */
 };
 
 /* Tells the parent that the phase is over and waits until it is over everywhere. */
@@ -99,7 +100,7 @@ static muster_status meet(struct rank_run *run)
     return make_context(run);
 }
 
-/* Room for the largest size; allgather and reduce_scatter count all ranks' bytes already. */
+/* Room for the largest size. */
 static muster_status allocate(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->board->options;
@@ -111,11 +112,28 @@ static muster_status allocate(struct rank_run *run)
     }
     run->in = malloc(most_bytes);
     run->out = malloc(most_bytes);
-    if (run->in == NULL || run->out == NULL) {
+    run->bounds = calloc(options->ranks + (size_t)1, sizeof *run->bounds);
+    if (run->in == NULL || run->out == NULL || run->bounds == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
                                 (unsigned long long)most_bytes);
     }
     return MUSTER_OK;
+}
+
+/* Those that have a say in how blocks are cut get equal ones. */
+static void set_bounds(const struct rank_run *run, struct muster_request *request)
+{
+    enum muster_collective collective = request->collective;
+    for (uint32_t i = 0; i <= run->board->options.ranks; i++) {
+        run->bounds[i] = i * request->count;
+    }
+    if (collective == MUSTER_ALLGATHERV || collective == MUSTER_GATHERV ||
+        collective == MUSTER_ALLTOALLV) {
+        request->output_bounds = run->bounds;
+    }
+    if (collective == MUSTER_ALLTOALLV) {
+        request->input_bounds = run->bounds;
+    }
 }
 
 static struct muster_request request_of(const struct rank_run *run, size_t size_index)
@@ -131,6 +149,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .op = options->op,
         .algorithm = options->algorithm,
     };
+    set_bounds(run, &request);
     if (options->collective == MUSTER_BROADCAST || options->in_place) {
         const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
         int64_t offset = muster_shape_in_place_offset(&shape);
@@ -177,14 +196,14 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     return end_phase(run);
 }
 
-/* Only a broadcast's root could run ahead of the others, and its times mean nothing then; all other
- * collectives end nowhere before they have begun everywhere. */
+/* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
+ * then; all other collectives end nowhere before they have begun everywhere. */
 static muster_status measure(struct rank_run *run, struct muster_request *request)
 {
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
     double us;
     for (uint32_t i = 0; i < run->board->iterations; i++) {
-        if (i == 0 || request->collective == MUSTER_BROADCAST) {
+        if (i == 0 || muster_collective_has_root(request->collective)) {
             TRY(call(run, &barrier, &us));
         }
         TRY(call(run, request, &run->seat->times_us[i]));
@@ -220,6 +239,7 @@ muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank,
     muster_context_destroy(run.context);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_topology_finish(&run.topology);
+    free(run.bounds);
     free(run.in);
     free(run.out);
     return status;
