@@ -95,6 +95,48 @@ muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder);
 void muster_recursive_doubling_formula(const struct muster_plan *plan,
                                        struct muster_formula *ret_formula);
+void muster_recursive_doubling_part(struct muster_builder *builder,
+                                    const struct muster_group *group, enum muster_buffer source,
+                                    struct muster_span span);
+uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* bcube.c */
+muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder);
+void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
+void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span span);
+uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* all_to_one.c */
+muster_status muster_all_to_one_generate(const struct muster_plan *plan,
+                                         struct muster_builder *builder);
+void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
+void muster_all_to_one_part(struct muster_builder *builder, const struct muster_group *group,
+                            enum muster_buffer source, struct muster_span span);
+uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* fold.c: where an algorithm takes only certain numbers of members, the others are extras. Each of
+ * the first 2 x extras members of even number is one: it gives its data to the next member, which
+ * reduces it with its own before the others begin, and gets the result back at the end. */
+struct muster_fold {
+    uint32_t size;   /* members of the group */
+    uint32_t kept;   /* those that go on; at least half of them */
+    uint32_t extras; /* those that do not */
+};
+
+struct muster_fold muster_fold_of(uint32_t size, uint32_t kept);
+bool muster_fold_is_extra(const struct muster_fold *fold, uint32_t index);
+
+/* A member's place among those kept, and the member at a place. Places below `extras` take one. */
+uint32_t muster_fold_place(const struct muster_fold *fold, uint32_t index);
+uint32_t muster_fold_index(const struct muster_fold *fold, uint32_t place);
+
+/* All that an extra does. */
+void muster_fold_give(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span);
 
 /* hierarchical.c */
 muster_status muster_hierarchical_generate(const struct muster_plan *plan,

@@ -2,8 +2,7 @@
  * Recursive doubling allreduce: in round k partners at distance 2^k exchange all they have and both
  * reduce it. Fewest rounds, but the whole data in each: for small calls.
  *
- * Where P is not a power of two, each of the first 2(P - 2^k) even ranks first gives its data to
- * its neighbour, and gets the result back at the end.
+ * Where P is not a power of two, the others are folded in (see generators.h).
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.5.
  *
@@ -18,85 +17,105 @@
  */
 #include "collectives/algorithms/generators.h"
 
-struct doubling {
-    uint32_t rounds; /* exchanges */
-    uint32_t extras; /* ranks that take no part in them */
-};
-
-static struct doubling doubling_of(uint32_t ranks)
+/* Exchanges. */
+static uint32_t exchanges_of(uint32_t size)
 {
-    uint32_t rounds = muster_log2_down(ranks);
-    return (struct doubling){.rounds = rounds, .extras = ranks - (UINT32_C(1) << rounds)};
+    return muster_log2_down(size);
 }
 
-/* The rank that has this place among those that exchange. */
-static uint32_t rank_at(const struct doubling *doubling, uint32_t place)
+static struct muster_fold fold_of(uint32_t size)
 {
-    return place < doubling->extras ? 2 * place + 1 : place + doubling->extras;
+    return muster_fold_of(size, UINT32_C(1) << exchanges_of(size));
 }
 
-/* One that only gives its data and takes the result. */
-static void generate_extra(const struct muster_plan *plan, struct muster_builder *builder)
+static bool takes_extra(const struct muster_fold *fold, uint32_t index)
 {
-    struct muster_span all = {.count = plan->count};
-    muster_builder_send(builder, plan->rank + 1, MUSTER_INPUT, all);
-    muster_builder_next_round(builder);
-    muster_builder_recv(builder, plan->rank + 1, MUSTER_OUTPUT, all);
+    return muster_fold_place(fold, index) < fold->extras;
 }
 
-static void exchange(const struct muster_plan *plan, struct muster_builder *builder,
-                     const struct doubling *doubling, uint32_t place)
+static void exchange(struct muster_builder *builder, const struct muster_group *group,
+                     const struct muster_fold *fold, enum muster_buffer source,
+                     struct muster_span span)
 {
-    struct muster_span all = {.count = plan->count};
+    uint32_t exchanges = exchanges_of(group->size);
+    uint32_t place = muster_fold_place(fold, group->index);
+    uint32_t extra = muster_group_rank(group, (uint64_t)group->index + group->size - 1);
+    bool folds = takes_extra(fold, group->index);
     /* The first area; the second is needed from three exchanges on, or for what an extra gives. */
-    uint64_t first = muster_builder_reserve(builder, plan->count);
-    bool folds = place < doubling->extras;
+    uint64_t first = muster_builder_reserve(builder, span.count);
     uint64_t second = first;
-    if (doubling->rounds > 2 || folds) {
-        second = muster_builder_reserve(builder, plan->count);
+    if (exchanges > 2 || folds) {
+        second = muster_builder_reserve(builder, span.count);
     }
-    enum muster_buffer source = MUSTER_INPUT;
-    struct muster_span held = all;
+    struct muster_span held = span;
     if (folds) {
-        muster_builder_recv_reduce(builder, plan->rank - 1, MUSTER_INPUT, all, MUSTER_SCRATCH,
-                                   second);
+        muster_builder_recv_reduce(builder, extra, source, span, MUSTER_SCRATCH, second);
         muster_builder_next_round(builder);
         source = MUSTER_SCRATCH;
         held.offset = second;
     }
-    for (uint32_t round = 0; round < doubling->rounds; round++) {
-        uint32_t peer = rank_at(doubling, place ^ (UINT32_C(1) << round));
+    for (uint32_t round = 0; round < exchanges; round++) {
+        uint32_t other = muster_fold_index(fold, place ^ (UINT32_C(1) << round));
+        uint32_t peer = muster_group_rank(group, other);
         /* In place OUTPUT is INPUT, which must not change while it is sent. */
-        bool last = round == doubling->rounds - 1 && source != MUSTER_INPUT;
+        bool last = round == exchanges - 1 && source == MUSTER_SCRATCH;
         enum muster_buffer target = last ? MUSTER_OUTPUT : MUSTER_SCRATCH;
-        uint64_t at = last ? 0 : round % 2 == 0 ? first : second;
+        uint64_t at = last ? span.offset : round % 2 == 0 ? first : second;
         muster_builder_send(builder, peer, source, held);
         muster_builder_recv_reduce(builder, peer, source, held, target, at);
         muster_builder_next_round(builder);
         source = target;
         held.offset = at;
     }
-    muster_builder_copy(builder, source, held, MUSTER_OUTPUT, 0);
+    muster_builder_copy(builder, source, held, MUSTER_OUTPUT, span.offset);
     muster_builder_next_round(builder);
     if (folds) {
-        muster_builder_send(builder, plan->rank - 1, MUSTER_OUTPUT, all);
+        muster_builder_send(builder, extra, MUSTER_OUTPUT, span);
     }
+}
+
+void muster_recursive_doubling_part(struct muster_builder *builder,
+                                    const struct muster_group *group, enum muster_buffer source,
+                                    struct muster_span span)
+{
+    struct muster_fold fold = fold_of(group->size);
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+    } else if (muster_fold_is_extra(&fold, group->index)) {
+        muster_fold_give(builder, group, source, span);
+    } else {
+        exchange(builder, group, &fold, source, span);
+    }
+}
+
+uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_fold fold = fold_of(size);
+    if (muster_fold_is_extra(&fold, index)) {
+        return count;
+    }
+    return (exchanges_of(size) + (takes_extra(&fold, index) ? 1 : 0)) * count;
+}
+
+uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_fold fold = fold_of(size);
+    if (muster_fold_is_extra(&fold, index)) {
+        return 2;
+    }
+    uint32_t exchanges = exchanges_of(size);
+    /* With one exchange the result waits in scratch; a rank that folds in an extra has it there
+     * from the start. */
+    uint32_t copies = exchanges == 1 && count > 0 ? 1 : 0;
+    return exchanges + (takes_extra(&fold, index) ? 2 : copies);
 }
 
 muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder)
 {
-    struct doubling doubling = doubling_of(plan->topology->ranks);
-    uint32_t folded = 2 * doubling.extras;
-    if (plan->topology->ranks == 1) {
-        muster_builder_copy(builder, MUSTER_INPUT, (struct muster_span){.count = plan->count},
-                            MUSTER_OUTPUT, 0);
-    } else if (plan->rank < folded && plan->rank % 2 == 0) {
-        generate_extra(plan, builder);
-    } else {
-        uint32_t place = plan->rank < folded ? plan->rank / 2 : plan->rank - doubling.extras;
-        exchange(plan, builder, &doubling, place);
-    }
+    struct muster_group all = muster_group_all(plan);
+    muster_recursive_doubling_part(builder, &all, MUSTER_INPUT,
+                                   (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
@@ -104,18 +123,18 @@ void muster_recursive_doubling_formula(const struct muster_plan *plan,
                                        struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
-    struct doubling doubling = doubling_of(ranks);
-    uint32_t folds = doubling.extras > 0 ? 2 : 0;
-    /* With one exchange the result waits in scratch; a rank that folds in an extra has it there
-     * from the start. */
-    uint32_t copies = ranks <= 2 && plan->count > 0 ? 1 : 0;
-    *ret_formula =
-        (struct muster_formula){.rounds = doubling.rounds + folds + copies,
-                                .elements = (doubling.rounds + (folds > 0 ? 1 : 0)) * plan->count,
-                                .reduced = (doubling.rounds + (folds > 0 ? 1 : 0)) * plan->count};
+    struct muster_fold fold = fold_of(ranks);
+    uint32_t busiest = muster_fold_index(&fold, 0);
+    uint64_t elements = muster_recursive_doubling_part_elements(plan->count, ranks, busiest);
+    *ret_formula = (struct muster_formula){
+        .rounds = ranks == 1 ? plan->count > 0
+                             : muster_recursive_doubling_part_rounds(plan->count, ranks, busiest),
+        .elements = elements,
+        .reduced = elements};
     uint32_t near = muster_formula_near_rounds(plan->topology);
-    for (uint32_t round = 0; round < doubling.rounds; round++) {
+    for (uint32_t round = 0; round < exchanges_of(ranks); round++) {
         muster_formula_add(ret_formula, plan->topology, round < near, 1, plan->count);
     }
+    uint32_t folds = fold.extras > 0 ? 2 : 0;
     muster_formula_add(ret_formula, plan->topology, true, folds, folds * plan->count);
 }

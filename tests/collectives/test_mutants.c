@@ -47,6 +47,20 @@ static void must_be_rejected(struct subject *subject, const struct muster_schedu
     subject->mutants++;
 }
 
+/* Reduced into what a later step reduces in turn: it counts all the same. */
+static bool is_reduced_later(const struct muster_schedule *schedule, size_t index)
+{
+    const struct muster_step *step = &schedule->steps[index];
+    for (size_t i = index + 1; step->kind == MUSTER_STEP_REDUCE && i < schedule->step_count; i++) {
+        const struct muster_step *later = &schedule->steps[i];
+        if (later->kind == MUSTER_STEP_REDUCE && later->source == step->target &&
+            later->span.offset == step->at && later->span.count == step->span.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void for_each_step(struct subject *subject, const char *name, step_mutation mutate)
 {
     subject->mutation = name;
@@ -56,7 +70,10 @@ static void for_each_step(struct subject *subject, const char *name, step_mutati
             struct muster_step was = mutant[rank].steps[i];
             bool nothing =
                 was.span.count == 0 && subject->job->plans[0].collective != MUSTER_BARRIER;
-            if (!nothing && mutate(&subject->job->shapes[rank], &mutant[rank].steps[i])) {
+            bool applies = mutate(&subject->job->shapes[rank], &mutant[rank].steps[i]);
+            bool alike =
+                mutant[rank].steps[i].target != was.target && is_reduced_later(&mutant[rank], i);
+            if (applies && !nothing && !alike) {
                 must_be_rejected(subject, mutant, rank, i);
             }
             mutant[rank].steps[i] = was;

@@ -94,7 +94,9 @@ static void no_choice_depends_on_fixed_sizes(void **state)
     /* Where latency is everything, even large calls take few rounds. */
     struct muster_cost_model far = muster_cost_model_default;
     far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
-    assert_string_equal(choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far), "recursive_doubling");
+    const char *name = choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far);
+    assert_true(formula_of(name, 8, 1 << 20).rounds <
+                formula_of("halving_doubling", 8, 1 << 20).rounds);
     /* Where it is nothing, even small ones send few bytes. */
     struct muster_cost_model near = muster_cost_model_default;
     near.links[MUSTER_LEVEL_HOST].latency_us = 0;
@@ -139,6 +141,11 @@ static void formulas_and_simulations_agree_roughly(void **state)
             assert_int_equal(muster_simulate_us(algorithm, &plan, 4, &model, 0, &simulated_us),
                              MUSTER_OK);
             double formula_us = muster_cost_formula_us(algorithm, &plan, 4, &model);
+            if (!(formula_us < 3 * simulated_us && simulated_us < 3 * formula_us)) {
+                print_error("%s, count %llu: formula %g us, simulated %g us\n",
+                            muster_algorithms[algorithm].name, (unsigned long long)counts[i],
+                            formula_us, simulated_us);
+            }
             assert_true(formula_us < 3 * simulated_us && simulated_us < 3 * formula_us);
         }
     }

@@ -1,0 +1,142 @@
+/*
+ * Allreduce by one rank: everybody sends to rank 0, which reduces all and sends the result back.
+ * What every other algorithm is measured against.
+ *
+ * Rank 0 receives from up to four ranks at a time, each into a sum of its own, the first in OUTPUT
+ * and three in scratch, so that messages overlap; at the end it reduces the four sums. Then it
+ * sends to all at once.
+ *
+ * Source: the linear reduce and broadcast that MPI libraries fall back to, as in Open MPI's
+ * coll/basic.
+ *
+ * Four ranks:
+ *
+ *   round 0    0 <- 1, 0 <- 2, 0 <- 3
+ *   round 1    0 reduces what came
+ *   round 2    0 -> 1, 0 -> 2, 0 -> 3
+ *
+ * All is reduced at rank 0 and then copied: all ranks end with the same bits.
+ */
+#include "collectives/algorithms/generators.h"
+
+enum { SUMS_MAX = 4 };
+
+static uint32_t sums_of(uint32_t size)
+{
+    return size - 1 < SUMS_MAX ? size - 1 : SUMS_MAX;
+}
+
+struct sum {
+    enum muster_buffer buffer;
+    struct muster_span span;
+};
+
+static void receive_all(struct muster_builder *builder, const struct muster_group *group,
+                        enum muster_buffer source, struct sum *sums)
+{
+    uint32_t count = sums_of(group->size);
+    for (uint32_t index = 1; index < group->size; index++) {
+        struct sum *sum = &sums[(index - 1) % count];
+        uint32_t peer = muster_group_rank(group, index);
+        if (index == 1) {
+            muster_builder_recv_reduce(builder, peer, source, sum->span, sum->buffer,
+                                       sum->span.offset);
+        } else if (index <= count) {
+            muster_builder_recv(builder, peer, sum->buffer, sum->span);
+        } else {
+            muster_builder_recv_reduce(builder, peer, sum->buffer, sum->span, sum->buffer,
+                                       sum->span.offset);
+        }
+        if (index % count == 0) {
+            muster_builder_next_round(builder);
+        }
+    }
+    muster_builder_next_round(builder);
+}
+
+/* Leaves the sum of all in the first. */
+static void reduce_sums(struct muster_builder *builder, const struct sum *sums, uint32_t count)
+{
+    for (uint32_t distance = 1; distance < count; distance *= 2) {
+        for (uint32_t i = 0; i + distance < count; i += 2 * distance) {
+            muster_builder_reduce(builder, sums[i + distance].buffer, sums[i + distance].span,
+                                  sums[i].buffer, sums[i].span.offset);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+static void serve(struct muster_builder *builder, const struct muster_group *group,
+                  enum muster_buffer source, struct muster_span span)
+{
+    struct sum sums[SUMS_MAX] = {{.buffer = MUSTER_OUTPUT, .span = span}};
+    uint32_t count = sums_of(group->size);
+    for (uint32_t i = 1; i < count; i++) {
+        uint64_t at = muster_builder_reserve(builder, span.count);
+        sums[i] =
+            (struct sum){.buffer = MUSTER_SCRATCH, .span = {.offset = at, .count = span.count}};
+    }
+    receive_all(builder, group, source, sums);
+    reduce_sums(builder, sums, count);
+    for (uint32_t index = 1; index < group->size; index++) {
+        muster_builder_send(builder, muster_group_rank(group, index), MUSTER_OUTPUT, span);
+    }
+}
+
+void muster_all_to_one_part(struct muster_builder *builder, const struct muster_group *group,
+                            enum muster_buffer source, struct muster_span span)
+{
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+    } else if (group->index == 0) {
+        serve(builder, group, source, span);
+    } else {
+        uint32_t server = muster_group_rank(group, 0);
+        muster_builder_send(builder, server, source, span);
+        muster_builder_next_round(builder);
+        muster_builder_recv(builder, server, MUSTER_OUTPUT, span);
+    }
+}
+
+uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    return size == 1 ? 0 : index == 0 ? count * (size - 1) : count;
+}
+
+/* Rounds in which rank 0 receives. */
+static uint32_t receive_rounds(uint32_t size)
+{
+    return (size - 2) / sums_of(size) + 1;
+}
+
+uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    if (index > 0) {
+        return 2;
+    }
+    return receive_rounds(size) + (count > 0 ? muster_log2_up(sums_of(size)) : 0) + 1;
+}
+
+muster_status muster_all_to_one_generate(const struct muster_plan *plan,
+                                         struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    muster_all_to_one_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    return MUSTER_OK;
+}
+
+void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
+    if (ranks == 1) {
+        return;
+    }
+    uint64_t elements = muster_all_to_one_part_elements(plan->count, ranks, 0);
+    ret_formula->rounds = muster_all_to_one_part_rounds(plan->count, ranks, 0);
+    ret_formula->elements = elements;
+    ret_formula->reduced = elements;
+    /* All go through rank 0's port, in and out. */
+    struct muster_path path = {.messages = ranks, .elements = 2 * elements};
+    muster_formula_flat(plan->topology, path, ret_formula);
+}

@@ -1,0 +1,246 @@
+/*
+ * BCube allreduce: the ranks are numbered with digits, and in each round those that differ in one
+ * digit only exchange parts, all with all. With base B that is halving-doubling with B - 1 partners
+ * at a time: fewer rounds, and messages that overlap.
+ *
+ * Each digit has the largest base of 4, 3 and 2 that divides what is left of P. Where P has other
+ * factors, the largest number below that has none is taken, and the other ranks are folded in (see
+ * generators.h): at most a quarter of those.
+ *
+ * Source: C. Guo et al.: BCube: a high performance, server-centric network architecture for modular
+ * data centers. SIGCOMM 2009; the allreduce as in Gloo's allreduce_bcube, with a base for each
+ * digit as in L. Bhuyan, D. Agrawal: Generalized hypercube and hyperbus structures for a computer
+ * network. IEEE Transactions on Computers 33 (1984).
+ *
+ * Four ranks, one digit of base 4; the data are quarters abcd:
+ *
+ *   round 0        0 gets a from 1, 2 and 3; 1 gets b, 2 gets c, 3 gets d from all others
+ *   rounds 1, 2    0 reduces its a, ...
+ *   round 3        0 sends a to 1, 2 and 3; ...
+ *
+ * The first message of a round is reduced as it arrives, the others wait in scratch: two quarters
+ * or one third of the data. Each part is reduced at one rank and then copied: all ranks end with
+ * the same bits.
+ */
+#include "collectives/algorithms/generators.h"
+
+enum { BASE_MAX = 4, DIGITS_MAX = 32 };
+
+static uint32_t base_of(uint32_t value)
+{
+    uint32_t base = BASE_MAX;
+    while (base > 1 && value % base != 0) {
+        base--;
+    }
+    return base;
+}
+
+/* Those that exchange: the largest number without factors other than 2 and 3. */
+static struct muster_fold fold_of(uint32_t size)
+{
+    uint32_t kept = 1;
+    for (uint64_t threes = 1; threes <= size; threes *= 3) {
+        uint32_t power = UINT32_C(1) << muster_log2_down((uint32_t)(size / threes));
+        uint32_t product = power * (uint32_t)threes;
+        kept = product > kept ? product : kept;
+    }
+    return muster_fold_of(size, kept);
+}
+
+/* A digit's exchange: those at the same place but for this digit each keep a part of the span. */
+struct digit {
+    uint32_t base;
+    uint32_t stride; /* between places that differ by one in this digit */
+    uint32_t value;  /* this rank's */
+    struct muster_span span;
+    struct muster_span kept;
+};
+
+/* From the first digit on, the largest base first. Returns how many. */
+static uint32_t find_digits(uint32_t kept, uint32_t place, struct muster_span span,
+                            struct digit digits[DIGITS_MAX])
+{
+    uint32_t count = 0;
+    uint32_t stride = 1;
+    while (stride < kept) {
+        uint32_t base = base_of(kept / stride);
+        uint32_t value = place / stride % base;
+        struct muster_span part = muster_span_part(span, base, value);
+        digits[count++] = (struct digit){
+            .base = base, .stride = stride, .value = value, .span = span, .kept = part};
+        span = part;
+        stride *= base;
+    }
+    return count;
+}
+
+/* What one rank's generator knows. */
+struct cube {
+    struct muster_builder *builder;
+    const struct muster_group *group;
+    struct muster_fold fold;
+    uint32_t place;
+    uint64_t area; /* of scratch */
+};
+
+static uint32_t peer_at(const struct cube *cube, const struct digit *digit, uint32_t value)
+{
+    uint32_t place = cube->place - digit->value * digit->stride + value * digit->stride;
+    return muster_group_rank(cube->group, muster_fold_index(&cube->fold, place));
+}
+
+/* The digit's value so far above this rank's, modulo the base. */
+static uint32_t value_at(const struct digit *digit, uint32_t distance)
+{
+    return (digit->value + distance) % digit->base;
+}
+
+static struct muster_span area_at(const struct cube *cube, const struct digit *digit,
+                                  uint32_t number)
+{
+    return (struct muster_span){.offset = cube->area + number * digit->kept.count,
+                                .count = digit->kept.count};
+}
+
+static void scatter(const struct cube *cube, const struct digit *digit, enum muster_buffer source)
+{
+    struct muster_builder *builder = cube->builder;
+    for (uint32_t distance = 1; distance < digit->base; distance++) {
+        uint32_t to = value_at(digit, distance);
+        uint32_t from = peer_at(cube, digit, value_at(digit, digit->base - distance));
+        muster_builder_send(builder, peer_at(cube, digit, to), source,
+                            muster_span_part(digit->span, digit->base, to));
+        if (distance == 1) {
+            muster_builder_recv_reduce(builder, from, source, digit->kept, MUSTER_OUTPUT,
+                                       digit->kept.offset);
+        } else {
+            muster_builder_recv(builder, from, MUSTER_SCRATCH, area_at(cube, digit, distance - 2));
+        }
+    }
+    muster_builder_next_round(builder);
+    for (uint32_t number = 0; number + 2 < digit->base; number++) {
+        muster_builder_reduce(builder, MUSTER_SCRATCH, area_at(cube, digit, number), MUSTER_OUTPUT,
+                              digit->kept.offset);
+        muster_builder_next_round(builder);
+    }
+}
+
+static void gather(const struct cube *cube, const struct digit *digit)
+{
+    for (uint32_t distance = 1; distance < digit->base; distance++) {
+        uint32_t from = value_at(digit, digit->base - distance);
+        muster_builder_send(cube->builder, peer_at(cube, digit, value_at(digit, distance)),
+                            MUSTER_OUTPUT, digit->kept);
+        muster_builder_recv(cube->builder, peer_at(cube, digit, from), MUSTER_OUTPUT,
+                            muster_span_part(digit->span, digit->base, from));
+    }
+    muster_builder_next_round(cube->builder);
+}
+
+static void exchange(struct cube *cube, enum muster_buffer source, struct muster_span span)
+{
+    struct digit digits[DIGITS_MAX];
+    uint32_t count = find_digits(cube->fold.kept, cube->place, span, digits);
+    uint32_t extra =
+        muster_group_rank(cube->group, (uint64_t)cube->group->index + cube->group->size - 1);
+    bool folds = cube->place < cube->fold.extras;
+    if (folds) {
+        muster_builder_recv_reduce(cube->builder, extra, source, span, MUSTER_OUTPUT, span.offset);
+        muster_builder_next_round(cube->builder);
+        source = MUSTER_OUTPUT;
+    }
+    /* Later digits have no larger base, and less data. */
+    cube->area = muster_builder_reserve(cube->builder, (digits[0].base - 2) * digits[0].kept.count);
+    for (uint32_t i = 0; i < count; i++) {
+        scatter(cube, &digits[i], i == 0 ? source : MUSTER_OUTPUT);
+    }
+    for (uint32_t i = count; i-- > 0;) {
+        gather(cube, &digits[i]);
+    }
+    if (folds) {
+        muster_builder_send(cube->builder, extra, MUSTER_OUTPUT, span);
+    }
+}
+
+void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span span)
+{
+    struct cube cube = {.builder = builder, .group = group, .fold = fold_of(group->size)};
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+    } else if (muster_fold_is_extra(&cube.fold, group->index)) {
+        muster_fold_give(builder, group, source, span);
+    } else {
+        cube.place = muster_fold_place(&cube.fold, group->index);
+        exchange(&cube, source, span);
+    }
+}
+
+uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_fold fold = fold_of(size);
+    if (size == 1 || muster_fold_is_extra(&fold, index)) {
+        return size == 1 ? 0 : count;
+    }
+    struct digit digits[DIGITS_MAX];
+    uint32_t place = muster_fold_place(&fold, index);
+    uint32_t digit_count =
+        find_digits(fold.kept, place, (struct muster_span){.count = count}, digits);
+    uint64_t elements = place < fold.extras ? count : 0;
+    for (uint32_t i = 0; i < digit_count; i++) {
+        uint64_t kept = digits[i].kept.count;
+        elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
+    }
+    return elements;
+}
+
+uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_fold fold = fold_of(size);
+    if (size == 1 || muster_fold_is_extra(&fold, index)) {
+        return size == 1 ? 0 : 2;
+    }
+    struct digit digits[DIGITS_MAX];
+    uint32_t place = muster_fold_place(&fold, index);
+    uint32_t digit_count =
+        find_digits(fold.kept, place, (struct muster_span){.count = count}, digits);
+    uint32_t rounds = place < fold.extras ? 2 : 0;
+    for (uint32_t i = 0; i < digit_count; i++) {
+        rounds += 2 + (digits[i].kept.count > 0 ? digits[i].base - 2 : 0);
+    }
+    return rounds;
+}
+
+muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    muster_bcube_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    return MUSTER_OK;
+}
+
+/* Place 0 has the largest part of each digit, and an extra if there is one. */
+void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+{
+    const struct muster_topology *topology = plan->topology;
+    struct muster_fold fold = fold_of(topology->ranks);
+    uint32_t busiest = muster_fold_index(&fold, 0);
+    uint64_t count = plan->count;
+    *ret_formula = (struct muster_formula){
+        .rounds = topology->ranks == 1 ? count > 0
+                                       : muster_bcube_part_rounds(count, topology->ranks, busiest),
+        .elements = muster_bcube_part_elements(count, topology->ranks, busiest)};
+    struct digit digits[DIGITS_MAX];
+    uint32_t digit_count = find_digits(fold.kept, 0, (struct muster_span){.count = count}, digits);
+    uint32_t near_ranks = UINT32_C(1) << muster_formula_near_rounds(topology);
+    for (uint32_t i = 0; i < digit_count; i++) {
+        const struct digit *digit = &digits[i];
+        uint64_t elements = (digit->base - 1) * digit->kept.count;
+        bool near = digit->stride * digit->base <= near_ranks;
+        muster_formula_add(ret_formula, topology, near, digit->base, 2 * elements);
+        ret_formula->reduced += elements;
+    }
+    if (fold.extras > 0) {
+        muster_formula_add(ret_formula, topology, true, 2, 2 * count);
+        ret_formula->reduced += count;
+    }
+}
