@@ -120,7 +120,7 @@ static muster_status check_walk(const struct muster_shape *shapes, const struct 
     for (uint32_t rank = 0; rank < walk->ranks; rank++) {
         TRY(muster_check_races(&shapes[rank], &walk->schedules[rank], in_place));
     }
-    return muster_check_values(shapes, walk, in_place);
+    return muster_check_values(shapes, walk, in_place, NULL);
 }
 
 static muster_status prove(const struct muster_shape *shapes,

@@ -10,6 +10,7 @@ struct state {
     const struct muster_shape *shapes; /* [ranks] */
     const struct muster_walk *walk;
     bool in_place;
+    const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
     struct muster_pieces *memories; /* [ranks] all elements of a rank's layout */
     struct muster_pieces mine, theirs, sum;
@@ -38,6 +39,14 @@ static muster_status read_source(struct state *state, uint32_t rank, const struc
     return MUSTER_OK;
 }
 
+static muster_status show_step(const struct state *state, const struct muster_walk_step *where,
+                               const struct muster_pieces *pieces)
+{
+    const struct muster_values_observer *observer = state->observer;
+    return observer == NULL ? MUSTER_OK
+                            : observer->see_step(observer->user, where, pieces, &state->terms);
+}
+
 static muster_status write_target(struct state *state, uint32_t rank,
                                   const struct muster_step *step, const struct muster_pieces *part)
 {
@@ -55,10 +64,13 @@ static muster_status at_step(const struct state *state, muster_status status,
                                      state->in_place ? " (in place)" : "");
 }
 
-static muster_status do_local(struct state *state, uint32_t rank, const struct muster_step *step)
+static muster_status do_local(struct state *state, const struct muster_walk_step *local)
 {
+    uint32_t rank = local->rank;
+    const struct muster_step *step = local->step;
     TRY(read_source(state, rank, step, &state->theirs));
     if (step->kind == MUSTER_STEP_COPY) {
+        TRY(show_step(state, local, &state->theirs));
         return write_target(state, rank, step, &state->theirs);
     }
     struct muster_step target = *step; /* REDUCE reads its target too */
@@ -66,22 +78,27 @@ static muster_status do_local(struct state *state, uint32_t rank, const struct m
     target.span.offset = step->at;
     TRY(read_source(state, rank, &target, &state->mine));
     TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(show_step(state, local, &state->sum));
     return write_target(state, rank, step, &state->sum);
 }
 
 static muster_status visit_local(void *user, const struct muster_walk_step *local)
 {
     struct state *state = user;
-    return at_step(state, do_local(state, local->rank, local->step), local);
+    return at_step(state, do_local(state, local), local);
 }
 
-static muster_status do_receive(struct state *state, uint32_t rank, const struct muster_step *step)
+static muster_status do_receive(struct state *state, const struct muster_walk_step *receive)
 {
+    uint32_t rank = receive->rank;
+    const struct muster_step *step = receive->step;
     if (step->kind == MUSTER_STEP_RECV) {
+        TRY(show_step(state, receive, &state->theirs));
         return write_target(state, rank, step, &state->theirs);
     }
     TRY(read_source(state, rank, step, &state->mine));
     TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(show_step(state, receive, &state->sum));
     return write_target(state, rank, step, &state->sum);
 }
 
@@ -90,7 +107,8 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
 {
     struct state *state = user;
     TRY(at_step(state, read_source(state, send->rank, send->step, &state->theirs), send));
-    return at_step(state, do_receive(state, receive->rank, receive->step), receive);
+    TRY(show_step(state, send, &state->theirs));
+    return at_step(state, do_receive(state, receive), receive);
 }
 
 static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
@@ -152,6 +170,9 @@ static muster_status check_result(const struct state *state, uint32_t rank,
                                 "is not what the collective promises");
         }
     }
+    if (state->observer != NULL) {
+        return state->observer->see_output(state->observer->user, rank, ret_output, &state->terms);
+    }
     return MUSTER_OK;
 }
 
@@ -208,9 +229,10 @@ static void finish(struct state *state)
 }
 
 muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,
-                                  bool in_place)
+                                  bool in_place, const struct muster_values_observer *observer)
 {
-    struct state state = {.shapes = shapes, .walk = walk, .in_place = in_place};
+    struct state state = {
+        .shapes = shapes, .walk = walk, .in_place = in_place, .observer = observer};
     TRY(muster_terms_init(walk->ranks, &state.terms));
     state.memories = calloc(walk->ranks, sizeof *state.memories);
     muster_status status = MUSTER_OK;

@@ -79,7 +79,7 @@ static void print_target(FILE *out, const struct muster_step *step)
     print_range(out, step->target, step->at, step->span.count);
 }
 
-static void print_step(FILE *out, const struct muster_step *step)
+void muster_step_print(const struct muster_step *step, FILE *out)
 {
     (void)fprintf(out, "lane %u round %-3" PRIu32 " ", step->lane, step->round);
     switch (step->kind) {
@@ -116,6 +116,6 @@ static void print_step(FILE *out, const struct muster_step *step)
 void muster_schedule_print(const struct muster_schedule *schedule, FILE *out)
 {
     for (size_t i = 0; i < schedule->step_count; i++) {
-        print_step(out, &schedule->steps[i]);
+        muster_step_print(&schedule->steps[i], out);
     }
 }

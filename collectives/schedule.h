@@ -77,6 +77,7 @@ struct muster_schedule_totals {
 struct muster_schedule_totals muster_schedule_total(const struct muster_schedule *schedule);
 
 /* One line a step, for people: "lane 0 round 2  recv_reduce  from 3  output[0..128)". */
+void muster_step_print(const struct muster_step *step, FILE *out);
 void muster_schedule_print(const struct muster_schedule *schedule, FILE *out);
 
 #endif

@@ -32,18 +32,48 @@ refuse() {
 expect 0 'proven: allreduce hierarchical, P = 8 on 2 hosts (4,4)' \
     allreduce --ranks 8 --hosts 2 --algorithm hierarchical --check
 expect 0 'proven: .* P = 8 on 3 hosts (3,1,4)' allreduce --hosts 3,1,4 --check
+expect 0 'proven: .* P = 8 on 3 hosts (3,1,4) in 2 racks (2,1)' \
+    allreduce --hosts 3,1,4 --racks 2 --check
+expect 0 'in 2 racks (1,2)' allreduce --hosts 3,1,4 --racks 1,2 --check
 expect 0 'rounds 6, the busiest rank sends 1.500 x count' \
     allreduce --ranks 4 --algorithm ring_two_phase --check
-expect 0 '^lane 0 round 0   send         to   1    input\[0..1)' \
-    allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
+expect 0 '"proven":true,"why":"","rounds":6,"elements_sent_max":12,' \
+    allreduce --ranks 4 --algorithm ring_two_phase --check --json
 expect 0 'proven: barrier dissemination' barrier --ranks 9 --check
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
 
+# The drawing: who sends which chunk to whom, and what comes of it.
+expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \
+    allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '^  adds  *d<-3    a<-0    b<-1    c<-2$' allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '^  takes  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '| host 0  *| host 1' allreduce --ranks 4 --hosts 2 --algorithm ring_two_phase
+expect 0 '^  sends    lane 1 ' allreduce --ranks 4 --algorithm ring_chunked
+expect 0 '^ends with  *abc  *abc  *abc$' allgather --ranks 3 --algorithm ring
+expect 0 '()->1  *()->2' barrier --ranks 3
+
+# Steps: of one rank, of all on request, and of all where a drawing would be too wide.
+expect 0 '^a  *of 1 rank  *lane 0 round 0   send         to   1    input\[0..2)' \
+    allreduce --ranks 4 --algorithm ring_two_phase --rank 0
+expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 [ "$("$muster" plan allreduce --ranks 6 --check | wc -l)" = 1 ] || fail "--check is one line"
 [ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank is one"
-[ "$("$muster" plan allreduce --ranks 6 | grep -c '^rank')" = 6 ] || fail "all ranks are printed"
+[ "$("$muster" plan allreduce --ranks 6 --steps | grep -c '^rank')" = 6 ] || fail "--steps are all"
+[ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "large ones are listed"
+
+# Times.
+expect 0 '^predicted: ring_two_phase  *[0-9.]* us$' \
+    allreduce --ranks 4 --algorithm ring_two_phase --simulate
+expect 0 '^round 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_phase --simulate
+[ "$("$muster" plan allreduce --ranks 4 --simulate | grep -c '^predicted: .*<- chosen$')" = 1 ] ||
+    fail "the chosen algorithm is marked once"
+expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halving_doubling --simulate
+[ "$("$muster" plan allreduce --ranks 4 --hosts 2 --table | grep -c '[0-9]\*')" = 13 ] ||
+    fail "one algorithm is marked for each size"
+[ "$("$muster" plan broadcast --ranks 4 --table --json | grep -c '"fastest":true}$')" = 13 ] ||
+    fail "--table --json marks the fastest"
 
 # Whatever --list names can be proven.
 while read -r collective algorithm _; do
@@ -55,17 +85,26 @@ refuse 'no algorithm "tree": there are ring' allreduce --ranks 4 --algorithm tre
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
 refuse 'how many ranks' allreduce
-refuse '"0" is not a number from 1 to 1024' allreduce --ranks 0
-refuse '"1025" is not a number' allreduce --ranks 1025
+refuse '"0" is not a number from 1 to 1048576' allreduce --ranks 0
+refuse '"1048577" is not a number' allreduce --ranks 1048577
+refuse '1025 ranks: .* at most 1024' allreduce --ranks 1025 --algorithm recursive_doubling
 refuse '"" is not a number' allreduce --hosts 3,,1
 refuse 'do not agree' allreduce --ranks 5 --hosts 3,1
 refuse '2 ranks cannot be spread over 3 hosts' allreduce --ranks 2 --hosts 3
-refuse 'at most 1024' allreduce --hosts 1000,1000
+refuse 'ranks' allreduce --hosts 1000000,1000000
+refuse '2 hosts cannot fill 3 racks' allreduce --ranks 4 --hosts 2 --racks 3
+refuse '"x" is not a number' allreduce --ranks 4 --hosts 2 --racks x
+refuse '^muster: --racks: ' allreduce --ranks 4 --hosts 2 --racks 1,2
 refuse '"3" is not a number from 0 to 2' broadcast --ranks 3 --root 3
 refuse 'allreduce has no root' allreduce --ranks 3 --root 1
 refuse '"-1" is not a number of elements' allreduce --ranks 3 --count -1
 refuse 'over the limit' allreduce --ranks 3 --count 18446744073709551615
 refuse 'barrier has no count' barrier --ranks 3 --count 5
+refuse 'has no blocks of different sizes' allreduce --ranks 2 --blocks 1,2
+refuse '1 blocks, one for each of the 2 ranks' reduce_scatter --ranks 2 --blocks 1
+refuse 'more blocks than the 2 ranks' reduce_scatter --ranks 2 --blocks 1,2,3
+refuse 'over the limit' reduce_scatter --ranks 2 --blocks 1,18446744073709551615
+refuse 'barrier has no one count' barrier --ranks 3 --table
 refuse 'is not a number from 0 to 3' allreduce --ranks 4 --rank 4
 
 if [ -w /dev/full ]; then

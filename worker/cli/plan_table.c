@@ -1,0 +1,288 @@
+/* muster plan: all algorithms side by side. */
+#include "worker/cli/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "collectives/select.h"
+#include "worker/base/cleanup.h"
+
+/* Lists ---------------------------------------------------------------------------------------- */
+
+void muster_plan_print_list(FILE *out)
+{
+    for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
+        for (size_t i = 0; i < muster_algorithm_count; i++) {
+            const struct muster_algorithm *row = &muster_algorithms[i];
+            if ((int)row->collective == collective) {
+                (void)fprintf(out, "%-17s  %-18s  %s\n", muster_collective_name(row->collective),
+                              row->name, row->what);
+            }
+        }
+    }
+}
+
+/* JSON ----------------------------------------------------------------------------------------- */
+
+/* Takes the object over. */
+static muster_status print_json(json_t *object, FILE *out)
+{
+    if (object == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
+    }
+    int failed = json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    json_decref(object);
+    return failed != 0 || fputc('\n', out) == EOF
+               ? muster_error_errno(MUSTER_FATAL, "standard output")
+               : MUSTER_OK;
+}
+
+muster_status muster_plan_print_verdict_json(const struct muster_plan_request *request,
+                                             const struct muster_check_result *verdict, FILE *out)
+{
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print(request->algorithm, name, sizeof name);
+    return print_json(json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I}", "collective",
+                                muster_collective_name(request->plan.collective), "algorithm", name,
+                                "ranks", (json_int_t)request->topology.ranks, "hosts",
+                                (json_int_t)request->topology.hosts, "count",
+                                (json_int_t)request->plan.count, "proven", (int)verdict->proven,
+                                "why", verdict->why, "rounds", (json_int_t)verdict->rounds,
+                                "elements_sent_max", (json_int_t)verdict->elements_sent_max,
+                                "messages_sent_max", (json_int_t)verdict->messages_sent_max),
+                      out);
+}
+
+/* Times ---------------------------------------------------------------------------------------- */
+
+/* False: it does not fit, or does another collective. */
+static bool fits(const struct muster_plan_request *request, size_t algorithm)
+{
+    char why[MUSTER_ERROR_MAX];
+    const struct muster_plan plan = muster_plan_request_of(request, 0);
+    return muster_algorithms[algorithm % MUSTER_ALGORITHM_ROWS_MAX].collective == plan.collective &&
+           muster_algorithm_fits(algorithm, &plan, why, sizeof why);
+}
+
+/* Up to MUSTER_SELECT_SIMULATED_RANKS_MAX ranks, and wherever it is wanted, simulated; else by the
+ * formula, as selection does it. */
+static muster_status predict_us(const struct muster_plan_request *request, size_t algorithm,
+                                bool simulate, double *ret_us)
+{
+    struct muster_plan_request one = *request;
+    one.algorithm = algorithm;
+    const struct muster_plan plan = muster_plan_request_of(&one, 0);
+    TRY(muster_plan_check(algorithm, &plan));
+    if (!simulate && plan.topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
+        *ret_us = muster_cost_formula_us(algorithm, &plan, MUSTER_PLAN_ELEMENT_SIZE_BYTES,
+                                         &muster_cost_model_default);
+        return MUSTER_OK;
+    }
+    struct muster_plan_times times = {0};
+    TRY(muster_plan_times_create(&one, NULL, &times));
+    *ret_us = times.result.total_us;
+    muster_plan_times_finish(&times);
+    return MUSTER_OK;
+}
+
+static muster_status print_time(const struct muster_plan_request *request, size_t algorithm,
+                                bool chosen, FILE *out)
+{
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print(algorithm, name, sizeof name);
+    double time_us = 0;
+    TRY(predict_us(request, algorithm, true, &time_us));
+    (void)fprintf(out, "predicted: %-18s %12.2f us%s\n", name, time_us,
+                  chosen ? "  <- chosen" : "");
+    return MUSTER_OK;
+}
+
+muster_status muster_plan_print_times(const struct muster_plan_request *request, FILE *out)
+{
+    if (!request->chosen) {
+        return print_time(request, request->algorithm, false, out);
+    }
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (fits(request, i)) {
+            TRY(print_time(request, i, i == request->algorithm, out));
+        }
+    }
+    return MUSTER_OK;
+}
+
+enum {
+    SIZES = 13,          /* 4 B, 16 B, ..., 64 MiB */
+    ALGORITHMS_MAX = 64, /* of one collective */
+    NAME_WIDTH = 12,
+};
+
+struct table {
+    size_t algorithms[ALGORITHMS_MAX];
+    size_t count;
+    double us[ALGORITHMS_MAX]; /* of one size */
+};
+
+static const char *size_text(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB"};
+    size_t unit = 0;
+    for (; bytes >= 1024 && unit < 2; bytes /= 1024) {
+        unit++;
+    }
+    (void)snprintf(text, size, "%" PRIu64 " %s", bytes, units[unit]);
+    return text;
+}
+
+static muster_status print_row_json(const struct muster_plan_request *request,
+                                    const struct table *table, size_t best, FILE *out)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        TRY(print_json(json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
+                                 muster_collective_name(request->plan.collective), "algorithm",
+                                 muster_algorithms[table->algorithms[i]].name, "ranks",
+                                 (json_int_t)request->topology.ranks, "hosts",
+                                 (json_int_t)request->topology.hosts, "bytes",
+                                 (json_int_t)(request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES),
+                                 "predicted_us", table->us[i], "fastest", (int)(i == best)),
+                       out));
+    }
+    return MUSTER_OK;
+}
+
+static void print_row(const struct muster_plan_request *request, const struct table *table,
+                      size_t best, FILE *out)
+{
+    char text[32];
+    (void)fprintf(
+        out, "%8s",
+        size_text(request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
+    for (size_t i = 0; i < table->count; i++) {
+        int width = (int)strlen(muster_algorithms[table->algorithms[i]].name);
+        width = width < NAME_WIDTH ? NAME_WIDTH : width;
+        (void)fprintf(out, " %*.1f%s", width, table->us[i], i == best ? "*" : " ");
+    }
+    (void)fputc('\n', out);
+}
+
+static muster_status print_size(const struct muster_plan_request *request, struct table *table,
+                                bool json, FILE *out)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        TRY(predict_us(request, table->algorithms[i], false, &table->us[i]));
+        best = table->us[i] < table->us[best] ? i : best;
+    }
+    if (json) {
+        return print_row_json(request, table, best, out);
+    }
+    print_row(request, table, best, out);
+    return MUSTER_OK;
+}
+
+static void print_table_head(const struct muster_plan_request *request, const struct table *table,
+                             FILE *out)
+{
+    const struct muster_topology *topology = &request->topology;
+    (void)fprintf(
+        out, "%s on %" PRIu32 " ranks and %" PRIu32 " host%s: predicted us, %s; * is the fastest\n",
+        muster_collective_name(request->plan.collective), topology->ranks, topology->hosts,
+        topology->hosts == 1 ? "" : "s",
+        topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX ? "simulated" : "by the formulas");
+    (void)fprintf(out, "%8s", "count x 4");
+    for (size_t i = 0; i < table->count; i++) {
+        (void)fprintf(out, " %*s ", NAME_WIDTH, muster_algorithms[table->algorithms[i]].name);
+    }
+    (void)fputc('\n', out);
+}
+
+muster_status muster_plan_print_table(const struct muster_plan_request *request, bool json,
+                                      FILE *out)
+{
+    if (request->bounds != NULL || request->plan.collective == MUSTER_BARRIER) {
+        return muster_error_set(MUSTER_INVALID,
+                                "--table: %s has no one count; ask for predicted times with "
+                                "--simulate",
+                                muster_collective_name(request->plan.collective));
+    }
+    struct table table = {0};
+    for (size_t i = 0; i < muster_algorithm_count && table.count < ALGORITHMS_MAX; i++) {
+        if (fits(request, i)) {
+            table.algorithms[table.count++] = i;
+        }
+    }
+    if (!json) {
+        print_table_head(request, &table, out);
+    }
+    struct muster_plan_request sized = *request;
+    sized.plan.count = 1;
+    for (int i = 0; i < SIZES; i++, sized.plan.count *= 4) {
+        TRY(print_size(&sized, &table, json, out));
+    }
+    return MUSTER_OK;
+}
+
+/* Formulas ------------------------------------------------------------------------------------- */
+
+/* Elements of the example: the ranks of every example divide it. */
+enum { EXAMPLE_COUNT = 720720, EXAMPLE_HOST_RANKS = 4 };
+
+/* Rounds and elements of the busiest rank, out of the schedules of `ranks` ranks. */
+static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts, FILE *out)
+{
+    const struct muster_algorithm *row = &muster_algorithms[algorithm];
+    struct muster_plan_request request = {
+        .algorithm = algorithm,
+        .plan = {.collective = row->collective,
+                 .count = row->collective == MUSTER_BARRIER ? 0 : EXAMPLE_COUNT}};
+    TRY(muster_topology_init_even(ranks, hosts, &request.topology));
+    request.plan.topology = &request.topology;
+    struct muster_plan_options options = {0};
+    struct muster_plan_set set = {0};
+    muster_status status = muster_plan_request_block(&options, &request);
+    if (status == MUSTER_OK && !fits(&request, algorithm)) {
+        (void)fprintf(out, " - |");
+    } else if (status == MUSTER_OK) {
+        status = muster_plan_set_create(&request, &set);
+        if (status == MUSTER_OK) {
+            (void)fprintf(out, " %" PRIu32 "; %.4gn |", set.verdict.rounds,
+                          (double)set.verdict.elements_sent_max / EXAMPLE_COUNT);
+        }
+    }
+    muster_plan_set_finish(&set);
+    muster_plan_request_finish(&request);
+    return status;
+}
+
+muster_status muster_plan_print_formulas(FILE *out)
+{
+    static const struct {
+        uint32_t ranks, hosts;
+    } examples[] = {{4, 1}, {6, 1}, {8, 1}, {8, 2}, {16, 4}};
+    (void)fprintf(out, "| collective | algorithm | rounds | elements sent |");
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        (void)fprintf(out, " %" PRIu32 " on %" PRIu32 " |", examples[i].ranks, examples[i].hosts);
+    }
+    (void)fprintf(out, " best for |\n|---|---|---|---|");
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        (void)fprintf(out, "---|");
+    }
+    (void)fprintf(out, "---|\n");
+    for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
+        for (size_t row = 0; row < muster_algorithm_count; row++) {
+            const struct muster_algorithm *algorithm = &muster_algorithms[row];
+            if ((int)algorithm->collective != collective) {
+                continue;
+            }
+            (void)fprintf(out, "| %s | `%s` | %s | %s |", muster_collective_name(collective),
+                          algorithm->name, algorithm->rounds_text, algorithm->elements_text);
+            for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+                TRY(print_example(row, examples[i].ranks, examples[i].hosts, out));
+            }
+            (void)fprintf(out, " %s |\n", algorithm->best_for);
+        }
+    }
+    return MUSTER_OK;
+}
