@@ -227,7 +227,20 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
 /* Formulas ------------------------------------------------------------------------------------- */
 
 /* Elements of the example: the ranks of every example divide it. */
-enum { EXAMPLE_COUNT = 720720, EXAMPLE_HOST_RANKS = 4 };
+enum { EXAMPLE_COUNT = 720720 };
+
+/* "6; 1.5n", or only the rounds where nothing is carried. */
+static void print_figures(const struct muster_check_result *verdict, FILE *out)
+{
+    double elements = (double)verdict->elements_sent_max / EXAMPLE_COUNT;
+    (void)fprintf(out, " %" PRIu32, verdict->rounds);
+    if (elements == 1) {
+        (void)fprintf(out, "; n");
+    } else if (elements > 0) {
+        (void)fprintf(out, "; %.4gn", elements);
+    }
+    (void)fprintf(out, " |");
+}
 
 /* Rounds and elements of the busiest rank, out of the schedules of `ranks` ranks. */
 static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts, FILE *out)
@@ -247,8 +260,7 @@ static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t ho
     } else if (status == MUSTER_OK) {
         status = muster_plan_set_create(&request, &set);
         if (status == MUSTER_OK) {
-            (void)fprintf(out, " %" PRIu32 "; %.4gn |", set.verdict.rounds,
-                          (double)set.verdict.elements_sent_max / EXAMPLE_COUNT);
+            print_figures(&set.verdict, out);
         }
     }
     muster_plan_set_finish(&set);
@@ -260,10 +272,13 @@ muster_status muster_plan_print_formulas(FILE *out)
 {
     static const struct {
         uint32_t ranks, hosts;
-    } examples[] = {{4, 1}, {6, 1}, {8, 1}, {8, 2}, {16, 4}};
+    } examples[] = {{4, 1}, {6, 1}, {8, 1}, {16, 4}};
     (void)fprintf(out, "| collective | algorithm | rounds | elements sent |");
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
-        (void)fprintf(out, " %" PRIu32 " on %" PRIu32 " |", examples[i].ranks, examples[i].hosts);
+        (void)fprintf(out,
+                      examples[i].hosts == 1 ? " P = %" PRIu32 " |"
+                                             : " P = %" PRIu32 ", H = %" PRIu32 " |",
+                      examples[i].ranks, examples[i].hosts);
     }
     (void)fprintf(out, " best for |\n|---|---|---|---|");
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
