@@ -143,10 +143,6 @@ muster_status muster_hierarchical_generate(const struct muster_plan *plan,
                                            struct muster_builder *builder);
 void muster_hierarchical_formula(const struct muster_plan *plan,
                                  struct muster_formula *ret_formula);
-muster_status muster_hierarchical_ring_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_hierarchical_ring_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 
 /* allgather_ring.c */

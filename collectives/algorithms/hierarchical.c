@@ -1,14 +1,19 @@
 /*
- * Hierarchical allreduce: reduce-scatter within each host, an allreduce between the hosts for each
- * share by those who own it, allgather within each host. Between hosts goes only what must, over as
- * many ranks at once as every host has.
+ * Hierarchical allreduce: reduce to shares within each host, an allreduce between the hosts for
+ * each share by those who own it, and the results back within each host. Between hosts goes only
+ * what must, over as many ranks at once as every host has; or over fewer, the leaders.
  *
- * The data is cut into as many shares as the smallest host has ranks. On each host, share i belongs
- * to local rank i; ranks beyond (on larger hosts) own nothing, give their data and take the result.
- * Within the host every pair exchanges directly.
+ * The data is cut into as many shares as the smallest host has ranks, or as there are leaders. On
+ * each host, share i belongs to local rank i; ranks beyond own nothing, give their data and take
+ * the result. Where hosts are in racks there is a level more: the hosts of a rack cut each share
+ * among them in the same way, and the racks reduce those parts.
  *
- * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 and 4.1, for
- * the exchanges in pairs; the three levels as in NCCL's and Horovod's hierarchical allreduce.
+ * At each level the members may exchange as any of those does that level.h names: all pairs of them
+ * make an algorithm. What is not said in brackets is pairwise below the last level, and
+ * halving_doubling there. hierarchy.h has the words.
+ *
+ * Source: the levels as in NCCL's and Horovod's hierarchical allreduce; leaders as in A. Mamidala,
+ * R. Kumar, D. De, D. K. Panda: MPI collectives on modern multicore clusters. CCGRID 2008.
  *
  * Four ranks on two hosts, {0, 1} and {2, 3}; the data are halves ab:
  *
@@ -16,10 +21,11 @@
  *   cross    0 <-- a --> 2                       1 <-- b --> 3
  *   local    0 -- a --> 1    0 <-- b -- 1        2 -- a --> 3    2 <-- b -- 3
  *
- * Each share is reduced in one order on its host and then by one cross allreduce, which gives the
- * same bits everywhere.
+ * Each share is reduced in one order on its host and then by one allreduce, which gives the same
+ * bits everywhere.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,33 +34,16 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* How the owners of a share reduce it between the hosts. */
-struct cross {
-    void (*generate)(struct muster_builder *builder, const struct muster_group *group,
-                     enum muster_buffer source, struct muster_span span);
-    uint64_t (*elements)(uint64_t count, uint32_t size, uint32_t index);
-    uint32_t (*rounds)(uint64_t count, uint32_t size, uint32_t index);
-};
-
-static const struct cross cross_halving = {.generate = muster_halving_doubling_part,
-                                           .elements = muster_halving_doubling_part_elements,
-                                           .rounds = muster_halving_doubling_part_rounds};
-static const struct cross cross_ring = {.generate = muster_ring_two_phase_part,
-                                        .elements = muster_ring_two_phase_part_elements,
-                                        .rounds = muster_ring_two_phase_part_rounds};
-
-/* Ranks of a host that own a share. */
-static uint32_t owners_of(const struct muster_topology *topology)
-{
-    uint32_t owners = topology->host_sizes[0];
-    for (uint32_t host = 1; host < topology->hosts; host++) {
-        owners = topology->host_sizes[host] < owners ? topology->host_sizes[host] : owners;
-    }
-    return owners;
-}
+enum { LEVELS_MAX = 3 };
 
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size)
 {
+    const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
+    if (hierarchy.local >= MUSTER_EXCHANGE_END || hierarchy.cross >= MUSTER_EXCHANGE_END ||
+        hierarchy.world >= MUSTER_EXCHANGE_END) {
+        (void)snprintf(ret_why, size, "an exchange of this number does not exist");
+        return false;
+    }
     if (plan->topology->hosts >= 2) {
         return true;
     }
@@ -63,157 +52,191 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
     return false;
 }
 
-/* What one rank's generator knows. */
-struct place {
-    struct muster_position position;
-    uint32_t first; /* rank of the host's local rank 0 */
-    uint32_t owners;
-    struct muster_span whole;
+/* What is the same for all ranks. */
+struct frame {
+    const struct muster_topology *topology;
+    uint32_t levels;
+    uint32_t owners[LEVELS_MAX]; /* of each level but the last, where all own */
+    const struct muster_exchange *exchanges[LEVELS_MAX];
 };
 
-static bool owns(const struct place *place, uint32_t local_rank)
+static uint32_t smallest(uint32_t count, const uint32_t *sizes)
 {
-    return local_rank < place->owners;
+    uint32_t size = sizes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        size = sizes[i] < size ? sizes[i] : size;
+    }
+    return size;
 }
 
-static struct muster_span share_of(const struct place *place, uint32_t local_rank)
+static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
 {
-    return muster_span_part(place->whole, place->owners, local_rank);
+    return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
 }
 
-/* Every owner gets its share from all ranks of the host. Returns where this rank's sum stands. */
-static enum muster_buffer reduce_scatter(struct muster_builder *builder, const struct place *place)
+static struct frame frame_of(const struct muster_plan *plan)
 {
-    uint32_t mine = place->position.local_rank;
-    uint32_t size = place->position.local_size;
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
+    struct frame frame = {.topology = topology,
+                          .levels = topology->racks > 1 && hierarchy.levels != 2 ? 3 : 2};
+    frame.owners[0] = smallest(topology->hosts, topology->host_sizes);
+    if (hierarchy.leaders != 0 && hierarchy.leaders < frame.owners[0]) {
+        frame.owners[0] = hierarchy.leaders;
+    }
+    frame.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
+    if (frame.levels == 3) {
+        frame.owners[1] = smallest(topology->racks, topology->rack_sizes);
+        frame.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);
+    }
+    frame.exchanges[frame.levels - 1] = exchange_or(
+        frame.levels == 3 ? hierarchy.world : hierarchy.cross, MUSTER_EXCHANGE_HALVING_DOUBLING);
+    return frame;
+}
+
+/* The levels that one rank takes part in. */
+struct tower {
+    uint32_t height;
+    struct muster_level levels[LEVELS_MAX];
+};
+
+/* Its ranks are filled in by enlist(). */
+static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t local_rank,
+                             uint64_t count)
+{
+    const struct muster_topology *topology = frame->topology;
+    uint32_t rack = muster_topology_rack(topology, host);
+    const struct muster_group groups[] = {
+        {.size = topology->host_sizes[host], .index = local_rank},
+        {.size = topology->rack_sizes[rack], .index = host - topology->rack_first[rack]},
+        {.size = frame->levels == 3 ? topology->racks : topology->hosts,
+         .index = frame->levels == 3 ? rack : host},
+    };
+    struct tower tower = {0};
+    struct muster_span span = {.count = count};
+    for (uint32_t i = 0; i < frame->levels; i++) {
+        bool last = i == frame->levels - 1;
+        struct muster_level *level = &tower.levels[tower.height++];
+        level->group = groups[last ? 2 : i];
+        level->span = span;
+        level->owners = last ? level->group.size : frame->owners[i];
+        if (!muster_level_owns(level, level->group.index)) {
+            break;
+        }
+        span = muster_level_share(level, level->group.index);
+    }
+    return tower;
+}
+
+/* Which ranks the groups of a tower are; ranks has room for all of them. */
+static void enlist(const struct frame *frame, struct tower *tower, uint32_t host,
+                   uint32_t local_rank, uint32_t *ranks)
+{
+    const struct muster_topology *topology = frame->topology;
+    for (uint32_t i = 0; i < tower->height; i++) {
+        struct muster_group *group = &tower->levels[i].group;
+        group->ranks = ranks;
+        for (uint32_t member = 0; member < group->size; member++) {
+            if (i == 0) {
+                ranks[member] = muster_topology_rank(topology, host, member);
+            } else if (frame->levels == 2) {
+                ranks[member] = muster_topology_rank(topology, member, local_rank);
+            } else if (i == 1) {
+                uint32_t first = topology->rack_first[muster_topology_rack(topology, host)];
+                ranks[member] = muster_topology_rank(topology, first + member, local_rank);
+            } else {
+                uint32_t place = tower->levels[1].group.index;
+                ranks[member] = muster_topology_rank(topology, topology->rack_first[member] + place,
+                                                     local_rank);
+            }
+        }
+        ranks += group->size;
+    }
+}
+
+/* Up to where the rank owns something, and back. */
+static void climb(struct muster_builder *builder, const struct frame *frame,
+                  const struct tower *tower)
+{
     enum muster_buffer held = MUSTER_INPUT;
-    for (uint32_t distance = 1; distance < size; distance++) {
-        uint32_t to = (mine + distance) % size;
-        uint32_t from = (mine + size - distance) % size;
-        if (owns(place, to)) {
-            muster_builder_send(builder, place->first + to, MUSTER_INPUT, share_of(place, to));
-        }
-        if (owns(place, mine)) {
-            struct muster_span share = share_of(place, mine);
-            muster_builder_recv_reduce(builder, place->first + from, held, share, MUSTER_OUTPUT,
-                                       share.offset);
-            held = MUSTER_OUTPUT;
-        }
-        muster_builder_next_round(builder);
+    uint32_t below = tower->height < frame->levels ? tower->height : frame->levels - 1;
+    for (uint32_t i = 0; i < below; i++) {
+        held = muster_level_begin(builder, frame->exchanges[i], &tower->levels[i], held);
     }
-    return held;
-}
-
-static void allgather(struct muster_builder *builder, const struct place *place)
-{
-    uint32_t mine = place->position.local_rank;
-    uint32_t size = place->position.local_size;
-    for (uint32_t distance = 1; distance < size; distance++) {
-        uint32_t to = (mine + distance) % size;
-        uint32_t from = (mine + size - distance) % size;
-        if (owns(place, mine)) {
-            muster_builder_send(builder, place->first + to, MUSTER_OUTPUT, share_of(place, mine));
-        }
-        if (owns(place, from)) {
-            muster_builder_recv(builder, place->first + from, MUSTER_OUTPUT, share_of(place, from));
-        }
-        muster_builder_next_round(builder);
+    if (tower->height == frame->levels) {
+        muster_level_allreduce(builder, frame->exchanges[below], &tower->levels[below], held);
     }
-}
-
-static muster_status generate(const struct muster_plan *plan, const struct cross *cross,
-                              struct muster_builder *builder)
-{
-    const struct muster_topology *topology = plan->topology;
-    struct place place = {.position = muster_topology_locate(topology, plan->rank),
-                          .owners = owners_of(topology),
-                          .whole = {.count = plan->count}};
-    place.first = topology->host_first[place.position.host];
-    enum muster_buffer held = reduce_scatter(builder, &place);
-    if (owns(&place, place.position.local_rank)) {
-        AUTO_FREE uint32_t *ranks = calloc(topology->hosts, sizeof *ranks);
-        if (ranks == NULL) {
-            return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " hosts",
-                                    topology->hosts);
-        }
-        for (uint32_t host = 0; host < topology->hosts; host++) {
-            ranks[host] = muster_topology_rank(topology, host, place.position.local_rank);
-        }
-        struct muster_group owners = {
-            .ranks = ranks, .size = topology->hosts, .index = place.position.host};
-        cross->generate(builder, &owners, held, share_of(&place, place.position.local_rank));
-        muster_builder_next_round(builder);
+    for (uint32_t i = below; i-- > 0;) {
+        muster_level_end(builder, frame->exchanges[i], &tower->levels[i]);
     }
-    allgather(builder, &place);
-    return MUSTER_OK;
-}
-
-/* Rounds and elements of one rank. */
-static void formula_of(const struct place *place, const struct cross *cross, uint32_t hosts,
-                       struct muster_formula *formula)
-{
-    uint32_t mine = place->position.local_rank;
-    uint32_t others = place->position.local_size - 1;
-    /* One that owns nothing only gives to the owners and takes from them. */
-    uint32_t rounds = 2 * place->owners;
-    uint64_t elements = place->whole.count;
-    if (owns(place, mine)) {
-        uint64_t share = share_of(place, mine).count;
-        rounds = 2 * others + cross->rounds(share, hosts, place->position.host);
-        elements += others * share - share + cross->elements(share, hosts, place->position.host);
-    }
-    formula->rounds = rounds > formula->rounds ? rounds : formula->rounds;
-    formula->elements = elements > formula->elements ? elements : formula->elements;
-}
-
-static void formula(const struct muster_plan *plan, const struct cross *cross,
-                    struct muster_formula *ret_formula)
-{
-    const struct muster_topology *topology = plan->topology;
-    struct place place = {.owners = owners_of(topology), .whole = {.count = plan->count}};
-    uint32_t largest = 0;
-    *ret_formula = (struct muster_formula){0};
-    for (uint32_t host = 0; host < topology->hosts; host++) {
-        uint32_t size = topology->host_sizes[host];
-        /* Shares come in two sizes, larger first: the first and the last owner, and an extra. */
-        const uint32_t kinds[] = {0, place.owners - 1, size - 1};
-        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-            place.position =
-                (struct muster_position){.host = host, .local_rank = kinds[i], .local_size = size};
-            formula_of(&place, cross, topology->hosts, ret_formula);
-        }
-        largest = size > largest ? size : largest;
-    }
-    uint64_t share = muster_span_part(place.whole, place.owners, 0).count;
-    uint64_t elements = cross->elements(share, topology->hosts, 0);
-    ret_formula->local =
-        (struct muster_path){.messages = 2 * ((uint64_t)largest - 1),
-                             .elements = plan->count - share + (uint64_t)(largest - 1) * share};
-    ret_formula->cross =
-        (struct muster_path){.messages = cross->rounds(share, topology->hosts, 0),
-                             .elements = elements * place.owners}; /* all through one uplink */
-    ret_formula->reduced = (uint64_t)(largest - 1) * share + elements / 2;
 }
 
 muster_status muster_hierarchical_generate(const struct muster_plan *plan,
                                            struct muster_builder *builder)
 {
-    return generate(plan, &cross_halving, builder);
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_position here = muster_topology_locate(topology, plan->rank);
+    const struct frame frame = frame_of(plan);
+    struct tower tower = tower_of(&frame, here.host, here.local_rank, plan->count);
+    size_t room = (size_t)here.local_size + 2 * (size_t)topology->hosts;
+    AUTO_FREE uint32_t *ranks = calloc(room, sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %zu ranks", room);
+    }
+    enlist(&frame, &tower, here.host, here.local_rank, ranks);
+    climb(builder, &frame, &tower);
+    return MUSTER_OK;
+}
+
+/* What a rank does at its levels: within its host, and above. */
+static struct muster_tally tally_of(const struct frame *frame, const struct tower *tower,
+                                    uint32_t first, uint32_t height)
+{
+    struct muster_tally sum = {0};
+    for (uint32_t i = first; i < height && i < tower->height; i++) {
+        const struct muster_level *level = &tower->levels[i];
+        const struct muster_exchange *exchange = frame->exchanges[i];
+        const struct muster_tally tally = i == frame->levels - 1
+                                              ? muster_level_allreduce_tally(exchange, level)
+                                              : muster_level_tally(exchange, level);
+        sum.rounds += tally.rounds;
+        sum.elements += tally.elements;
+        sum.reduced += tally.reduced;
+    }
+    return sum;
+}
+
+/* The way through the job: that of the first rank of the largest host. */
+static void estimate(const struct frame *frame, uint64_t count, struct muster_formula *ret_formula)
+{
+    const struct muster_topology *topology = frame->topology;
+    uint32_t largest = 0;
+    for (uint32_t host = 1; host < topology->hosts; host++) {
+        largest = topology->host_sizes[host] > topology->host_sizes[largest] ? host : largest;
+    }
+    const struct tower tower = tower_of(frame, largest, 0, count);
+    const struct muster_tally local = tally_of(frame, &tower, 0, 1);
+    const struct muster_tally cross = tally_of(frame, &tower, 1, LEVELS_MAX);
+    ret_formula->local = (struct muster_path){.messages = local.rounds, .elements = local.elements};
+    ret_formula->cross = (struct muster_path){
+        .messages = cross.rounds,
+        .elements = cross.elements * frame->owners[0]}; /* all through one uplink */
+    ret_formula->reduced = local.reduced + cross.reduced;
 }
 
 void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    formula(plan, &cross_halving, ret_formula);
-}
-
-muster_status muster_hierarchical_ring_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder)
-{
-    return generate(plan, &cross_ring, builder);
-}
-
-void muster_hierarchical_ring_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula)
-{
-    formula(plan, &cross_ring, ret_formula);
+    const struct frame frame = frame_of(plan);
+    *ret_formula = (struct muster_formula){0};
+    for (uint32_t host = 0; host < plan->topology->hosts; host++) {
+        for (uint32_t rank = 0; rank < plan->topology->host_sizes[host]; rank++) {
+            const struct tower tower = tower_of(&frame, host, rank, plan->count);
+            const struct muster_tally tally = tally_of(&frame, &tower, 0, LEVELS_MAX);
+            ret_formula->rounds =
+                tally.rounds > ret_formula->rounds ? tally.rounds : ret_formula->rounds;
+            ret_formula->elements =
+                tally.elements > ret_formula->elements ? tally.elements : ret_formula->elements;
+        }
+    }
+    estimate(&frame, plan->count, ret_formula);
 }

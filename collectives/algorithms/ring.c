@@ -207,15 +207,32 @@ uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index
     return count * (size - 1);
 }
 
-/* After the last message come the reductions up to the top of the tree; but for two ranks the first
- * of them happens as the message arrives. */
-uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+/* The round from which a member has all of a block: first, and so many levels up from single ranks.
+ * What comes last is reduced as it comes, if the other half is there by then. */
+static uint32_t ready_round(uint32_t size, uint32_t index, uint32_t first, uint32_t levels)
 {
-    (void)index;
-    if (count == 0) {
+    if (levels == 0) {
+        uint32_t distance = (index + size - first) % size;
+        return distance == 0 ? 1 : distance;
+    }
+    uint32_t half = UINT32_C(1) << (levels - 1);
+    uint32_t left = ready_round(size, index, first, levels - 1);
+    if (size - first <= half) {
+        return left;
+    }
+    uint32_t right = ready_round(size, index, first + half, levels - 1);
+    uint32_t last = (index + 1) % size;
+    bool left_last = half == 1 && first == last;
+    bool right_last = (half == 1 || size - first - half == 1) && first + half == last;
+    if (size > 2 && ((left_last && right < size - 1) || (right_last && left < size - 1))) {
         return size - 1;
     }
-    return size <= 2 ? size : size - 2 + muster_log2_up(size);
+    return (left > right ? left : right) + 1;
+}
+
+uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    return count == 0 ? size - 1 : ready_round(size, index, 0, muster_log2_up(size));
 }
 
 muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
@@ -225,13 +242,22 @@ muster_status muster_ring_generate(const struct muster_plan *plan, struct muster
     return MUSTER_OK;
 }
 
+/* After the last message come the reductions up to the top of the tree; but for two ranks the first
+ * of them happens as the message arrives. */
+static uint32_t rounds_of_busiest(uint64_t count, uint32_t ranks)
+{
+    if (count == 0) {
+        return ranks - 1;
+    }
+    return ranks <= 2 ? ranks : ranks - 2 + muster_log2_up(ranks);
+}
+
 void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = muster_ring_part_elements(plan->count, ranks, 0);
-    *ret_formula = (struct muster_formula){.rounds = muster_ring_part_rounds(plan->count, ranks, 0),
-                                           .elements = elements,
-                                           .reduced = elements};
+    *ret_formula = (struct muster_formula){
+        .rounds = rounds_of_busiest(plan->count, ranks), .elements = elements, .reduced = elements};
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);

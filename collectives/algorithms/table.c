@@ -1,6 +1,7 @@
 #include "collectives/algorithms/algorithm.h"
 
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchy.h"
 
 static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t size)
 {
@@ -94,23 +95,35 @@ const struct muster_algorithm muster_algorithms[] = {
      .generate = muster_all_to_one_generate,
      .formula = muster_all_to_one_formula},
     {.name = "hierarchical",
-     .what = "within hosts, then halving_doubling between them, then within hosts",
+     .what = "within hosts, between them for each share, then within hosts",
      .rounds_text = "2(L-1) + those of halving_doubling on H",
      .elements_text = "2n(L-1)/L + its on n/L",
      .best_for = "slow networks",
      .collective = MUSTER_ALLREDUCE,
+     .variants = &muster_hierarchy_variants,
      .fits = muster_hierarchical_fits,
      .generate = muster_hierarchical_generate,
      .formula = muster_hierarchical_formula},
     {.name = "hierarchical_ring",
-     .what = "within hosts, then ring between them, then within hosts",
+     .what = "hierarchical(cross=ring_two_phase)",
      .rounds_text = "2(L-1) + 2(H-1)",
      .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
      .best_for = "slow networks, large calls",
      .collective = MUSTER_ALLREDUCE,
+     .variant = MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0),
      .fits = muster_hierarchical_fits,
-     .generate = muster_hierarchical_ring_generate,
-     .formula = muster_hierarchical_ring_formula},
+     .generate = muster_hierarchical_generate,
+     .formula = muster_hierarchical_formula},
+    {.name = "hierarchical_leaders",
+     .what = "hierarchical(local=binomial,leaders=1): one rank of each host goes on to the others",
+     .rounds_text = "2 ceil(log2 L) + those of halving_doubling on H",
+     .elements_text = "n ceil(log2 L) + its on n",
+     .best_for = "many ranks a host and a slow network, small calls",
+     .collective = MUSTER_ALLREDUCE,
+     .variant = MUSTER_HIERARCHY(MUSTER_EXCHANGE_BINOMIAL, 0, 0, 1, 0),
+     .fits = muster_hierarchical_fits,
+     .generate = muster_hierarchical_generate,
+     .formula = muster_hierarchical_formula},
     {.name = "ring",
      .what = "every block once around a ring (Thakur et al. 2005)",
      .rounds_text = "P-1",

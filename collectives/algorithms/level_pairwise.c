@@ -1,0 +1,88 @@
+/*
+ * A level where every two members exchange directly: in round d each gives the member d further on
+ * that member's share, and takes its own from the one d before; on the way back likewise.
+ *
+ * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 and 4.1.
+ *
+ * Four members that all own a share; what member 0 gives to whom, and what comes to it:
+ *
+ *   round    0             1             2                to owners
+ *            b -> 1        c -> 2        d -> 3
+ *            a <- 3        a <- 2        a <- 1
+ */
+#include "collectives/algorithms/level.h"
+
+/* The members at this distance, further on and before. */
+static uint32_t after(const struct muster_level *level, uint32_t distance)
+{
+    return (uint32_t)(((uint64_t)level->group.index + distance) % level->group.size);
+}
+
+static uint32_t before(const struct muster_level *level, uint32_t distance)
+{
+    return after(level, level->group.size - distance);
+}
+
+enum muster_buffer muster_pairwise_reduce_scatter(struct muster_builder *builder,
+                                                  const struct muster_level *level,
+                                                  enum muster_buffer source)
+{
+    const struct muster_group *group = &level->group;
+    enum muster_buffer held = source;
+    for (uint32_t distance = 1; distance < group->size; distance++) {
+        uint32_t to = after(level, distance);
+        if (muster_level_owns(level, to)) {
+            muster_builder_send(builder, muster_group_rank(group, to), source,
+                                muster_level_share(level, to));
+        }
+        if (muster_level_owns(level, group->index)) {
+            struct muster_span share = muster_level_share(level, group->index);
+            muster_builder_recv_reduce(builder, muster_group_rank(group, before(level, distance)),
+                                       held, share, MUSTER_OUTPUT, share.offset);
+            held = MUSTER_OUTPUT;
+        }
+        muster_builder_next_round(builder);
+    }
+    return held;
+}
+
+void muster_pairwise_allgather(struct muster_builder *builder, const struct muster_level *level)
+{
+    const struct muster_group *group = &level->group;
+    for (uint32_t distance = 1; distance < group->size; distance++) {
+        uint32_t from = before(level, distance);
+        if (muster_level_owns(level, group->index)) {
+            muster_builder_send(builder, muster_group_rank(group, after(level, distance)),
+                                MUSTER_OUTPUT, muster_level_share(level, group->index));
+        }
+        if (muster_level_owns(level, from)) {
+            muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_OUTPUT,
+                                muster_level_share(level, from));
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+/* Who owns nothing has to do with the owners only. */
+struct muster_tally muster_pairwise_allgather_tally(const struct muster_level *level)
+{
+    uint64_t others = level->group.size - 1;
+    if (!muster_level_owns(level, level->group.index)) {
+        return (struct muster_tally){.rounds = level->owners};
+    }
+    return (struct muster_tally){.rounds = level->group.size - 1,
+                                 .elements =
+                                     others * muster_level_share(level, level->group.index).count};
+}
+
+struct muster_tally muster_pairwise_tally(const struct muster_level *level)
+{
+    struct muster_tally tally = muster_pairwise_allgather_tally(level);
+    uint64_t kept = muster_level_owns(level, level->group.index)
+                        ? muster_level_share(level, level->group.index).count
+                        : 0;
+    tally.rounds *= 2;
+    tally.reduced = tally.elements;
+    tally.elements += level->group.size > 1 ? level->span.count - kept : 0;
+    return tally;
+}

@@ -1,0 +1,249 @@
+/* Hierarchical allreduces: all pairs of exchanges, leaders, racks, ragged hosts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/algorithms/hierarchy.h"
+#include "tests/support/schedules.h"
+
+enum { HOSTS_MAX = 12 };
+
+static size_t numbered(const char *name)
+{
+    size_t algorithm = 0;
+    if (muster_algorithm_find(MUSTER_ALLREDUCE, name, &algorithm) != MUSTER_OK) {
+        fail_msg("%s", muster_last_error());
+    }
+    return algorithm;
+}
+
+/* Proven, and no more rounds and elements than the formula says, and no fewer. */
+static void prove(size_t algorithm, const struct muster_topology *topology, uint64_t count)
+{
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = topology, .count = count};
+    struct test_job job = test_job_create(algorithm, &plan, false);
+    struct muster_check_result result = test_prove(&job);
+    struct muster_formula formula;
+    muster_algorithm_formula(algorithm, &plan, &formula);
+    if (!result.proven || result.rounds != formula.rounds ||
+        result.elements_sent_max != formula.elements) {
+        char name[MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(algorithm, name, sizeof name);
+        fail_msg("%s on %u hosts in %u racks, count %llu: %u rounds of %u, %llu elements of %llu",
+                 name, topology->hosts, topology->racks, (unsigned long long)count, result.rounds,
+                 formula.rounds, (unsigned long long)result.elements_sent_max,
+                 (unsigned long long)formula.elements);
+    }
+    test_job_finish(&job);
+}
+
+/* As the name of an allreduce would have it. */
+static size_t variant_of(unsigned local, unsigned cross, unsigned world, unsigned leaders,
+                         unsigned flat)
+{
+    size_t variant = MUSTER_HIERARCHY(local, cross, world, leaders, flat);
+    return numbered("hierarchical") + variant * MUSTER_ALGORITHM_ROWS_MAX;
+}
+
+/* Draws one of everything that can be said. */
+static size_t any_variant(uint64_t *random)
+{
+    return variant_of(test_random_below(random, MUSTER_EXCHANGE_END),
+                      test_random_below(random, MUSTER_EXCHANGE_END),
+                      test_random_below(random, MUSTER_EXCHANGE_END), test_random_below(random, 4),
+                      test_random_below(random, 3) == 0);
+}
+
+/* Cuts the hosts into racks at random. */
+static void any_racks(struct muster_topology *topology, uint64_t *random)
+{
+    uint32_t sizes[HOSTS_MAX] = {0};
+    uint32_t racks = 1;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        racks += host > 0 && test_random_below(random, 3) == 0;
+        sizes[racks - 1]++;
+    }
+    assert_int_equal(muster_topology_set_racks(topology, racks, sizes), MUSTER_OK);
+}
+
+static void all_pairs_of_exchanges_are_proven(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][4] = {{2, 2, 2, 2}, {3, 1, 4, 0}, {1, 1, 1, 0}, {5, 4, 6, 0}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct muster_topology topology = test_topology(shapes[i][3] == 0 ? 3 : 4, shapes[i]);
+        for (unsigned local = 1; local < MUSTER_EXCHANGE_END; local++) {
+            for (unsigned cross = 1; cross < MUSTER_EXCHANGE_END; cross++) {
+                for (unsigned leaders = 0; leaders <= 2; leaders++) {
+                    prove(variant_of(local, cross, 0, leaders, 0), &topology, 23);
+                }
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void all_pairs_of_exchanges_between_hosts_and_racks_are_proven(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][3] = {{2, 2, 2}, {3, 1, 2}};
+    const uint32_t sizes[] = {2, 1, 3, 2, 2, 1};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct muster_topology topology = test_topology(6, sizes);
+        assert_int_equal(muster_topology_set_racks(&topology, 3, shapes[i]), MUSTER_OK);
+        for (unsigned cross = 1; cross < MUSTER_EXCHANGE_END; cross++) {
+            for (unsigned world = 1; world < MUSTER_EXCHANGE_END; world++) {
+                prove(variant_of(0, cross, world, 0, 0), &topology, 29);
+                prove(variant_of(0, cross, world, 0, 1), &topology, 3);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+/* Also with racks, and each with another variant. */
+static void all_ragged_topologies_of_five_hosts_by_four_ranks_are_proven(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    const size_t rows[] = {numbered("hierarchical"), numbered("hierarchical_ring"),
+                           numbered("hierarchical_leaders")};
+    for (uint32_t hosts = 2; hosts <= 5; hosts++) {
+        for (uint32_t number = 0; number < UINT32_C(1) << 2 * hosts; number++) {
+            uint32_t sizes[5];
+            for (uint32_t host = 0; host < hosts; host++) {
+                sizes[host] = 1 + (number >> 2 * host & 3);
+            }
+            struct muster_topology topology = test_topology(hosts, sizes);
+            prove(rows[number % 3], &topology, test_random_below(&random, 40));
+            any_racks(&topology, &random);
+            prove(rows[number % 3], &topology, test_random_below(&random, 40));
+            prove(any_variant(&random), &topology, test_random_below(&random, 40));
+            muster_topology_finish(&topology);
+        }
+    }
+}
+
+static void random_topologies_are_proven(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (int i = 0; i < 150; i++) {
+        uint32_t sizes[HOSTS_MAX];
+        uint32_t hosts = 2 + test_random_below(&random, HOSTS_MAX - 1);
+        for (uint32_t host = 0; host < hosts; host++) {
+            sizes[host] = 1 + test_random_below(&random, 6);
+        }
+        struct muster_topology topology = test_topology(hosts, sizes);
+        any_racks(&topology, &random);
+        for (int j = 0; j < 4; j++) {
+            prove(any_variant(&random), &topology, test_random_below(&random, 300));
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void a_variant_is_printed_as_it_is_read(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "hierarchical",
+        "hierarchical_ring",
+        "hierarchical(cross=swing)",
+        "hierarchical(local=ring,cross=halving_doubling,world=binomial)",
+        "hierarchical(local=ring_two_phase,leaders=255,levels=2)",
+        "hierarchical(leaders=2)",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(numbered(names[i]), name, sizeof name);
+        assert_string_equal(name, names[i]);
+    }
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print(UINT32_MAX, name, sizeof name);
+    assert_string_equal(name, "unknown");
+    muster_algorithm_print(variant_of(31, 0, 0, 0, 0), name, sizeof name); /* from the wire */
+    assert_string_equal(name, "hierarchical(local=unknown)");
+}
+
+static void what_cannot_be_said_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *says;
+    } wrong[] = {
+        {"hierarchical()", "\"\" is none of local=, cross="},
+        {"hierarchical(cross=swing", "the closing bracket is missing"},
+        {"hierarchical(cross)", "\"cross\" is none of"},
+        {"hierarchical(cross=)", "cross=: there are pairwise, binomial"},
+        {"hierarchical(cross=tree)", "cross=tree: there are pairwise, binomial"},
+        {"hierarchical(cross=ring,cross=ring)", "cross is said twice"},
+        {"hierarchical(leaders=0)", "leaders=0: must be a number from 1 to 255"},
+        {"hierarchical(leaders=256)", "from 1 to 255"},
+        {"hierarchical(levels=3)", "levels=3: must be a number from 2 to 2"},
+        {"hierarchical(speed=9)", "\"speed\" is none of"},
+        {"ring(cross=swing)", "algorithm ring has nothing to say in brackets"},
+        {"hierarchical_ring(local=ring)", "nothing to say in brackets"},
+        {"hierarchica(local=ring)", "allreduce has no algorithm"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        size_t algorithm = 77;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, wrong[i].name, &algorithm),
+                         MUSTER_INVALID);
+        assert_int_equal(algorithm, 77);
+        if (strstr(muster_last_error(), wrong[i].says) == NULL) {
+            fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].name, muster_last_error(),
+                     wrong[i].says);
+        }
+    }
+}
+
+static void members_that_differ_are_told_in_what(void **state)
+{
+    (void)state;
+    const struct muster_call here = {.collective = MUSTER_ALLREDUCE,
+                                     .algorithm = (uint32_t)numbered("hierarchical(cross=swing)")};
+    struct muster_call there = here;
+    there.algorithm = (uint32_t)numbered("hierarchical(cross=ring,leaders=1)");
+    char text[256];
+    assert_false(muster_call_matches(&here, &there, text, sizeof text));
+    assert_string_equal(text,
+                        "algorithm hierarchical(cross=swing) here, "
+                        "hierarchical(cross=ring,leaders=1) there");
+}
+
+/* Numbers that no name stands for come from nowhere but a mistake. */
+static void impossible_numbers_are_refused(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 2);
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 4};
+    const size_t wrong[] = {muster_algorithm_count, variant_of(31, 0, 0, 0, 0),
+                            numbered("ring") + MUSTER_ALGORITHM_ROWS_MAX, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(muster_plan_check(wrong[i], &plan), MUSTER_INVALID);
+    }
+    muster_topology_finish(&topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_pairs_of_exchanges_are_proven),
+        cmocka_unit_test(all_pairs_of_exchanges_between_hosts_and_racks_are_proven),
+        cmocka_unit_test(all_ragged_topologies_of_five_hosts_by_four_ranks_are_proven),
+        cmocka_unit_test(random_topologies_are_proven),
+        cmocka_unit_test(a_variant_is_printed_as_it_is_read),
+        cmocka_unit_test(what_cannot_be_said_is_refused),
+        cmocka_unit_test(members_that_differ_are_told_in_what),
+        cmocka_unit_test(impossible_numbers_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
