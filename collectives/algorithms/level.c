@@ -42,6 +42,19 @@ static const struct muster_exchange exchanges[MUSTER_EXCHANGE_END] = {
                                .part = muster_swing_part,
                                .part_elements = muster_swing_part_elements,
                                .part_rounds = muster_swing_part_rounds},
+    [MUSTER_EXCHANGE_RECURSIVE_DOUBLING] = {.name = "recursive_doubling",
+                                            .part = muster_recursive_doubling_part,
+                                            .part_elements =
+                                                muster_recursive_doubling_part_elements,
+                                            .part_rounds = muster_recursive_doubling_part_rounds},
+    [MUSTER_EXCHANGE_BCUBE] = {.name = "bcube",
+                               .part = muster_bcube_part,
+                               .part_elements = muster_bcube_part_elements,
+                               .part_rounds = muster_bcube_part_rounds},
+    [MUSTER_EXCHANGE_ALL_TO_ONE] = {.name = "all_to_one",
+                                    .part = muster_all_to_one_part,
+                                    .part_elements = muster_all_to_one_part_elements,
+                                    .part_rounds = muster_all_to_one_part_rounds},
 };
 
 const struct muster_exchange *muster_exchange_of(unsigned kind)

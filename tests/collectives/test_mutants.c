@@ -61,6 +61,23 @@ static bool is_reduced_later(const struct muster_schedule *schedule, size_t inde
     return false;
 }
 
+/* Copied from where the mutant reads it, to the same place: it is the same. */
+static bool is_copied_before(const struct muster_schedule *schedule, size_t index,
+                             const struct muster_step *was)
+{
+    const struct muster_step *step = &schedule->steps[index];
+    for (size_t i = 0; step->source != was->source && i < index; i++) {
+        const struct muster_step *copy = &schedule->steps[i];
+        if (copy->kind == MUSTER_STEP_COPY && copy->source == step->source &&
+            copy->target == was->source && copy->span.offset == copy->at &&
+            copy->span.offset <= was->span.offset &&
+            was->span.offset + was->span.count <= copy->span.offset + copy->span.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void for_each_step(struct subject *subject, const char *name, step_mutation mutate)
 {
     subject->mutation = name;
@@ -71,8 +88,9 @@ static void for_each_step(struct subject *subject, const char *name, step_mutati
             bool nothing =
                 was.span.count == 0 && subject->job->plans[0].collective != MUSTER_BARRIER;
             bool applies = mutate(&subject->job->shapes[rank], &mutant[rank].steps[i]);
-            bool alike =
-                mutant[rank].steps[i].target != was.target && is_reduced_later(&mutant[rank], i);
+            bool alike = (mutant[rank].steps[i].target != was.target &&
+                          is_reduced_later(&mutant[rank], i)) ||
+                         is_copied_before(&mutant[rank], i, &was);
             if (applies && !nothing && !alike) {
                 must_be_rejected(subject, mutant, rank, i);
             }
