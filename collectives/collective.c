@@ -37,6 +37,27 @@ muster_status muster_collective_parse(const char *name, enum muster_collective *
     return MUSTER_OK;
 }
 
+static void say_count(uint64_t count, char *ret_text, size_t size)
+{
+    if ((count & MUSTER_CALL_LISTED) == 0) {
+        (void)snprintf(ret_text, size, "%" PRIu64, count);
+    } else {
+        (void)snprintf(ret_text, size, "a list with checksum %08" PRIx32, (uint32_t)count);
+    }
+}
+
+/* "count 100 here, 128 there"; of lists it is not known which item differs. */
+static void say_counts(uint64_t here, uint64_t there, char *ret_text, size_t size)
+{
+    char mine[64];
+    char theirs[64];
+    say_count(here, mine, sizeof mine);
+    say_count(there, theirs, sizeof theirs);
+    bool lists = (here & there & MUSTER_CALL_LISTED) != 0;
+    (void)snprintf(ret_text, size, "%s %s here, %s there", lists ? "counts per rank:" : "count",
+                   mine, theirs);
+}
+
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -45,8 +66,7 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
                        muster_collective_name((enum muster_collective)here->collective),
                        muster_collective_name((enum muster_collective)there->collective));
     } else if (here->count != there->count) {
-        (void)snprintf(ret_text, size, "count %" PRIu64 " here, %" PRIu64 " there", here->count,
-                       there->count);
+        say_counts(here->count, there->count, ret_text, size);
     } else if (here->type != there->type) {
         (void)snprintf(ret_text, size, "type %s here, %s there",
                        muster_type_name((muster_type)here->type),

@@ -70,8 +70,12 @@ struct muster_call {
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 where there is none */
-    uint64_t count;     /* the caller's count, elements */
+    uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */
 };
+
+/* In muster_call.count: the call has a count for each rank, and the low half is a checksum of them.
+ * Counts are far below it (MUSTER_ELEMENTS_MAX). */
+#define MUSTER_CALL_LISTED (UINT64_C(1) << 63)
 
 /* True if both say the same. Else false, and ret_text (size bytes) says what differs, for example
  * "count 100 here, 128 there". */

@@ -1,5 +1,6 @@
 /* The public collectives: each becomes a request, which the context of the scope checks. */
 #include "worker/base/clock.h"
+#include "worker/base/status.h"
 #include "worker/session.h"
 
 static muster_status run(struct muster_session *session, muster_scope scope,
@@ -31,6 +32,20 @@ muster_status muster_allreduce(muster_session *session, muster_scope scope, cons
     return run(session, scope, &request, options);
 }
 
+muster_status muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, muster_op op, uint32_t root,
+                            const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_REDUCE,
+                                     .in = in,
+                                     .out = out,
+                                     .count = count,
+                                     .type = type,
+                                     .op = op,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
 muster_status muster_reduce_scatter(muster_session *session, muster_scope scope, const void *in,
                                     void *out, size_t count, muster_type type, muster_op op,
                                     const muster_call_options *options)
@@ -39,6 +54,22 @@ muster_status muster_reduce_scatter(muster_session *session, muster_scope scope,
                                      .in = in,
                                      .out = out,
                                      .count = count,
+                                     .type = type,
+                                     .op = op};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_reduce_scatterv(muster_session *session, muster_scope scope, const void *in,
+                                     void *out, const size_t *counts, muster_type type,
+                                     muster_op op, const muster_call_options *options)
+{
+    if (counts == NULL) { /* to a request that means equal blocks */
+        return muster_error_set(MUSTER_INVALID, "reduce_scatterv: counts is NULL");
+    }
+    struct muster_request request = {.collective = MUSTER_REDUCE_SCATTER,
+                                     .in = in,
+                                     .out = out,
+                                     .in_counts = counts,
                                      .type = type,
                                      .op = op};
     return run(session, scope, &request, options);
@@ -53,6 +84,54 @@ muster_status muster_allgather(muster_session *session, muster_scope scope, cons
     return run(session, scope, &request, options);
 }
 
+muster_status muster_allgatherv(muster_session *session, muster_scope scope, const void *in,
+                                void *out, const size_t *counts, muster_type type,
+                                const muster_call_options *options)
+{
+    struct muster_request request = {
+        .collective = MUSTER_ALLGATHERV, .in = in, .out = out, .out_counts = counts, .type = type};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_gather(muster_session *session, muster_scope scope, const void *in, void *out,
+                            size_t count, muster_type type, uint32_t root,
+                            const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_GATHER,
+                                     .in = in,
+                                     .out = out,
+                                     .count = count,
+                                     .type = type,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_gatherv(muster_session *session, muster_scope scope, const void *in, void *out,
+                             const size_t *counts, muster_type type, uint32_t root,
+                             const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_GATHERV,
+                                     .in = in,
+                                     .out = out,
+                                     .out_counts = counts,
+                                     .type = type,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_scatter(muster_session *session, muster_scope scope, const void *in, void *out,
+                             size_t count, muster_type type, uint32_t root,
+                             const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_SCATTER,
+                                     .in = in,
+                                     .out = out,
+                                     .count = count,
+                                     .type = type,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
 muster_status muster_broadcast(muster_session *session, muster_scope scope, void *data,
                                size_t count, muster_type type, uint32_t root,
                                const muster_call_options *options)
@@ -63,6 +142,28 @@ muster_status muster_broadcast(muster_session *session, muster_scope scope, void
                                      .count = count,
                                      .type = type,
                                      .root = root};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_alltoall(muster_session *session, muster_scope scope, const void *in,
+                              void *out, size_t count, muster_type type,
+                              const muster_call_options *options)
+{
+    struct muster_request request = {
+        .collective = MUSTER_ALLTOALL, .in = in, .out = out, .count = count, .type = type};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_alltoallv(muster_session *session, muster_scope scope, const void *in,
+                               const size_t *in_counts, void *out, const size_t *out_counts,
+                               muster_type type, const muster_call_options *options)
+{
+    struct muster_request request = {.collective = MUSTER_ALLTOALLV,
+                                     .in = in,
+                                     .out = out,
+                                     .in_counts = in_counts,
+                                     .out_counts = out_counts,
+                                     .type = type};
     return run(session, scope, &request, options);
 }
 

@@ -17,6 +17,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context_request.h"
@@ -29,17 +30,20 @@ enum {
     ALGORITHM_BY_COST = 0,      /* in a shape; else 1 + the index of the named one */
 };
 
-/* What a schedule depends on. Without padding: it is hashed as bytes. */
-struct shape {
+/* What a schedule depends on. Without padding: it is hashed and compared as bytes. */
+struct key {
     uint64_t count;
     uint32_t collective;
     uint32_t root;
     uint32_t algorithm;
     uint32_t element_size_bytes; /* selection depends on it */
+    uint32_t in_place;
+    uint32_t bound_count;
+    uint64_t bounds[]; /* [bound_count] of the input, then of the output */
 };
 
 struct kept_operation {
-    struct shape shape;
+    struct key *key; /* owned */
     struct muster_operation *operation;
     size_t algorithm;
     uint64_t scratch_bytes;
@@ -62,6 +66,7 @@ struct muster_context {
 
     pthread_mutex_t mutex; /* held for a whole collective; guards what follows */
     uint64_t sequence;     /* of the last operation */
+    struct key *key;       /* room for that of any call */
     struct kept_operation *kept;
     TAILQ_HEAD(kept_order, kept_operation) order; /* by last use, newest first */
     size_t kept_steps;
@@ -103,7 +108,9 @@ static muster_status copy_options(struct muster_context *context,
     context->model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
-    if (context->name == NULL || context->ranks == NULL) {
+    size_t bounds_bytes = MUSTER_BOUNDS_ROOM(topology->ranks) * sizeof context->key->bounds[0];
+    context->key = malloc(sizeof *context->key + bounds_bytes);
+    if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
@@ -148,6 +155,7 @@ static void drop_operation(struct muster_context *context, struct kept_operation
     TAILQ_REMOVE(&context->order, kept, order);
     context->kept_steps -= kept->step_count;
     muster_operation_destroy(kept->operation);
+    free(kept->key);
     free(kept);
 }
 
@@ -163,6 +171,7 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->ranks);
+    free(context->key);
     free(context->algorithm);
     free(context->name);
     free(context);
@@ -197,36 +206,63 @@ static bool find_forced(const struct muster_context *context, const struct muste
            muster_algorithm_fits(*ret_algorithm, plan, why, sizeof why);
 }
 
-static muster_status choose(const struct muster_context *context, const struct shape *shape,
-                            const struct muster_plan *plan, size_t *ret_algorithm)
+/* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
+ * own, so that only the messages count. zeros is [ranks + 1]. */
+static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
 {
-    if (shape->algorithm != ALGORITHM_BY_COST) {
-        *ret_algorithm = shape->algorithm - 1;
-        return MUSTER_OK;
+    struct muster_plan agreed = *plan;
+    agreed.in_place = false;
+    if (plan->collective == MUSTER_ALLTOALLV) {
+        agreed.input_bounds = zeros;
+        agreed.output_bounds = zeros;
     }
-    if (find_forced(context, plan, ret_algorithm)) {
-        return MUSTER_OK;
-    }
-    return muster_select(plan, shape->element_size_bytes, &context->model, ret_algorithm);
+    return agreed;
 }
 
-static muster_status shape_of(const struct muster_request *request, struct shape *ret_shape)
+static muster_status choose(const struct muster_context *context, const struct key *key,
+                            const struct muster_plan *plan, size_t *ret_algorithm)
 {
-    struct muster_call call = muster_request_call(request, 0);
-    struct shape shape = {
-        .count = call.count,
-        .collective = call.collective,
-        .root = call.root,
-        .algorithm = ALGORITHM_BY_COST,
-        .element_size_bytes = (uint32_t)muster_type_size_bytes((muster_type)call.type),
-    };
+    if (key->algorithm != ALGORITHM_BY_COST) {
+        *ret_algorithm = key->algorithm - 1;
+        return MUSTER_OK;
+    }
+    AUTO_FREE uint64_t *zeros = calloc((size_t)context->topology.ranks + 1, sizeof *zeros);
+    if (zeros == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
+    }
+    const struct muster_plan agreed = agreed_plan(plan, zeros);
+    if (find_forced(context, &agreed, ret_algorithm)) {
+        return MUSTER_OK;
+    }
+    return muster_select(&agreed, key->element_size_bytes, &context->model, ret_algorithm);
+}
+
+/* The bounds of the shape stand in the key already. */
+static muster_status fill_key(struct key *key, const struct muster_request *request,
+                              const struct muster_asked *asked)
+{
+    const struct muster_shape *shape = &asked->shape;
+    uint32_t sides = shape->input_bounds != NULL;
+    sides += shape->output_bounds != NULL;
+    key->count = shape->count;
+    key->collective = shape->collective;
+    key->root = shape->root;
+    key->algorithm = ALGORITHM_BY_COST;
+    key->element_size_bytes = (uint32_t)muster_type_size_bytes(
+        shape->collective != MUSTER_BARRIER ? request->type : MUSTER_FLOAT32);
+    key->in_place = asked->in_place;
+    key->bound_count = sides * (shape->ranks + 1);
     if (request->algorithm != NULL) {
         size_t index;
         TRY(muster_algorithm_find(request->collective, request->algorithm, &index));
-        shape.algorithm = (uint32_t)index + 1;
+        key->algorithm = (uint32_t)index + 1;
     }
-    *ret_shape = shape;
     return MUSTER_OK;
+}
+
+static size_t key_size(const struct key *key)
+{
+    return sizeof *key + key->bound_count * sizeof key->bounds[0];
 }
 
 /* The kept operations ------------------------------------------------------------------------- */
@@ -241,6 +277,7 @@ static void trim(struct muster_context *context, size_t step_count)
     }
 }
 
+/* Takes the operation and the key, also on failure. */
 static muster_status keep(struct muster_context *context, const struct kept_operation *made,
                           struct kept_operation **ret_kept)
 {
@@ -248,10 +285,11 @@ static muster_status keep(struct muster_context *context, const struct kept_oper
     struct kept_operation *kept = malloc(sizeof *kept);
     if (kept != NULL) {
         *kept = *made;
-        HASH_ADD(hh, context->kept, shape, sizeof kept->shape, kept);
+        HASH_ADD_KEYPTR(hh, context->kept, kept->key, key_size(kept->key), kept);
     }
     if (kept == NULL || kept->hh.tbl == NULL) {
         free(kept);
+        free(made->key);
         muster_operation_destroy(made->operation);
         return muster_error_set(MUSTER_FATAL, "no memory to keep an operation");
     }
@@ -261,36 +299,64 @@ static muster_status keep(struct muster_context *context, const struct kept_oper
     return MUSTER_OK;
 }
 
-static muster_status make_operation(struct muster_context *context, const struct shape *shape,
+static struct muster_plan plan_of(const struct muster_context *context,
+                                  const struct muster_asked *asked)
+{
+    const struct muster_shape *shape = &asked->shape;
+    return (struct muster_plan){.collective = shape->collective,
+                                .topology = &context->topology,
+                                .rank = shape->rank,
+                                .root = shape->root,
+                                .count = shape->count,
+                                .input_bounds = shape->input_bounds,
+                                .output_bounds = shape->output_bounds,
+                                .in_place = asked->in_place};
+}
+
+static muster_status make_operation(struct muster_context *context,
+                                    const struct muster_asked *asked,
                                     struct kept_operation **ret_kept)
 {
-    const struct muster_plan plan = {
-        .collective = (enum muster_collective)shape->collective,
-        .topology = &context->topology,
-        .rank = context->rank,
-        .root = shape->root,
-        .count = shape->count,
-    };
-    struct kept_operation made = {.shape = *shape};
-    TRY(choose(context, shape, &plan, &made.algorithm));
+    const struct muster_plan plan = plan_of(context, asked);
+    struct kept_operation made = {.key = NULL};
+    TRY(choose(context, context->key, &plan, &made.algorithm));
     struct muster_schedule schedule;
     TRY(muster_schedule_generate(made.algorithm, &plan, &schedule));
     made.step_count = schedule.step_count;
-    made.scratch_bytes = schedule.scratch_count * shape->element_size_bytes;
+    if (__builtin_mul_overflow(schedule.scratch_count, context->key->element_size_bytes,
+                               &made.scratch_bytes)) {
+        muster_schedule_finish(&schedule);
+        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
+                                muster_collective_name(plan.collective));
+    }
     TRY(muster_operation_create(&schedule, context->ranks, &made.operation));
+    made.key = malloc(key_size(context->key));
+    if (made.key == NULL) {
+        muster_operation_destroy(made.operation);
+        return muster_error_set(MUSTER_FATAL, "no memory to keep an operation");
+    }
+    memcpy(made.key, context->key, key_size(context->key));
     return keep(context, &made, ret_kept);
+}
+
+/* Leaves the bounds in the key. */
+static muster_status check(struct muster_context *context, const struct muster_request *request,
+                           struct muster_asked *ret_asked)
+{
+    return muster_request_check(request, context->rank, context->topology.ranks,
+                                context->key->bounds, ret_asked);
 }
 
 static muster_status find_operation(struct muster_context *context,
                                     const struct muster_request *request,
+                                    const struct muster_asked *asked,
                                     struct kept_operation **ret_kept)
 {
-    struct shape shape;
-    TRY(shape_of(request, &shape));
+    TRY(fill_key(context->key, request, asked));
     struct kept_operation *kept;
-    HASH_FIND(hh, context->kept, &shape, sizeof shape, kept);
+    HASH_FIND(hh, context->kept, context->key, key_size(context->key), kept);
     if (kept == NULL) {
-        return make_operation(context, &shape, ret_kept);
+        return make_operation(context, asked, ret_kept);
     }
     TAILQ_REMOVE(&context->order, kept, order);
     TAILQ_INSERT_HEAD(&context->order, kept, order);
@@ -326,14 +392,15 @@ static muster_status break_context(struct muster_context *context, muster_status
 
 static muster_status run_numbered(struct muster_context *context,
                                   const struct muster_request *request,
-                                  const struct kept_operation *kept, uint32_t *ret_suspect)
+                                  const struct muster_call *call, const struct kept_operation *kept,
+                                  uint32_t *ret_suspect)
 {
     struct muster_binding binding = {
         .fabric = context->fabric,
         .generation = context->generation,
         .context = context->number,
         .sequence = ++context->sequence,
-        .call = muster_request_call(request, kept->algorithm),
+        .call = *call,
         .in = request->collective == MUSTER_BROADCAST ? request->out : request->in,
         .out = request->out,
         .scratch = context->scratch,
@@ -360,24 +427,27 @@ muster_status muster_context_run(struct muster_context *context,
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    TRY(muster_request_check(request, context->rank, context->topology.ranks));
     AUTO_LOCK(&context->mutex);
+    struct muster_asked asked;
+    TRY(check(context, request, &asked));
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
     struct kept_operation *kept;
-    TRY(find_operation(context, request, &kept));
+    TRY(find_operation(context, request, &asked, &kept));
     TRY(reserve_scratch(context, kept->scratch_bytes));
-    return run_numbered(context, request, kept, suspect);
+    const struct muster_call call = muster_request_call(request, &asked.shape, kept->algorithm);
+    return run_numbered(context, request, &call, kept, suspect);
 }
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
-    TRY(muster_request_check(request, context->rank, context->topology.ranks));
     AUTO_LOCK(&context->mutex);
+    struct muster_asked asked;
+    TRY(check(context, request, &asked));
     struct kept_operation *kept;
-    TRY(find_operation(context, request, &kept));
+    TRY(find_operation(context, request, &asked, &kept));
     *ret_algorithm = kept->algorithm;
     return MUSTER_OK;
 }

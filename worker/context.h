@@ -40,15 +40,17 @@ uint32_t muster_context_size(const struct muster_context *context);
 /* Operations finished since the context was made: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 
-/* One collective. Unused members are 0; a broadcast's data is `out`. Root, count and bounds are
- * those of struct muster_shape. */
+/* One collective. Unused members are 0; a broadcast's data is `out`. Root and count are those of
+ * struct muster_shape. */
 struct muster_request {
     enum muster_collective collective;
     const void *in;
     void *out;
     uint64_t count;
-    const uint64_t *input_bounds;
-    const uint64_t *output_bounds;
+    /* Or how many elements each block of a buffer has: [size], borrowed until the call returns, or
+     * NULL; count then has no meaning. */
+    const size_t *in_counts;
+    const size_t *out_counts;
     muster_type type;
     muster_op op;
     uint32_t root;

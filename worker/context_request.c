@@ -1,5 +1,8 @@
 #include "worker/context_request.h"
 
+#include <endian.h>
+#include <zlib.h>
+
 #include "worker/base/status.h"
 
 struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
@@ -11,22 +14,82 @@ struct muster_shape muster_request_shape(const struct muster_request *request, u
         .ranks = size,
         .root = muster_collective_has_root(request->collective) ? request->root : 0,
         .count = request->collective != MUSTER_BARRIER ? request->count : 0,
-        .input_bounds = request->input_bounds,
-        .output_bounds = request->output_bounds};
-}
-
-struct muster_call muster_request_call(const struct muster_request *request, size_t algorithm)
-{
-    bool has_data = request->collective != MUSTER_BARRIER;
-    return (struct muster_call){
-        .collective = (uint8_t)request->collective,
-        .type = has_data ? (uint8_t)request->type : 0,
-        .op = muster_collective_reduces(request->collective) ? (uint8_t)request->op : 0,
-        .algorithm = (uint32_t)algorithm,
-        .root = muster_collective_has_root(request->collective) ? request->root : 0,
-        .count = has_data ? request->count : 0,
     };
 }
+
+/* Counts --------------------------------------------------------------------------------------- */
+
+static muster_status sum_up(const size_t *counts, const struct muster_shape *shape,
+                            const char *side, uint64_t *ret_bounds)
+{
+    ret_bounds[0] = 0;
+    for (uint32_t i = 0; i < shape->ranks; i++) {
+        if (counts[i] > MUSTER_ELEMENTS_MAX - ret_bounds[i]) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s: with rank %u's %zu elements the %s is over the limit of "
+                                    "%llu",
+                                    muster_collective_name(shape->collective), i, counts[i], side,
+                                    (unsigned long long)MUSTER_ELEMENTS_MAX);
+        }
+        ret_bounds[i + 1] = ret_bounds[i] + counts[i];
+    }
+    return MUSTER_OK;
+}
+
+static muster_status set_bounds(const struct muster_request *request, struct muster_shape *shape,
+                                uint64_t *room)
+{
+    if (request->in_counts != NULL) {
+        TRY(sum_up(request->in_counts, shape, "input", room));
+        shape->input_bounds = room;
+        room += shape->ranks + 1;
+    }
+    if (request->out_counts != NULL) {
+        TRY(sum_up(request->out_counts, shape, "output", room));
+        shape->output_bounds = room;
+    }
+    if (request->in_counts != NULL || request->out_counts != NULL) {
+        shape->count = 0;
+    }
+    return MUSTER_OK;
+}
+
+/* Members of different machines must come to the same. */
+static uint64_t checksum(const uint64_t *bounds, uint32_t size)
+{
+    unsigned long sum = crc32(0, NULL, 0);
+    for (uint32_t i = 1; i <= size; i++) {
+        uint64_t bound = htole64(bounds[i]);
+        sum = crc32(sum, (const Bytef *)&bound, sizeof bound);
+    }
+    return MUSTER_CALL_LISTED | sum;
+}
+
+/* In an alltoallv each member has its own: that they fit shows in the sizes of the messages. */
+static uint64_t agreed_count(const struct muster_shape *shape)
+{
+    if (shape->collective == MUSTER_ALLTOALLV) {
+        return MUSTER_CALL_LISTED;
+    }
+    const uint64_t *bounds =
+        shape->input_bounds != NULL ? shape->input_bounds : shape->output_bounds;
+    return bounds != NULL ? checksum(bounds, shape->ranks) : shape->count;
+}
+
+struct muster_call muster_request_call(const struct muster_request *request,
+                                       const struct muster_shape *shape, size_t algorithm)
+{
+    return (struct muster_call){
+        .collective = (uint8_t)request->collective,
+        .type = request->collective != MUSTER_BARRIER ? (uint8_t)request->type : 0,
+        .op = muster_collective_reduces(request->collective) ? (uint8_t)request->op : 0,
+        .algorithm = (uint32_t)algorithm,
+        .root = shape->root,
+        .count = agreed_count(shape),
+    };
+}
+
+/* Buffers -------------------------------------------------------------------------------------- */
 
 /* Sizes of the two buffers, checked to be addressable, and where INPUT starts in an in-place call.
  */
@@ -44,8 +107,9 @@ static muster_status measure(const struct muster_shape *shape, muster_type type,
     uint64_t most_bytes;
     if (__builtin_mul_overflow(in > out ? in : out, element_bytes, &most_bytes) ||
         most_bytes > PTRDIFF_MAX) {
-        return muster_error_set(MUSTER_INVALID, "count %llu is too large for %u ranks",
-                                (unsigned long long)shape->count, shape->ranks);
+        return muster_error_set(MUSTER_INVALID, "%llu elements of %llu bytes are too many",
+                                (unsigned long long)(in > out ? in : out),
+                                (unsigned long long)element_bytes);
     }
     *ret_extents = (struct extents){.in_bytes = element_bytes * in,
                                     .out_bytes = element_bytes * out,
@@ -74,7 +138,8 @@ static muster_status check_buffers(const struct muster_request *request,
     }
     uintptr_t in = (uintptr_t)request->in;
     uintptr_t out = (uintptr_t)request->out;
-    bool apart = in + extents->in_bytes <= out || out + extents->out_bytes <= in;
+    bool apart = extents->in_bytes == 0 || extents->out_bytes == 0 ||
+                 in + extents->in_bytes <= out || out + extents->out_bytes <= in;
     if (!apart && in != out + (uintptr_t)extents->in_place_bytes) {
         return muster_error_set(MUSTER_INVALID, "the input and output buffers overlap");
     }
@@ -92,24 +157,29 @@ static muster_status check_values(const struct muster_request *request)
                : MUSTER_OK;
 }
 
-muster_status muster_request_check(const struct muster_request *request, uint32_t rank,
-                                   uint32_t size)
+static muster_status check_data(const struct muster_request *request,
+                                const struct muster_shape *shape)
 {
-    struct muster_shape shape = muster_request_shape(request, rank, size);
-    TRY(muster_shape_check(&shape));
-    if (request->collective == MUSTER_BARRIER) {
-        return MUSTER_OK;
-    }
     struct extents extents = {0};
-    muster_status status = check_values(request);
-    if (status == MUSTER_OK) {
-        status = measure(&shape, request->type, &extents);
+    TRY(check_values(request));
+    TRY(measure(shape, request->type, &extents));
+    return check_buffers(request, &extents);
+}
+
+muster_status muster_request_check(const struct muster_request *request, uint32_t rank,
+                                   uint32_t size, uint64_t *room, struct muster_asked *ret_asked)
+{
+    struct muster_asked asked = {.shape = muster_request_shape(request, rank, size)};
+    TRY(set_bounds(request, &asked.shape, room));
+    TRY(muster_shape_check(&asked.shape));
+    if (request->collective != MUSTER_BARRIER) {
+        muster_status status = check_data(request, &asked.shape);
+        if (status != MUSTER_OK) {
+            return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
+        }
     }
-    if (status == MUSTER_OK) {
-        status = check_buffers(request, &extents);
-    }
-    if (status != MUSTER_OK) {
-        return muster_error_prefix(status, "%s", muster_collective_name(request->collective));
-    }
+    asked.in_place =
+        muster_collective_in_place_counts(request->collective) && request->in == request->out;
+    *ret_asked = asked;
     return MUSTER_OK;
 }

@@ -9,15 +9,28 @@
 
 #include "worker/context.h"
 
-/* rank and size are the caller's in the context. MUSTER_INVALID names the argument. */
+/* What a request asks for, checked, in the words of the collectives. Members that the collective
+ * has no use for are 0. */
+struct muster_asked {
+    struct muster_shape shape; /* its bounds are in the caller's room */
+    bool in_place;             /* that the schedule must know; see muster_plan.in_place */
+};
+
+/* Numbers of `room` that the bounds of a call take. */
+#define MUSTER_BOUNDS_ROOM(size) (2 * ((size_t)(size) + 1))
+
+/* rank and size are the caller's in the context. Puts the bounds, if any, into room
+ * [MUSTER_BOUNDS_ROOM(size)]: those of the input, then those of the output. MUSTER_INVALID names
+ * the argument. */
 MUSTER_CHECKED muster_status muster_request_check(const struct muster_request *request,
-                                                  uint32_t rank, uint32_t size);
+                                                  uint32_t rank, uint32_t size, uint64_t *room,
+                                                  struct muster_asked *ret_asked);
 
-/* What of the request the members must agree on: members that the collective has no use for are
- * 0. */
-struct muster_call muster_request_call(const struct muster_request *request, size_t algorithm);
+/* What of the request the members must agree on. */
+struct muster_call muster_request_call(const struct muster_request *request,
+                                       const struct muster_shape *shape, size_t algorithm);
 
-/* What its buffers hold on this rank. Members that the collective has no use for are 0. */
+/* What its buffers hold on this rank, if they have no counts of their own: without bounds. */
 struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
                                          uint32_t size);
 

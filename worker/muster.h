@@ -161,21 +161,38 @@ typedef struct muster_call_options {
 } muster_call_options;
 
 /* All block until this member's part is done. Buffers are the caller's and need only the alignment
- * of their type; in == out means in place; other overlaps are MUSTER_INVALID. Counts are elements,
- * may be 0, and must be the same on every member. On failure out is undefined, and in is intact
- * unless the call was in place.
+ * of their type. Each call says where input and output may share memory: that is in place; other
+ * overlaps are MUSTER_INVALID. A buffer that holds nothing on this member may be NULL. On failure
+ * out is undefined, and in is intact unless the call was in place.
  *
- * Errors: MUSTER_INVALID (bad argument; or the members disagree on collective, count, type,
+ * Counts are elements, may be 0, and must be the same on every member. An array of counts has one
+ * for each member of the scope, in the order of ranks (muster_size() of them), is borrowed until
+ * the call returns, and must be the same on every member too, except in muster_alltoallv(). The
+ * blocks that it measures stand one after the other without gaps, and hold 2^60 elements at most.
+ *
+ * Errors: MUSTER_INVALID (bad argument; or the members disagree on collective, counts, type,
  * operation, root or algorithm: the text names the rank and both values, and every member that
  * takes part gets it), MUSTER_REJOIN (a member died, left, or stalled for longer than the
- * timeout), MUSTER_ENDED, MUSTER_FATAL. */
+ * timeout), MUSTER_ENDED, MUSTER_FATAL.
+ *
+ * Where there is a root the data flows one way, and members that only send (the root of a broadcast
+ * or scatter, the others in a reduce or gather) may return MUSTER_OK before another member notices
+ * that their calls disagree. Two members that each take themselves, or each other, for the root of
+ * little data may go unnoticed. */
 
-/* out[0..count) = op over all members of in[0..count). The result has the same bits everywhere. */
+/* out[0..count) = op over all members of in[0..count). The result has the same bits everywhere. In
+ * place: out == in. */
 MUSTER_API MUSTER_CHECKED muster_status muster_allreduce(muster_session *session,
                                                          muster_scope scope, const void *in,
                                                          void *out, size_t count, muster_type type,
                                                          muster_op op,
                                                          const muster_call_options *options);
+
+/* The same, for the root only: the others' out is not used. In place: out == in, at the root. */
+MUSTER_API MUSTER_CHECKED muster_status muster_reduce(muster_session *session, muster_scope scope,
+                                                      const void *in, void *out, size_t count,
+                                                      muster_type type, muster_op op, uint32_t root,
+                                                      const muster_call_options *options);
 
 /* in has size x count elements; out[0..count) = op over all members of in's block number rank. In
  * place: out == in + this rank's block. */
@@ -185,6 +202,14 @@ MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatter(muster_session *se
                                                               muster_type type, muster_op op,
                                                               const muster_call_options *options);
 
+/* The same with a distribution of the caller's: block i has counts[i] elements, out those of this
+ * rank's. */
+MUSTER_API MUSTER_CHECKED muster_status muster_reduce_scatterv(muster_session *session,
+                                                               muster_scope scope, const void *in,
+                                                               void *out, const size_t *counts,
+                                                               muster_type type, muster_op op,
+                                                               const muster_call_options *options);
+
 /* out has size x count elements; block i = member i's in[0..count). In place: in == out + this
  * rank's block. */
 MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session,
@@ -192,13 +217,58 @@ MUSTER_API MUSTER_CHECKED muster_status muster_allgather(muster_session *session
                                                          void *out, size_t count, muster_type type,
                                                          const muster_call_options *options);
 
-/* data[0..count) of the root is copied to every member. The root only sends: it may return
- * MUSTER_OK before another member notices that their calls disagree, and two members that both take
- * themselves for the root of little data may go unnoticed. */
+/* The same with blocks of different sizes: block i has counts[i] elements, in those of this
+ * rank's. */
+MUSTER_API MUSTER_CHECKED muster_status muster_allgatherv(muster_session *session,
+                                                          muster_scope scope, const void *in,
+                                                          void *out, const size_t *counts,
+                                                          muster_type type,
+                                                          const muster_call_options *options);
+
+/* An allgather for the root only: the others' out is not used. In place: in == out + the root's
+ * block, at the root. */
+MUSTER_API MUSTER_CHECKED muster_status muster_gather(muster_session *session, muster_scope scope,
+                                                      const void *in, void *out, size_t count,
+                                                      muster_type type, uint32_t root,
+                                                      const muster_call_options *options);
+
+/* The same with blocks of different sizes: block i has counts[i] elements, in those of this rank's.
+ * All members need all counts. */
+MUSTER_API MUSTER_CHECKED muster_status muster_gatherv(muster_session *session, muster_scope scope,
+                                                       const void *in, void *out,
+                                                       const size_t *counts, muster_type type,
+                                                       uint32_t root,
+                                                       const muster_call_options *options);
+
+/* The root's in has size x count elements; member i's out[0..count) = its block i. The others' in
+ * is not used. In place: out == in + the root's block, at the root. */
+MUSTER_API MUSTER_CHECKED muster_status muster_scatter(muster_session *session, muster_scope scope,
+                                                       const void *in, void *out, size_t count,
+                                                       muster_type type, uint32_t root,
+                                                       const muster_call_options *options);
+
+/* data[0..count) of the root is copied to every member. */
 MUSTER_API MUSTER_CHECKED muster_status muster_broadcast(muster_session *session,
                                                          muster_scope scope, void *data,
                                                          size_t count, muster_type type,
                                                          uint32_t root,
+                                                         const muster_call_options *options);
+
+/* in and out have size x count elements; out's block i = member i's block number rank. In place:
+ * out == in, which takes a copy of the input within the library. */
+MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session, muster_scope scope,
+                                                        const void *in, void *out, size_t count,
+                                                        muster_type type,
+                                                        const muster_call_options *options);
+
+/* The same with blocks of different sizes: in's block i has in_counts[i] elements and goes to
+ * member i, out's block i has out_counts[i] elements and comes from member i. What one member sends
+ * another must be what that one takes from it; else the text says how many bytes each has in mind.
+ * In place: out == in, memory for the larger of both. */
+MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
+                                                         muster_scope scope, const void *in,
+                                                         const size_t *in_counts, void *out,
+                                                         const size_t *out_counts, muster_type type,
                                                          const muster_call_options *options);
 
 /* Returns when every member has called it. */

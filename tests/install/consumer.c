@@ -14,6 +14,8 @@ static muster_status nothing(muster_session *session, void *user)
 static muster_status everything(muster_session *session)
 {
     double number = 1;
+    double other = 0;
+    const size_t counts[] = {1};
     muster_status statuses[] = {
         muster_allreduce(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, MUSTER_SUM,
                          NULL),
@@ -21,6 +23,17 @@ static muster_status everything(muster_session *session)
                               MUSTER_SUM, NULL),
         muster_allgather(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, NULL),
         muster_broadcast(session, MUSTER_GLOBAL, &number, 1, MUSTER_FLOAT64, 0, NULL),
+        muster_reduce(session, MUSTER_GLOBAL, &number, &other, 1, MUSTER_FLOAT64, MUSTER_SUM, 0,
+                      NULL),
+        muster_reduce_scatterv(session, MUSTER_GLOBAL, &number, &other, counts, MUSTER_FLOAT64,
+                               MUSTER_SUM, NULL),
+        muster_allgatherv(session, MUSTER_GLOBAL, &number, &other, counts, MUSTER_FLOAT64, NULL),
+        muster_gather(session, MUSTER_GLOBAL, &number, &other, 1, MUSTER_FLOAT64, 0, NULL),
+        muster_gatherv(session, MUSTER_GLOBAL, &number, &other, counts, MUSTER_FLOAT64, 0, NULL),
+        muster_scatter(session, MUSTER_GLOBAL, &number, &other, 1, MUSTER_FLOAT64, 0, NULL),
+        muster_alltoall(session, MUSTER_GLOBAL, &number, &other, 1, MUSTER_FLOAT64, NULL),
+        muster_alltoallv(session, MUSTER_GLOBAL, &number, counts, &other, counts, MUSTER_FLOAT64,
+                         NULL),
         muster_barrier(session, MUSTER_GLOBAL, NULL),
         muster_register(session, "number", &number, sizeof(number)),
         muster_commit(session),

@@ -23,7 +23,7 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_context *context;
     char *in, *out;
-    uint64_t *bounds; /* of equal blocks, of the size being measured */
+    size_t *counts; /* of equal blocks, of the size being measured */
 };
 
 /* Tells the parent that the phase is over and waits until it is over everywhere. */
@@ -112,8 +112,8 @@ static muster_status allocate(struct rank_run *run)
     }
     run->in = malloc(most_bytes);
     run->out = malloc(most_bytes);
-    run->bounds = calloc(options->ranks + (size_t)1, sizeof *run->bounds);
-    if (run->in == NULL || run->out == NULL || run->bounds == NULL) {
+    run->counts = calloc(options->ranks, sizeof *run->counts);
+    if (run->in == NULL || run->out == NULL || run->counts == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
                                 (unsigned long long)most_bytes);
     }
@@ -121,18 +121,18 @@ static muster_status allocate(struct rank_run *run)
 }
 
 /* Those that have a say in how blocks are cut get equal ones. */
-static void set_bounds(const struct rank_run *run, struct muster_request *request)
+static void set_counts(const struct rank_run *run, struct muster_request *request)
 {
     enum muster_collective collective = request->collective;
-    for (uint32_t i = 0; i <= run->board->options.ranks; i++) {
-        run->bounds[i] = i * request->count;
+    for (uint32_t i = 0; i < run->board->options.ranks; i++) {
+        run->counts[i] = request->count;
     }
     if (collective == MUSTER_ALLGATHERV || collective == MUSTER_GATHERV ||
         collective == MUSTER_ALLTOALLV) {
-        request->output_bounds = run->bounds;
+        request->out_counts = run->counts;
     }
     if (collective == MUSTER_ALLTOALLV) {
-        request->input_bounds = run->bounds;
+        request->in_counts = run->counts;
     }
 }
 
@@ -149,7 +149,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .op = options->op,
         .algorithm = options->algorithm,
     };
-    set_bounds(run, &request);
+    set_counts(run, &request);
     if (options->collective == MUSTER_BROADCAST || options->in_place) {
         const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
         int64_t offset = muster_shape_in_place_offset(&shape);
@@ -239,7 +239,7 @@ muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank,
     muster_context_destroy(run.context);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_topology_finish(&run.topology);
-    free(run.bounds);
+    free(run.counts);
     free(run.in);
     free(run.out);
     return status;
