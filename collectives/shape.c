@@ -82,6 +82,11 @@ bool muster_collective_has_root(enum muster_collective collective)
     return find_meaning(collective)->has_root;
 }
 
+bool muster_collective_needs_bounds(enum muster_collective collective)
+{
+    return meanings[collective].needs_bounds;
+}
+
 bool muster_collective_in_place_counts(enum muster_collective collective)
 {
     return collective == MUSTER_ALLTOALL || collective == MUSTER_ALLTOALLV ||

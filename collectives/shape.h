@@ -75,6 +75,10 @@ struct muster_promise muster_shape_promise(const struct muster_shape *shapes, ui
 bool muster_collective_reduces(enum muster_collective collective);
 bool muster_collective_has_root(enum muster_collective collective);
 
+/* Its calls say where each block begins, also if all have one size: allgatherv, gatherv and
+ * alltoallv. */
+bool muster_collective_needs_bounds(enum muster_collective collective);
+
 /* What is sent late stands where what is received early goes to, so that an in-place call needs
  * another schedule: alltoall(v) and pairwise_exchange. */
 bool muster_collective_in_place_counts(enum muster_collective collective);

@@ -8,12 +8,6 @@ static uint64_t between(const struct muster_shape *shape, uint64_t from, uint64_
     return (7 * from + 3 * to + from * to) % (2 * shape->count + 1);
 }
 
-bool test_blocks_needed(enum muster_collective collective)
-{
-    return collective == MUSTER_ALLGATHERV || collective == MUSTER_GATHERV ||
-           collective == MUSTER_ALLTOALLV;
-}
-
 static void sum_up(uint64_t *bounds, const struct muster_shape *shape, bool output)
 {
     bool all_alike = shape->collective != MUSTER_ALLTOALLV;
@@ -35,7 +29,7 @@ struct test_blocks test_blocks_make(struct muster_shape *shape)
         sum_up(blocks.input, shape, false);
         shape->input_bounds = blocks.input;
     }
-    if (test_blocks_needed(shape->collective)) {
+    if (muster_collective_needs_bounds(shape->collective)) {
         sum_up(blocks.output, shape, true);
         shape->output_bounds = blocks.output;
     }

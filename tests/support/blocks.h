@@ -9,9 +9,6 @@ struct test_blocks {
     uint64_t *input, *output; /* [ranks + 1] */
 };
 
-/* True if calls of this collective must have bounds. */
-bool test_blocks_needed(enum muster_collective collective);
-
 /* Gives the shape bounds on the sides where its collective has blocks: of 0 to 2 x count elements.
  * free() both members when the shape is done with. */
 struct test_blocks test_blocks_make(struct muster_shape *shape);

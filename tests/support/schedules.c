@@ -39,7 +39,7 @@ struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan
         job.plans[rank] = *plan;
         job.plans[rank].rank = rank;
         job.shapes[rank] = muster_plan_shape(&job.plans[rank]);
-        if (uneven || test_blocks_needed(plan->collective)) {
+        if (uneven || muster_collective_needs_bounds(plan->collective)) {
             job.blocks[rank] = test_blocks_make(&job.shapes[rank]);
             job.plans[rank].input_bounds = job.shapes[rank].input_bounds;
             job.plans[rank].output_bounds = job.shapes[rank].output_bounds;
