@@ -90,7 +90,11 @@ muster_status muster_select(const struct muster_plan *plan, size_t element_size_
         return muster_error_set(MUSTER_INVALID, "no algorithm does %s",
                                 muster_collective_name(plan->collective));
     }
-    if (plan->topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
+    /* Also where there is no choice: one rank's sizes may not be enough to simulate. */
+    if (count == 1 || plan->topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
+        struct muster_plan any = *plan;
+        any.rank = 0;
+        TRY(muster_plan_check(candidates[0].algorithm, &any));
         *ret_algorithm = candidates[0].algorithm;
         return MUSTER_OK;
     }

@@ -1,6 +1,6 @@
 /*
- * Ring allgather: every block travels once around the ring. P-1 rounds, each rank sends P-1 blocks:
- * the least there can be.
+ * Ring allgather(v): every block travels once around the ring. P-1 rounds, each rank sends P-1
+ * blocks: the least there can be.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations
  * in MPICH. International Journal of High Performance Computing Applications 19 (2005),
@@ -14,23 +14,25 @@
  *   rank 2 sends    2     1     0
  *   rank 3 sends    3     2     1
  */
+#include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
 muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder)
 {
-    uint32_t ranks = plan->topology->ranks;
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    uint32_t ranks = blocks.ranks;
     uint32_t next = (plan->rank + 1) % ranks;
     uint32_t previous = (plan->rank + ranks - 1) % ranks;
-    struct muster_span mine = {.count = plan->count};
-    muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, plan->rank * plan->count);
+    struct muster_span place = muster_blocks_at(&blocks, plan->rank);
+    struct muster_span mine = {.count = place.count};
+    muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, place.offset);
     for (uint32_t round = 0; round + 1 < ranks; round++) {
-        uint64_t out = (plan->rank + ranks - round) % ranks;
-        uint64_t in = (out + ranks - 1) % ranks;
-        struct muster_span outgoing = {.offset = out * plan->count, .count = plan->count};
-        struct muster_span incoming = {.offset = in * plan->count, .count = plan->count};
+        uint64_t out = (plan->rank + (uint64_t)ranks - round) % ranks;
+        struct muster_span outgoing = muster_blocks_at(&blocks, out);
+        struct muster_span incoming = muster_blocks_at(&blocks, out + ranks - 1);
         if (round == 0) {
-            muster_builder_send(builder, next, MUSTER_INPUT, mine);
+            muster_builder_send(builder, next, MUSTER_INPUT, mine); /* being copied meanwhile */
         } else {
             muster_builder_send(builder, next, MUSTER_OUTPUT, outgoing);
         }
@@ -40,13 +42,16 @@ muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
+/* Every rank sends all blocks but the next rank's. */
 void muster_allgather_ring_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula)
 {
-    uint32_t ranks = plan->topology->ranks;
-    uint64_t elements = (ranks - 1) * plan->count;
-    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : ranks - 1,
-                                           .elements = elements};
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    uint32_t ranks = blocks.ranks;
+    uint64_t total = muster_blocks_total(&blocks);
+    uint64_t elements = total - muster_blocks_smallest(&blocks);
+    *ret_formula =
+        (struct muster_formula){.rounds = ranks == 1 ? total > 0 : ranks - 1, .elements = elements};
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);

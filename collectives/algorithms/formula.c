@@ -32,3 +32,13 @@ void muster_formula_add(struct muster_formula *formula, const struct muster_topo
     path->messages += messages;
     path->elements += local ? elements : elements * largest_host(topology);
 }
+
+void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,
+                             struct muster_formula *ret_formula)
+{
+    uint64_t near = largest_host(topology) - 1;
+    uint64_t far = topology->ranks - 1 - near;
+    uint64_t each = topology->ranks > 1 ? elements / (topology->ranks - 1) : 0;
+    muster_formula_add(ret_formula, topology, true, near, near * each);
+    muster_formula_add(ret_formula, topology, false, far, far * each);
+}

@@ -151,11 +151,29 @@ muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
 void muster_allgather_ring_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula);
 
-/* allgather_dissemination.c */
-muster_status muster_allgather_dissemination_generate(const struct muster_plan *plan,
-                                                      struct muster_builder *builder);
-void muster_allgather_dissemination_formula(const struct muster_plan *plan,
-                                            struct muster_formula *ret_formula);
+/* allgather_recursive_doubling.c */
+muster_status muster_allgather_recursive_doubling_generate(const struct muster_plan *plan,
+                                                           struct muster_builder *builder);
+void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
+                                                 struct muster_formula *ret_formula);
+
+/* allgather_bruck.c */
+muster_status muster_allgather_bruck_generate(const struct muster_plan *plan,
+                                              struct muster_builder *builder);
+void muster_allgather_bruck_formula(const struct muster_plan *plan,
+                                    struct muster_formula *ret_formula);
+
+/* alltoall_pairwise.c */
+muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
+                                                struct muster_builder *builder);
+void muster_alltoall_pairwise_formula(const struct muster_plan *plan,
+                                      struct muster_formula *ret_formula);
+
+/* pairwise_exchange.c */
+muster_status muster_pairwise_exchange_generate(const struct muster_plan *plan,
+                                                struct muster_builder *builder);
+void muster_pairwise_exchange_formula(const struct muster_plan *plan,
+                                      struct muster_formula *ret_formula);
 
 /* reduce_scatter_ring.c */
 muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
@@ -195,6 +213,10 @@ uint32_t muster_formula_near_rounds(const struct muster_topology *topology);
  * host sends its own at the same time. */
 void muster_formula_add(struct muster_formula *formula, const struct muster_topology *topology,
                         bool near, uint64_t messages, uint64_t elements);
+
+/* Adds one message to every other rank, with so many elements in all of them. */
+void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,
+                             struct muster_formula *ret_formula);
 
 /* The smallest k with 2^k >= value; value >= 1. */
 static inline uint32_t muster_log2_up(uint32_t value)

@@ -127,14 +127,15 @@ static void formulas_and_simulations_agree_roughly(void **state)
     model.links[MUSTER_LEVEL_HOST].shared_GBps = 1000;
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-            struct muster_plan plan = {.collective = muster_algorithms[algorithm].collective,
-                                       .topology = &topology,
-                                       .count = counts[i]};
-            char why[256];
-            if (plan.collective == MUSTER_BARRIER) {
-                plan.count = 0;
+            struct muster_plan plan = test_plan(algorithm, &topology, counts[i], 0);
+            uint64_t bounds[MUSTER_SELECT_SIMULATED_RANKS_MAX + 1];
+            bool needed = muster_collective_needs_bounds(plan.collective);
+            for (uint32_t rank = 0; rank <= topology.ranks; rank++) {
+                bounds[rank] = rank * counts[i];
             }
-            if (!muster_algorithm_fits(algorithm, &plan, why, sizeof why)) {
+            plan.output_bounds = needed ? bounds : NULL;
+            plan.input_bounds = plan.collective == MUSTER_ALLTOALLV ? bounds : NULL;
+            if (!test_fits(algorithm, &plan)) {
                 continue;
             }
             double simulated_us = 0;

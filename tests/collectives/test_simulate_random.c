@@ -232,8 +232,13 @@ static void make_ample(struct muster_cost_model *model)
 
 /* Where several messages share a port or a core, one that comes earlier can hold up another that
  * matters more (R. Graham: Bounds on multiprocessing timing anomalies, 1969), so a better network
- * may be a little slower. Of 30,000 random jobs none was off by a tenth. */
-static const double anomaly = 0.8;
+ * may be a little slower. Of 30,000 random jobs none was off by a tenth; where all ranks exchange
+ * with all others, whose ranks run apart most, a few of a hundred are off by a third. */
+static double anomaly_of(const struct draw *drawn)
+{
+    enum muster_collective collective = muster_algorithms[drawn->job.algorithm].collective;
+    return muster_collective_in_place_counts(collective) ? 0.4 : 0.8;
+}
 
 static void more_latency_or_less_bandwidth_takes_longer(void **state)
 {
@@ -249,6 +254,7 @@ static void more_latency_or_less_bandwidth_takes_longer(void **state)
         drawn.model = model;
         scale(&drawn.model, 1, 2);
         double narrower_us = simulate(&drawn, 0, NULL).total_us;
+        double anomaly = anomaly_of(&drawn);
         if (slower_us < once_us * anomaly || slower_us > once_us * 2 / anomaly + 1 ||
             narrower_us < once_us * anomaly || narrower_us > once_us * 2 / anomaly + 1) {
             fail_msg("%s: %g us; with twice the latency %g us, with half the bandwidth %g us",

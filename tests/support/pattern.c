@@ -160,3 +160,9 @@ size_t pattern_check_input(const struct muster_request *request, uint32_t rank, 
     }
     return wrong;
 }
+
+bool pattern_has(enum muster_collective collective)
+{
+    return !muster_collective_needs_bounds(collective) &&
+           !muster_collective_in_place_counts(collective);
+}

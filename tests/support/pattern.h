@@ -21,4 +21,7 @@ size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32
 size_t pattern_check_input(const struct muster_request *request, uint32_t rank, uint32_t ranks,
                            char *ret_text, size_t size);
 
+/* True if the context can be asked for this collective by its count alone. */
+bool pattern_has(enum muster_collective collective);
+
 #endif

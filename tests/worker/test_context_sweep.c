@@ -80,7 +80,7 @@ static bool fits(const struct group_member *member, size_t algorithm)
                                      .topology = &member->group->topology,
                                      .rank = member->rank,
                                      .count = COUNT_MAX};
-    return muster_algorithm_fits(algorithm, &plan, why, sizeof why);
+    return pattern_has(plan.collective) && muster_algorithm_fits(algorithm, &plan, why, sizeof why);
 }
 
 static void run_algorithm(struct group_member *member, const struct sweep *sweep, size_t algorithm,

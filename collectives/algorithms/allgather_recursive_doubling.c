@@ -1,0 +1,151 @@
+/*
+ * Recursive doubling allgather(v): in round k partners at distance 2^k exchange all blocks that
+ * they have. Each has the blocks of its 2^k neighbours then, which lie next to each other: one
+ * message each way. log2 P rounds, each rank sends P-1 blocks; near partners exchange least.
+ *
+ * Where P is not a power of two, each of the first 2(P - 2^k) even ranks first gives its block to
+ * its neighbour, and gets all the others from it at the end: two more rounds, and nearly twice the
+ * elements at those neighbours.
+ *
+ * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.1; other numbers
+ * of ranks as in section 4.5.
+ *
+ * Four ranks; digits are blocks:
+ *
+ *   round 0    0: 0 <-> 1 :1      2: 2 <-> 3 :3
+ *   round 1    0: 01 <-> 23 :2    1: 01 <-> 23 :3
+ */
+#include "collectives/algorithms/blocks.h"
+#include "collectives/algorithms/generators.h"
+
+/* The ranks that exchange have places from 0 on; each of the first `extras` of them also has the
+ * block of a rank that does not, the one before it. */
+struct places {
+    uint32_t rounds; /* exchanges */
+    uint32_t extras;
+};
+
+static struct places places_of(uint32_t ranks)
+{
+    uint32_t rounds = muster_log2_down(ranks);
+    return (struct places){.rounds = rounds, .extras = ranks - (UINT32_C(1) << rounds)};
+}
+
+/* The first of the ranks whose blocks start out at this place, and the one that is there. */
+static uint32_t first_rank(const struct places *places, uint32_t place)
+{
+    return place + (place < places->extras ? place : places->extras);
+}
+
+static uint32_t rank_at(const struct places *places, uint32_t place)
+{
+    return first_rank(places, place) + (place < places->extras ? 1 : 0);
+}
+
+/* The blocks that the place has before this exchange. */
+static struct muster_span held(const struct muster_blocks *blocks, const struct places *places,
+                               uint32_t place, uint32_t round)
+{
+    uint32_t first = place >> round << round;
+    return muster_blocks_range(blocks, first_rank(places, first),
+                               first_rank(places, first + (UINT32_C(1) << round)));
+}
+
+/* All blocks but that of `rank`, to the peer or from it. */
+static void move_others(struct muster_builder *builder, const struct muster_blocks *blocks,
+                        uint32_t peer, uint32_t rank, bool send)
+{
+    const struct muster_span parts[] = {muster_blocks_range(blocks, 0, rank),
+                                        muster_blocks_range(blocks, rank + 1, blocks->ranks)};
+    for (uint32_t i = rank == 0 ? 1 : 0; i < 2; i++) {
+        if (send) {
+            muster_builder_send(builder, peer, MUSTER_OUTPUT, parts[i]);
+        } else {
+            muster_builder_recv(builder, peer, MUSTER_OUTPUT, parts[i]);
+        }
+    }
+}
+
+static void exchange(struct muster_builder *builder, const struct muster_blocks *blocks,
+                     const struct places *places, uint32_t place, struct muster_span mine)
+{
+    bool folds = place < places->extras;
+    uint32_t rank = rank_at(places, place);
+    if (folds) {
+        muster_builder_recv(builder, rank - 1, MUSTER_OUTPUT, muster_blocks_at(blocks, rank - 1));
+        muster_builder_next_round(builder);
+    }
+    for (uint32_t round = 0; round < places->rounds; round++) {
+        uint32_t other = place ^ (UINT32_C(1) << round);
+        uint32_t peer = rank_at(places, other);
+        if (round == 0 && !folds) {
+            muster_builder_send(builder, peer, MUSTER_INPUT, mine); /* being copied meanwhile */
+        } else {
+            muster_builder_send(builder, peer, MUSTER_OUTPUT, held(blocks, places, place, round));
+        }
+        muster_builder_recv(builder, peer, MUSTER_OUTPUT, held(blocks, places, other, round));
+        muster_builder_next_round(builder);
+    }
+    if (folds) {
+        move_others(builder, blocks, rank - 1, rank - 1, true);
+    }
+}
+
+muster_status muster_allgather_recursive_doubling_generate(const struct muster_plan *plan,
+                                                           struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    const struct places places = places_of(blocks.ranks);
+    uint32_t rank = plan->rank;
+    struct muster_span place = muster_blocks_at(&blocks, rank);
+    struct muster_span mine = {.count = place.count};
+    muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, place.offset);
+    bool folded = rank < 2 * places.extras;
+    if (folded && rank % 2 == 0) {
+        muster_builder_send(builder, rank + 1, MUSTER_INPUT, mine);
+        muster_builder_next_round(builder);
+        move_others(builder, &blocks, rank + 1, rank, false);
+        return MUSTER_OK;
+    }
+    exchange(builder, &blocks, &places, folded ? rank / 2 : rank - places.extras, mine);
+    return MUSTER_OK;
+}
+
+/* Elements that the rank at this place sends; the extra ranks send no more than their neighbours.
+ */
+static uint64_t elements_at(const struct muster_blocks *blocks, const struct places *places,
+                            uint32_t place)
+{
+    uint64_t elements = 0;
+    for (uint32_t round = 0; round < places->rounds; round++) {
+        elements += held(blocks, places, place, round).count;
+    }
+    if (place < places->extras) {
+        uint32_t extra = first_rank(places, place);
+        elements += muster_blocks_total(blocks) - muster_blocks_at(blocks, extra).count;
+    }
+    return elements;
+}
+
+/* Where all blocks have one size, nobody sends more than the first. */
+void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
+                                                 struct muster_formula *ret_formula)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    const struct places places = places_of(blocks.ranks);
+    uint64_t total = muster_blocks_total(&blocks);
+    uint32_t folds = places.extras > 0 ? 2 : 0;
+    *ret_formula =
+        (struct muster_formula){.rounds = blocks.ranks == 1 ? total > 0 : places.rounds + folds};
+    uint32_t looked = blocks.bounds == NULL ? 1 : UINT32_C(1) << places.rounds;
+    for (uint32_t place = 0; place < looked; place++) {
+        uint64_t elements = elements_at(&blocks, &places, place);
+        ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
+    }
+    uint32_t near = muster_formula_near_rounds(plan->topology);
+    for (uint32_t round = 0; round < places.rounds; round++) {
+        muster_formula_add(ret_formula, plan->topology, round < near, 1,
+                           held(&blocks, &places, 0, round).count);
+    }
+    muster_formula_add(ret_formula, plan->topology, true, folds, folds > 0 ? total : 0);
+}

@@ -1,0 +1,60 @@
+#include "collectives/algorithms/blocks.h"
+
+struct muster_blocks muster_blocks_of_input(const struct muster_plan *plan)
+{
+    return (struct muster_blocks){
+        .bounds = plan->input_bounds, .count = plan->count, .ranks = plan->topology->ranks};
+}
+
+struct muster_blocks muster_blocks_of_output(const struct muster_plan *plan)
+{
+    return (struct muster_blocks){
+        .bounds = plan->output_bounds, .count = plan->count, .ranks = plan->topology->ranks};
+}
+
+struct muster_span muster_blocks_range(const struct muster_blocks *blocks, uint64_t first,
+                                       uint64_t end)
+{
+    if (blocks->bounds == NULL) {
+        return (struct muster_span){.offset = first * blocks->count,
+                                    .count = (end - first) * blocks->count};
+    }
+    return (struct muster_span){.offset = blocks->bounds[first],
+                                .count = blocks->bounds[end] - blocks->bounds[first]};
+}
+
+struct muster_span muster_blocks_at(const struct muster_blocks *blocks, uint64_t rank)
+{
+    uint64_t index = rank % blocks->ranks;
+    return muster_blocks_range(blocks, index, index + 1);
+}
+
+uint64_t muster_blocks_total(const struct muster_blocks *blocks)
+{
+    return muster_blocks_range(blocks, 0, blocks->ranks).count;
+}
+
+uint64_t muster_blocks_smallest(const struct muster_blocks *blocks)
+{
+    uint64_t smallest = UINT64_MAX;
+    for (uint32_t rank = 0; rank < muster_blocks_different(blocks); rank++) {
+        uint64_t count = muster_blocks_at(blocks, rank).count;
+        smallest = count < smallest ? count : smallest;
+    }
+    return smallest;
+}
+
+uint64_t muster_blocks_largest(const struct muster_blocks *blocks)
+{
+    uint64_t largest = 0;
+    for (uint32_t rank = 0; rank < muster_blocks_different(blocks); rank++) {
+        uint64_t count = muster_blocks_at(blocks, rank).count;
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
+
+uint32_t muster_blocks_different(const struct muster_blocks *blocks)
+{
+    return blocks->bounds == NULL ? 1 : blocks->ranks;
+}

@@ -1,0 +1,35 @@
+/*
+ * The blocks of a buffer, for the generators of collectives that have them: one a rank, in the
+ * order of ranks, of equal or of different sizes (collectives/shape.h).
+ */
+#ifndef MUSTER_COLLECTIVES_ALGORITHMS_BLOCKS_H
+#define MUSTER_COLLECTIVES_ALGORITHMS_BLOCKS_H
+
+#include "collectives/algorithms/algorithm.h"
+
+struct muster_blocks {
+    const uint64_t *bounds; /* borrowed; NULL: all have `count` elements */
+    uint64_t count;
+    uint32_t ranks;
+};
+
+struct muster_blocks muster_blocks_of_input(const struct muster_plan *plan);
+struct muster_blocks muster_blocks_of_output(const struct muster_plan *plan);
+
+/* Blocks [first, end), which lie next to each other. */
+struct muster_span muster_blocks_range(const struct muster_blocks *blocks, uint64_t first,
+                                       uint64_t end);
+
+/* The block of this rank, modulo the ranks. */
+struct muster_span muster_blocks_at(const struct muster_blocks *blocks, uint64_t rank);
+
+/* Elements of all blocks together, of the smallest, and of the largest. */
+uint64_t muster_blocks_total(const struct muster_blocks *blocks);
+uint64_t muster_blocks_smallest(const struct muster_blocks *blocks);
+uint64_t muster_blocks_largest(const struct muster_blocks *blocks);
+
+/* How many ranks a formula must look at to find the busiest: all, or where every rank does the same
+ * with blocks of one size, one. */
+uint32_t muster_blocks_different(const struct muster_blocks *blocks);
+
+#endif
