@@ -278,7 +278,7 @@ static void stragglers_delay(void **state)
             muster_faults_draw(test_random(&random), drawn.job.ranks, &mix, drawn.faults, 8);
         struct muster_simulation_result result = simulate(&drawn, 0, NULL);
         assert_true(result.finished);
-        assert_true(result.total_us >= anomaly * once_us);
+        assert_true(result.total_us >= anomaly_of(&drawn) * once_us);
         for (size_t i = 0; i < drawn.fault_count; i++) {
             const struct muster_fault *fault = &drawn.faults[i];
             bool busy = drawn.job.schedules[fault->rank].step_count > 0;
