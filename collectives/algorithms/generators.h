@@ -109,6 +109,15 @@ void muster_bcube_part(struct muster_builder *builder, const struct muster_group
 uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
+/* double_tree.c */
+muster_status muster_double_tree_generate(const struct muster_plan *plan,
+                                          struct muster_builder *builder);
+void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
+void muster_double_tree_part(struct muster_builder *builder, const struct muster_group *group,
+                             enum muster_buffer source, struct muster_span span);
+uint64_t muster_double_tree_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
 /* all_to_one.c */
 muster_status muster_all_to_one_generate(const struct muster_plan *plan,
                                          struct muster_builder *builder);

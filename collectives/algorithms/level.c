@@ -55,6 +55,10 @@ static const struct muster_exchange exchanges[MUSTER_EXCHANGE_END] = {
                                     .part = muster_all_to_one_part,
                                     .part_elements = muster_all_to_one_part_elements,
                                     .part_rounds = muster_all_to_one_part_rounds},
+    [MUSTER_EXCHANGE_DOUBLE_TREE] = {.name = "double_tree",
+                                     .part = muster_double_tree_part,
+                                     .part_elements = muster_double_tree_part_elements,
+                                     .part_rounds = muster_double_tree_part_rounds},
 };
 
 const struct muster_exchange *muster_exchange_of(unsigned kind)

@@ -5,7 +5,7 @@
  * messages cross fewer links than with distances 1, 2, 4, 8, ...
  *
  * Source: D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: Short-cutting rings for higher
- * bandwidth allreduce. NSDI 2024, section 3. Where P is not a power of two, see binary_blocks.c.
+ * bandwidth allreduce. NSDI 2024. Where P is not a power of two, see binary_blocks.c.
  *
  * Four ranks; the data are quarters abcd, in brackets what a rank gives away:
  *

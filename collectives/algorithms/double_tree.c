@@ -1,0 +1,320 @@
+/*
+ * Double binary tree allreduce: each half of the data is reduced up a binary tree and broadcast
+ * down it, in segments. Who has children in one tree has none in the other, so that all ranks send
+ * and receive at the same time, about 2n elements in all, and data goes no further than up and down
+ * log2 P levels.
+ *
+ * Source: P. Sanders, J. Speck, J. L. Traeff: Two-tree algorithms for full bandwidth broadcast,
+ * reduction and scan. Parallel Computing 35 (2009).
+ *
+ * The trees are in-order: ranks 0..P-1 have the places 1..P, a place's height is the number of its
+ * trailing zero bits, and its parent the nearest place of a greater height. The second tree is the
+ * first one moved on by one rank. Four ranks, each tree with the ranks' numbers:
+ *
+ *   lane 0         3             lane 1         2
+ *                /                            /
+ *              1                            0
+ *            /   \                        /   \
+ *          0       2                    3       1
+ *
+ * All is put into slots. In slot 2(h-1) + s a place of height h gets segment s from its left child
+ * and in the next slot from its right child; the child may have had it for longer. The root has
+ * height k. In slot 3k-h + s a place of height h gives the result of segment s to its children. So
+ * data waits for less than 3k slots, and a slot's messages only for those of slots before.
+ *
+ * Each segment is reduced along one tree and then copied: all ranks end with the same bits.
+ */
+#include "collectives/algorithms/generators.h"
+
+enum {
+    TREES = 2,
+    SEGMENTS_MAX = 64,
+    SEGMENT_ELEMENTS = 32768, /* below, latency outweighs the overlap */
+    INTERVALS_MAX = 5, /* of slots in which a place does the same for one segment after the other */
+};
+
+static uint32_t segments_of(uint64_t count)
+{
+    uint64_t segments = count / TREES / SEGMENT_ELEMENTS;
+    return segments < 1 ? 1 : segments > SEGMENTS_MAX ? SEGMENTS_MAX : (uint32_t)segments;
+}
+
+/* A place of the tree and its neighbours' places; 0: there is none. */
+struct node {
+    uint32_t parent, left, right;
+    /* The slots of segment 0. */
+    uint32_t from_left, from_right, to_parent, from_parent, to_children;
+};
+
+static uint32_t height_of(uint32_t place)
+{
+    return (uint32_t)__builtin_ctz(place);
+}
+
+static uint32_t parent_of(uint32_t size, uint32_t place)
+{
+    uint64_t bit = UINT64_C(1) << height_of(place);
+    uint64_t above = (place - bit) | 2 * bit;
+    return (uint32_t)(above <= size ? above : place - bit);
+}
+
+static struct node node_at(uint32_t size, uint32_t place)
+{
+    uint32_t top = muster_log2_down(size);
+    uint32_t height = height_of(place);
+    struct node node = {.parent = parent_of(size, place), .to_children = 3 * top - height};
+    if (height > 0) {
+        uint32_t reach = UINT32_C(1) << (height - 1);
+        node.left = place - reach;
+        while (reach > 0 && reach > size - place) {
+            reach /= 2;
+        }
+        node.right = reach > 0 ? place + reach : 0;
+        node.from_left = 2 * (height - 1);
+        node.from_right = node.from_left + 1;
+    }
+    if (node.parent != 0) {
+        uint32_t above = height_of(node.parent);
+        node.to_parent = 2 * (above - 1) + (place > node.parent ? 1 : 0);
+        node.from_parent = 3 * top - above;
+    }
+    return node;
+}
+
+/* A member's place in a tree, and the member at a place. */
+static uint32_t place_of(uint32_t size, uint32_t index, uint32_t tree)
+{
+    return (uint32_t)(((uint64_t)index + tree) % size) + 1;
+}
+
+static uint64_t member_at(uint32_t size, uint32_t place, uint32_t tree)
+{
+    return (uint64_t)place - 1 + size - tree;
+}
+
+/* What one rank does in one tree. */
+struct part {
+    struct muster_builder *builder;
+    const struct muster_group *group;
+    enum muster_buffer source;
+    struct muster_span span;
+    uint32_t segments;
+    uint32_t tree;
+    struct node node;
+};
+
+static struct part part_of(struct muster_builder *builder, const struct muster_group *group,
+                           enum muster_buffer source, struct muster_span whole, uint32_t tree)
+{
+    return (struct part){.builder = builder,
+                         .group = group,
+                         .source = source,
+                         .span = muster_span_part(whole, TREES, tree),
+                         .segments = segments_of(whole.count),
+                         .tree = tree,
+                         .node = node_at(group->size, place_of(group->size, group->index, tree))};
+}
+
+static uint32_t rank_at(const struct part *part, uint32_t place)
+{
+    return muster_group_rank(part->group, member_at(part->group->size, place, part->tree));
+}
+
+/* True if a segment's turn is in this slot, the first one's being in slot `first`. */
+static bool find_segment(const struct part *part, uint32_t first, uint32_t slot,
+                         struct muster_span *ret_segment)
+{
+    if (slot < first || slot - first >= part->segments) {
+        return false;
+    }
+    *ret_segment = muster_span_part(part->span, part->segments, slot - first);
+    return true;
+}
+
+static void go_up(const struct part *part, uint32_t slot)
+{
+    const struct node *node = &part->node;
+    enum muster_buffer held = node->left != 0 ? MUSTER_OUTPUT : part->source;
+    struct muster_span segment;
+    if (node->left != 0 && find_segment(part, node->from_left, slot, &segment)) {
+        muster_builder_recv_reduce(part->builder, rank_at(part, node->left), part->source, segment,
+                                   MUSTER_OUTPUT, segment.offset);
+    }
+    if (node->right != 0 && find_segment(part, node->from_right, slot, &segment)) {
+        muster_builder_recv_reduce(part->builder, rank_at(part, node->right), MUSTER_OUTPUT,
+                                   segment, MUSTER_OUTPUT, segment.offset);
+    }
+    if (node->parent != 0 && find_segment(part, node->to_parent, slot, &segment)) {
+        muster_builder_send(part->builder, rank_at(part, node->parent), held, segment);
+    }
+}
+
+static void go_down(const struct part *part, uint32_t slot)
+{
+    const struct node *node = &part->node;
+    struct muster_span segment;
+    if (node->parent != 0 && find_segment(part, node->from_parent, slot, &segment)) {
+        muster_builder_recv(part->builder, rank_at(part, node->parent), MUSTER_OUTPUT, segment);
+    }
+    if (node->left != 0 && find_segment(part, node->to_children, slot, &segment)) {
+        muster_builder_send(part->builder, rank_at(part, node->left), MUSTER_OUTPUT, segment);
+        if (node->right != 0) {
+            muster_builder_send(part->builder, rank_at(part, node->right), MUSTER_OUTPUT, segment);
+        }
+    }
+}
+
+static uint32_t slots_of(uint32_t size, uint32_t segments)
+{
+    return 3 * muster_log2_down(size) + segments;
+}
+
+void muster_double_tree_part(struct muster_builder *builder, const struct muster_group *group,
+                             enum muster_buffer source, struct muster_span span)
+{
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+        return;
+    }
+    const struct part parts[TREES] = {part_of(builder, group, source, span, 0),
+                                      part_of(builder, group, source, span, 1)};
+    for (uint32_t slot = 0; slot < slots_of(group->size, parts[0].segments); slot++) {
+        for (uint32_t tree = 0; tree < TREES; tree++) {
+            go_up(&parts[tree], slot);
+            go_down(&parts[tree], slot);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+uint64_t muster_double_tree_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    uint64_t elements = 0;
+    for (uint32_t tree = 0; tree < TREES && size > 1; tree++) {
+        struct node node = node_at(size, place_of(size, index, tree));
+        uint64_t half = muster_span_part((struct muster_span){.count = count}, TREES, tree).count;
+        elements += node.parent != 0 ? half : 0;
+        elements += node.left != 0 ? half : 0;
+        elements += node.right != 0 ? half : 0;
+    }
+    return elements;
+}
+
+/* Adds where a place's slots begin; returns how many there are now. */
+static uint32_t add_firsts(const struct node *node, uint32_t *firsts, uint32_t count)
+{
+    if (node->parent != 0) {
+        firsts[count++] = node->to_parent;
+        firsts[count++] = node->from_parent;
+    }
+    if (node->left != 0) {
+        firsts[count++] = node->from_left;
+        firsts[count++] = node->to_children;
+    }
+    if (node->right != 0) {
+        firsts[count++] = node->from_right;
+    }
+    return count;
+}
+
+/* Slots with something to do: each of the intervals is as long as there are segments. */
+static uint32_t used_slots(uint32_t *firsts, uint32_t count, uint32_t segments)
+{
+    uint32_t slots = 0;
+    uint32_t end = 0; /* of those counted */
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = i + 1; j < count; j++) {
+            if (firsts[j] < firsts[i]) {
+                uint32_t first = firsts[j];
+                firsts[j] = firsts[i];
+                firsts[i] = first;
+            }
+        }
+        uint32_t from = firsts[i] > end ? firsts[i] : end;
+        end = firsts[i] + segments;
+        slots += end - from;
+    }
+    return slots;
+}
+
+uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    uint32_t firsts[TREES * INTERVALS_MAX];
+    uint32_t filled = 0;
+    for (uint32_t tree = 0; tree < TREES && size > 1; tree++) {
+        struct node node = node_at(size, place_of(size, index, tree));
+        filled = add_firsts(&node, firsts, filled);
+    }
+    return used_slots(firsts, filled, segments_of(count));
+}
+
+muster_status muster_double_tree_generate(const struct muster_plan *plan,
+                                          struct muster_builder *builder)
+{
+    struct muster_group all = muster_group_all(plan);
+    struct muster_span whole = {.count = plan->count};
+    if (all.size == 1) {
+        muster_builder_copy(builder, MUSTER_INPUT, whole, MUSTER_OUTPUT, 0);
+        return MUSTER_OK;
+    }
+    for (uint32_t tree = 0; tree < TREES; tree++) {
+        struct part part = part_of(builder, &all, MUSTER_INPUT, whole, tree);
+        muster_builder_set_lane(builder, (uint16_t)tree);
+        for (uint32_t slot = 0; slot < slots_of(all.size, part.segments); slot++) {
+            go_up(&part, slot);
+            go_down(&part, slot);
+            muster_builder_next_round(builder);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static uint32_t rounds_at(uint32_t size, uint32_t place, uint32_t segments)
+{
+    uint32_t firsts[INTERVALS_MAX];
+    struct node node = node_at(size, place);
+    return used_slots(firsts, add_firsts(&node, firsts, 0), segments);
+}
+
+/* Of the busiest rank. Of each height, all places are like the first or the second one, but for the
+ * last, whose parent or right child may be nearer. */
+static uint32_t rounds_of_busiest(uint32_t size, uint32_t segments)
+{
+    uint32_t most = 0;
+    for (uint32_t height = 0; height <= muster_log2_down(size); height++) {
+        uint32_t first = UINT32_C(1) << height;
+        uint32_t last = ((size - first) / first / 2) * 2 * first + first;
+        const uint32_t places[] = {first, last < 3 * (uint64_t)first ? last : 3 * first, last};
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            uint32_t rounds = rounds_at(size, places[i], segments);
+            most = rounds > most ? rounds : most;
+        }
+    }
+    return most;
+}
+
+/* Of the busiest rank: up and down to two children in the first tree, up in the second one. With
+ * two or three ranks nobody who has two children has a parent. */
+static uint64_t elements_of_busiest(uint64_t count, uint32_t size)
+{
+    struct muster_span whole = {.count = count};
+    uint32_t copies = size >= 4 ? 3 : size - 1;
+    return copies * muster_span_part(whole, TREES, 0).count +
+           muster_span_part(whole, TREES, 1).count;
+}
+
+void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
+    if (ranks == 1) {
+        return;
+    }
+    uint32_t segments = segments_of(plan->count);
+    ret_formula->rounds = rounds_of_busiest(ranks, segments);
+    ret_formula->elements = elements_of_busiest(plan->count, ranks);
+    ret_formula->reduced = plan->count / segments; /* the rest while other segments come */
+    struct muster_path path = {.messages = slots_of(ranks, segments),
+                               .elements = ret_formula->elements};
+    muster_formula_flat(plan->topology, path, ret_formula);
+}
