@@ -42,6 +42,8 @@ struct muster_core_figures {
 struct muster_cost_model {
     struct muster_core_figures core;
     struct muster_link_figures links[MUSTER_LEVEL_COUNT];
+    uint64_t burst_bytes; /* that a host's uplink lets through after a pause before its rate holds,
+                             as shaped links of virtual machines do; 0: none */
     uint64_t eager_bytes; /* larger messages leave only when the receiver has said that it is ready:
                              one more latency */
 };

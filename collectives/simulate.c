@@ -415,6 +415,9 @@ static void handle(struct muster_simulation *sim, uint32_t node)
     case MUSTER_SIM_ARRIVAL:
         muster_sim_arrive(sim, node);
         break;
+    case MUSTER_SIM_BUCKET_EMPTY:
+        muster_sim_close_uplink(sim, sim->nodes[node].peer);
+        break;
     default: /* MUSTER_SIM_DEATH */
         muster_sim_node_give(sim, node);
         muster_sim_strike(sim);

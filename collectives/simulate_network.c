@@ -18,7 +18,8 @@ enum {
     NET_IN,
     RANK_RESOURCES, /* a rank's */
 };
-enum { HOST_MEMORY, HOST_OUT, HOST_IN, HOST_RESOURCES };
+enum { HOST_MEMORY, HOST_RESOURCES };
+enum { HOST_OUT, HOST_IN, UPLINK_RESOURCES };
 enum { RACK_OUT, RACK_IN, RACK_RESOURCES };
 
 static uint32_t of_rank(uint32_t rank, uint32_t which)
@@ -31,9 +32,14 @@ static uint32_t of_host(const struct muster_simulation *sim, uint32_t host, uint
     return sim->topology->ranks * RANK_RESOURCES + host * HOST_RESOURCES + which;
 }
 
+static uint32_t of_uplink(const struct muster_simulation *sim, uint32_t host, uint32_t which)
+{
+    return of_host(sim, sim->topology->hosts, 0) + host * UPLINK_RESOURCES + which;
+}
+
 static uint32_t of_rack(const struct muster_simulation *sim, uint32_t rack, uint32_t which)
 {
-    return of_host(sim, sim->topology->hosts, 0) + rack * RACK_RESOURCES + which;
+    return of_uplink(sim, sim->topology->hosts, 0) + rack * RACK_RESOURCES + which;
 }
 
 static double bytes_in_us(double rate_GBps)
@@ -71,6 +77,7 @@ muster_status muster_sim_network_init(struct muster_simulation *sim)
     for (uint32_t host = 0; host < topology->hosts; host++) {
         struct muster_sim_resource *own = &sim->resources[of_host(sim, host, 0)];
         own[HOST_MEMORY].capacity = bytes_in_us(links[MUSTER_LEVEL_HOST].shared_GBps);
+        own = &sim->resources[of_uplink(sim, host, 0)];
         own[HOST_OUT].capacity = bytes_in_us(links[MUSTER_LEVEL_RACK].shared_GBps);
         own[HOST_IN].capacity = own[HOST_OUT].capacity;
     }
@@ -80,12 +87,16 @@ muster_status muster_sim_network_init(struct muster_simulation *sim)
         own[RACK_IN].capacity = own[RACK_OUT].capacity;
     }
     place_ranks(sim);
-    return MUSTER_OK;
+    return sim->model.burst_bytes == 0
+               ? MUSTER_OK
+               : muster_sim_buckets_init(sim, of_uplink(sim, 0, 0),
+                                         topology->hosts * UPLINK_RESOURCES);
 }
 
 void muster_sim_network_finish(struct muster_simulation *sim)
 {
     free(sim->resources);
+    free(sim->buckets);
     free(sim->changed);
 }
 
@@ -100,10 +111,17 @@ enum muster_level muster_sim_level(const struct muster_simulation *sim, uint32_t
     return one->rack == other->rack ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_WORLD;
 }
 
-/* The rate of a message that has everything to itself, shared uplinks aside. */
+/* The rate of a message that has everything to itself, shared uplinks aside. Where uplinks let
+ * bursts through, a port's measured bandwidth is the uplink's; a burst comes as fast as within a
+ * host. */
 static double alone(const struct muster_simulation *sim, const struct muster_sim_node *node)
 {
-    return bytes_in_us(sim->model.links[node->level].bandwidth_GBps) / node->factor;
+    const struct muster_link_figures *links = sim->model.links;
+    double rate_GBps = links[node->level].bandwidth_GBps;
+    if (sim->buckets != NULL && links[MUSTER_LEVEL_HOST].bandwidth_GBps > rate_GBps) {
+        rate_GBps = links[MUSTER_LEVEL_HOST].bandwidth_GBps;
+    }
+    return bytes_in_us(rate_GBps) / node->factor;
 }
 
 static void note_changed(struct muster_simulation *sim, uint32_t resource)
@@ -136,7 +154,7 @@ static void add_use(struct muster_simulation *sim, uint32_t node, uint32_t resou
     note_changed(sim, resource);
 }
 
-static void drop_use(struct muster_simulation *sim, const struct muster_sim_use *use)
+static void drop_use(struct muster_simulation *sim, const struct muster_sim_use *use, double rate)
 {
     struct muster_sim_resource *used = &sim->resources[use->resource];
     if (use->previous != MUSTER_NOTHING) {
@@ -148,6 +166,7 @@ static void drop_use(struct muster_simulation *sim, const struct muster_sim_use 
         use_of(sim, use->next)->previous = use->previous;
     }
     used->count--;
+    muster_sim_bucket_flow(sim, used, -rate);
     note_changed(sim, use->resource);
 }
 
@@ -168,8 +187,8 @@ void muster_sim_flow_begin(struct muster_simulation *sim, uint32_t node)
     }
     add_use(sim, node, of_rank(from, NET_OUT));
     add_use(sim, node, of_rank(to, NET_IN));
-    add_use(sim, node, of_host(sim, from_host, HOST_OUT));
-    add_use(sim, node, of_host(sim, to_host, HOST_IN));
+    add_use(sim, node, of_uplink(sim, from_host, HOST_OUT));
+    add_use(sim, node, of_uplink(sim, to_host, HOST_IN));
     if (message->level == MUSTER_LEVEL_WORLD) {
         add_use(sim, node, of_rack(sim, sim->ranks[from].rack, RACK_OUT));
         add_use(sim, node, of_rack(sim, sim->ranks[to].rack, RACK_IN));
@@ -180,7 +199,7 @@ void muster_sim_flow_end(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
     for (uint32_t i = 0; i < message->use_count; i++) {
-        drop_use(sim, &message->uses[i]);
+        drop_use(sim, &message->uses[i], message->rate);
     }
     message->use_count = 0;
 }
@@ -191,6 +210,9 @@ static double rate_of(const struct muster_simulation *sim, const struct muster_s
     double rate = own;
     for (uint32_t i = 0; i < message->use_count; i++) {
         const struct muster_sim_resource *used = &sim->resources[message->uses[i].resource];
+        if (used->bucket != NULL && used->bucket->open) {
+            continue;
+        }
         double all = used->capacity > 0 ? used->capacity : own;
         double share = all / used->count;
         rate = share < rate ? share : rate;
@@ -212,8 +234,18 @@ static void rate_again(struct muster_simulation *sim, uint32_t node)
     message->left_bytes -= message->rate * (sim->now_us - message->rated_us);
     message->left_bytes = message->left_bytes > 0 ? message->left_bytes : 0;
     message->rated_us = sim->now_us;
+    for (uint32_t i = 0; i < message->use_count; i++) {
+        muster_sim_bucket_flow(sim, &sim->resources[message->uses[i].resource],
+                               rate - message->rate);
+    }
     message->rate = rate;
     muster_sim_put(sim, node, MUSTER_SIM_FLOW_END, sim->now_us + message->left_bytes / rate);
+}
+
+void muster_sim_close_uplink(struct muster_simulation *sim, uint32_t resource)
+{
+    muster_sim_bucket_empty(sim, &sim->resources[resource]);
+    note_changed(sim, resource);
 }
 
 /* Shared by so many it holds nobody up. */
@@ -229,10 +261,14 @@ bool muster_sim_share_out(struct muster_simulation *sim)
     }
     sim->sharing++;
     for (uint32_t i = 0; i < sim->changed_count; i++) {
+        muster_sim_bucket_look(sim, &sim->resources[sim->changed[i]]);
+    }
+    for (uint32_t i = 0; i < sim->changed_count; i++) {
         struct muster_sim_resource *resource = &sim->resources[sim->changed[i]];
         resource->changed = false;
         /* Whoever is new is rated at its ports, which are never ample. */
-        bool same = is_ample(resource, resource->shared) && is_ample(resource, resource->count);
+        bool same = resource->bucket == NULL && is_ample(resource, resource->shared) &&
+                    is_ample(resource, resource->count);
         resource->shared = resource->count;
         uint32_t next = MUSTER_NOTHING;
         for (uint32_t use = same ? MUSTER_NOTHING : resource->first; use != MUSTER_NOTHING;

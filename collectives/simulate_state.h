@@ -4,6 +4,7 @@
  *   simulate.c           schedules in, rounds, what a rank does, the loop, the result
  *   simulate_queue.c     what happens next: a binary heap, ties by lane and rank
  *   simulate_network.c   messages that flow, and what they share
+ *   simulate_bursts.c    uplinks that let bursts through
  *   simulate_messages.c  from posting to arrival
  *   simulate_faults.c    faults; who waits for whom when nothing more happens
  *
@@ -55,12 +56,14 @@ struct muster_sim_rank {
 
 /* What a node's event means. */
 enum muster_sim_event {
-    MUSTER_SIM_BEGIN = 1,  /* a rank begins */
-    MUSTER_SIM_WORK_DONE,  /* of a local step, of a send that was buffered, of a receive */
-    MUSTER_SIM_FLOW_START, /* the first byte leaves */
-    MUSTER_SIM_FLOW_END,   /* the last byte has left */
-    MUSTER_SIM_ARRIVAL,    /* it is there */
-    MUSTER_SIM_DEATH,      /* something dies */
+    MUSTER_SIM_BEGIN = 1,    /* a rank begins */
+    MUSTER_SIM_WORK_DONE,    /* of a local step, of a send that was buffered, of a receive */
+    MUSTER_SIM_FLOW_START,   /* the first byte leaves */
+    MUSTER_SIM_FLOW_END,     /* the last byte has left */
+    MUSTER_SIM_ARRIVAL,      /* it is there */
+    MUSTER_SIM_DEATH,        /* something dies */
+    MUSTER_SIM_BUCKET_EMPTY, /* an uplink has let its burst through; the node's `peer` is its number
+                              */
 };
 
 /* What a message goes through: the sender's port, the receiver's, and what it shares with others.
@@ -108,14 +111,24 @@ struct muster_sim_channel {
     uint32_t first, last;
 };
 
+/* What an uplink lets through beyond its rate. */
+struct muster_sim_bucket {
+    double tokens; /* bytes */
+    double filled_us;
+    double outflow; /* bytes in a microsecond */
+    bool open;      /* it holds nobody up */
+    uint32_t node;  /* for its event */
+};
+
 /* A port, a host's memory, an uplink. */
 struct muster_sim_resource {
     double capacity; /* bytes in a microsecond; 0: as many as the message alone could use */
     double largest;  /* that one message could use, of all so far */
-    uint32_t first;  /* use */
-    uint32_t count;  /* messages that flow through it */
-    uint32_t shared; /* the count when it was last shared out */
-    bool changed;    /* it stands in the list of those to be shared out */
+    struct muster_sim_bucket *bucket; /* or NULL */
+    uint32_t first;                   /* use */
+    uint32_t count;                   /* messages that flow through it */
+    uint32_t shared;                  /* the count when it was last shared out */
+    bool changed;                     /* it stands in the list of those to be shared out */
 };
 
 struct muster_sim_entry {
@@ -150,7 +163,8 @@ struct muster_simulation {
     size_t channel_count, channel_capacity;
 
     struct muster_sim_resource *resources;
-    uint32_t *changed; /* [resources] those to be shared out */
+    struct muster_sim_bucket *buckets; /* of the hosts' uplinks; NULL: they have none */
+    uint32_t *changed;                 /* [resources] those to be shared out */
     uint32_t changed_count;
     uint32_t sharing; /* number of the present sharing-out */
 
@@ -183,6 +197,21 @@ void muster_sim_flow_begin(struct muster_simulation *sim, uint32_t node);
 void muster_sim_flow_end(struct muster_simulation *sim, uint32_t node);
 /* Shares out what has changed; false: nothing had. */
 bool muster_sim_share_out(struct muster_simulation *sim);
+
+/* The event of an uplink's bucket; `resource` is its number. */
+void muster_sim_close_uplink(struct muster_simulation *sim, uint32_t resource);
+
+/* simulate_bursts.c; without effect where there is no bucket, but for the first and the last */
+
+/* For `count` resources from number `first` on. */
+MUSTER_CHECKED muster_status muster_sim_buckets_init(struct muster_simulation *sim, uint32_t first,
+                                                     uint32_t count);
+/* Decides whether it is open. */
+void muster_sim_bucket_look(struct muster_simulation *sim, struct muster_sim_resource *resource);
+/* So much more flows through it, in bytes in a microsecond. */
+void muster_sim_bucket_flow(struct muster_simulation *sim, struct muster_sim_resource *resource,
+                            double change);
+void muster_sim_bucket_empty(struct muster_simulation *sim, struct muster_sim_resource *resource);
 
 /* simulate_messages.c */
 

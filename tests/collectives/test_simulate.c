@@ -195,6 +195,23 @@ static void hosts_of_a_rack_share_its_uplink(void **state)
     assert_int_equal(job.result.bytes[MUSTER_LEVEL_WORLD], 6000000);
 }
 
+static void a_burst_goes_through_an_uplink_that_was_still(void **state)
+{
+    (void)state;
+    struct job job = job_on(2, 2);
+    job.model.links[MUSTER_LEVEL_RACK].shared_GBps = 1;
+    job.model.burst_bytes = 150000;
+    message(&job, 0, 1, 0, 300000);
+    /* In the first 100 us 100,000 tokens come in. They let it go at 2 GB/s, twice as fast as they
+     * come in, for 100 us; the rest goes at 1 GB/s. */
+    assert_us(run(&job), 100 + 100 + 100 + 95);
+    job = job_on(2, 2);
+    job.model.links[MUSTER_LEVEL_RACK].shared_GBps = 1;
+    job.model.burst_bytes = 50000; /* more do not stay */
+    message(&job, 0, 1, 0, 300000);
+    assert_us(run(&job), 100 + 50 + 200 + 95);
+}
+
 /* Four ranks on four hosts, the reduce-scatter half of a ring: three rounds of a quarter. */
 static void a_ring_takes_its_rounds(void **state)
 {
@@ -409,6 +426,7 @@ int main(void)
         cmocka_unit_test(ranks_of_a_host_share_its_uplink),
         cmocka_unit_test(ranks_of_a_host_share_its_memory),
         cmocka_unit_test(hosts_of_a_rack_share_its_uplink),
+        cmocka_unit_test(a_burst_goes_through_an_uplink_that_was_still),
         cmocka_unit_test(a_ring_takes_its_rounds),
         cmocka_unit_test(reducing_overlaps_receiving),
         cmocka_unit_test(ranks_share_the_cores_of_their_host),
