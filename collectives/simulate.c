@@ -498,7 +498,10 @@ muster_status muster_simulate_us(size_t algorithm, const struct muster_plan *pla
                                                       .element_size_bytes = element_size_bytes,
                                                       .limit_us = limit_us};
     struct muster_simulation *simulation = NULL;
-    TRY(muster_simulation_create(&options, &simulation));
+    muster_status created = muster_simulation_create(&options, &simulation);
+    if (simulation == NULL) {
+        return created;
+    }
     struct muster_simulation_result result = {0};
     muster_status status = muster_simulation_add_all(simulation, algorithm, plan);
     if (status == MUSTER_OK) {

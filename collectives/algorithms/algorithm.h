@@ -64,8 +64,8 @@ struct muster_algorithm {
      * table in collectives/README.md is made of them. */
     const char *rounds_text, *elements_text, *best_for;
     enum muster_collective collective;
-    const struct muster_variants *variants; /* or NULL: it has none */
     uint32_t variant;                       /* that the name alone stands for */
+    const struct muster_variants *variants; /* or NULL: it has none */
     /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
      * True if it can do it. False: ret_why (size bytes) says what would fit. */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
