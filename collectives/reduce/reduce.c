@@ -43,13 +43,13 @@ muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op)
 
 /* Divided, not multiplied by the inverse: the quotient is then the nearest there is. The wider type
  * holds the number of ranks and both ends of the narrower one. */
-#define DIVIDE(name, type, wide)                                        \
-    static void name##_divide(void *data, size_t count, uint32_t ranks) \
-    {                                                                   \
-        type *values = data;                                            \
-        for (size_t i = 0; i < count; i++) {                            \
-            values[i] = (type)((wide)values[i] / (wide)ranks);          \
-        }                                                               \
+#define DIVIDE(name, type, wide)                                              \
+    static void name##_divide(void *data, size_t count, uint32_t ranks)       \
+    {                                                                         \
+        type *values = data; /* NOLINT(bugprone-macro-parentheses): a type */ \
+        for (size_t i = 0; i < count; i++) {                                  \
+            values[i] = (type)((wide)values[i] / (wide)ranks);                \
+        }                                                                     \
     }
 DIVIDE(float32, float, float)
 DIVIDE(float64, double, double)

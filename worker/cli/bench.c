@@ -265,6 +265,7 @@ static int lead_on_network(struct muster_bench_board *board)
     }
     board->network = &network;
     int exit_status = muster_bench_lead(board);
+    board->network = NULL;
     muster_bench_network_destroy(&network);
     return exit_status;
 }

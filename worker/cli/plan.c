@@ -228,6 +228,8 @@ static muster_status compose(const struct muster_plan_options *options,
     if (status == MUSTER_OK) {
         status = show(options, scene);
     }
+    scene->drawing = NULL;
+    scene->times = NULL;
     muster_plan_times_finish(&times);
     muster_drawing_finish(&drawing);
     return status;

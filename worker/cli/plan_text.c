@@ -92,14 +92,14 @@ static int widest(const struct grid *grid)
 static bool sort_steps(const struct muster_drawing *drawing, struct grid *ret_grid)
 {
     struct grid grid = {.drawing = drawing, .count = drawing->first_step[drawing->ranks]};
-    grid.steps = calloc(grid.count + 1, sizeof *grid.steps);
+    grid.steps = calloc(grid.count + 1, sizeof(const struct muster_drawn_step *));
     if (grid.steps == NULL) {
         return false;
     }
     for (size_t i = 0; i < grid.count; i++) {
         grid.steps[i] = &drawing->steps[i];
     }
-    qsort(grid.steps, grid.count, sizeof *grid.steps, compare_steps);
+    qsort(grid.steps, grid.count, sizeof(const struct muster_drawn_step *), compare_steps);
     grid.width = widest(&grid);
     *ret_grid = grid;
     return true;
