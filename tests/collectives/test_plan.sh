@@ -66,7 +66,7 @@ expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 # Times.
 expect 0 '^predicted: ring_two_phase  *[0-9.]* us$' \
     allreduce --ranks 4 --algorithm ring_two_phase --simulate
-expect 0 '^round 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_phase --simulate
+expect 0 '^time 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_phase --simulate
 [ "$("$muster" plan allreduce --ranks 4 --simulate | grep -c '^predicted: .*<- chosen$')" = 1 ] ||
     fail "the chosen algorithm is marked once"
 expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halving_doubling --simulate

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
 
 enum {
@@ -20,6 +21,7 @@ enum {
     KEY_IN_PLACE,
     KEY_RANK,
     KEY_STEPS,
+    KEY_SVG,
     KEY_SIMULATE,
     KEY_TABLE,
     KEY_CHECK,
@@ -38,6 +40,7 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  muster plan allreduce --ranks 8 --hosts 2 --algorithm hierarchical\n"
+    "  muster plan allreduce --ranks 8 --algorithm ring_two_phase --svg ring.svg\n"
     "  muster plan broadcast --ranks 5 --root 2 --rank 4\n"
     "  muster plan allreduce --hosts 3,1,4 --check\n"
     "  muster plan allreduce --ranks 16 --hosts 4 --table\n"
@@ -64,6 +67,7 @@ static const struct argp_option options_table[] = {
     {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are one buffer", 1},
     {"rank", KEY_RANK, "R", 0, "List this rank's steps only", 2},
     {"steps", KEY_STEPS, NULL, 0, "List the steps of all ranks", 2},
+    {"svg", KEY_SVG, "FILE", 0, "Write a picture to FILE; - is standard output", 2},
     {"check", KEY_CHECK, NULL, 0, "Print only whether the schedules of all ranks are proven right",
      2},
     {"simulate", KEY_SIMULATE, NULL, 0, "Add predicted times to what is shown", 2},
@@ -96,6 +100,8 @@ static const char **find_text(struct muster_plan_options *options, int key)
         return &options->root;
     case KEY_RANK:
         return &options->rank;
+    case KEY_SVG:
+        return &options->svg;
     default:
         return NULL;
     }
@@ -177,6 +183,67 @@ static muster_status print_check(const struct muster_plan_options *options,
     return MUSTER_OK;
 }
 
+/* The request as a command that makes the same picture. */
+static void write_command(const struct muster_plan_options *options, char *text, size_t size)
+{
+    const struct {
+        const char *name, *value;
+    } parts[] = {{"muster plan ", options->collective},
+                 {" --ranks ", options->ranks},
+                 {" --hosts ", options->hosts},
+                 {" --racks ", options->racks},
+                 {" --algorithm ", options->algorithm},
+                 {" --count ", options->count},
+                 {" --blocks ", options->blocks},
+                 {" --root ", options->root},
+                 {" --rank ", options->rank},
+                 {" --in-place", options->in_place ? "" : NULL},
+                 {" --simulate", options->simulate ? "" : NULL}};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].value != NULL && used < size) {
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", parts[i].name, parts[i].value);
+        }
+    }
+}
+
+static muster_status write_file(const char *path, const char *data, size_t size)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    if (file == NULL) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+    }
+    bool written = fwrite(data, 1, size, file) == size;
+    if (file == stdout) {
+        return MUSTER_OK; /* its errors are asked for at the end */
+    }
+    /* A full disk may show only when the file is closed. */
+    written = fclose(file) == 0 && written;
+    return written ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+}
+
+/* Whole or not at all: what is refused leaves a file that was there as it was. */
+static muster_status write_picture(const struct muster_plan_options *options,
+                                   struct muster_plan_scene *scene)
+{
+    char command[1024];
+    write_command(options, command, sizeof command);
+    scene->command = command;
+    AUTO_FREE char *data = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&data, &size);
+    if (memory == NULL) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
+    }
+    muster_status status = muster_plan_draw(scene, memory);
+    if (fclose(memory) != 0 && status == MUSTER_OK) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
+    }
+    return status == MUSTER_OK ? write_file(options->svg, data, size) : status;
+}
+
 static void print_text(const struct muster_plan_options *options,
                        const struct muster_plan_scene *scene)
 {
@@ -196,12 +263,18 @@ static void print_text(const struct muster_plan_options *options,
 }
 
 static muster_status show(const struct muster_plan_options *options,
-                          const struct muster_plan_scene *scene)
+                          struct muster_plan_scene *scene)
 {
     if (options->check) {
         TRY(print_check(options, scene->request, scene->set));
     }
-    if (!options->check) {
+    if (options->svg != NULL) {
+        TRY(scene->drawing != NULL
+                ? write_picture(options, scene)
+                : muster_error_set(MUSTER_INVALID, "--svg: what is not proven is not drawn: %s",
+                                   scene->set->verdict.why));
+    }
+    if (!options->check && options->svg == NULL) {
         print_text(options, scene);
         print_verdict(scene->request, &scene->set->verdict);
     }
@@ -216,7 +289,7 @@ static muster_status compose(const struct muster_plan_options *options,
     struct muster_plan_times times = {0};
     const struct muster_plan_set *set = scene->set;
     muster_status status = MUSTER_OK;
-    if (set->verdict.proven && !options->check) {
+    if (set->verdict.proven && (!options->check || options->svg != NULL)) {
         status = muster_drawing_init(set->shapes, set->schedules, set->ranks,
                                      scene->request->plan.in_place, &drawing);
         scene->drawing = status == MUSTER_OK ? &drawing : NULL;
@@ -243,7 +316,8 @@ static muster_status answer(const struct muster_plan_options *options,
         return muster_plan_print_table(request, options->json, stdout);
     }
     bool times_only = options->simulate && request->topology.ranks > MUSTER_PLAN_RANKS_MAX &&
-                      !options->check && !options->steps && !request->one_rank;
+                      !options->check && options->svg == NULL && !options->steps &&
+                      !request->one_rank;
     if (!times_only) {
         struct muster_plan_set set = {0};
         TRY(muster_plan_set_create(request, &set));
@@ -253,7 +327,8 @@ static muster_status answer(const struct muster_plan_options *options,
         muster_plan_set_finish(&set);
         TRY(status);
     }
-    return options->simulate && !options->json && *ret_proven
+    bool to_stdout = options->svg != NULL && strcmp(options->svg, "-") == 0;
+    return options->simulate && !options->json && !to_stdout && *ret_proven
                ? muster_plan_print_times(request, stdout)
                : MUSTER_OK;
 }

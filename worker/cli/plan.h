@@ -19,7 +19,7 @@ enum {
 
 /* The command line; NULL and false where nothing was said. */
 struct muster_plan_options {
-    const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank;
+    const char *collective, *ranks, *hosts, *racks, *algorithm, *count, *blocks, *root, *rank, *svg;
     bool check, list, formulas, steps, simulate, table, json, in_place;
 };
 
@@ -77,6 +77,7 @@ struct muster_plan_scene {
     const struct muster_plan_set *set;
     const struct muster_drawing *drawing;
     const struct muster_plan_times *times; /* NULL: none are shown */
+    const char *command;                   /* that draws it again */
 };
 
 /* plan_text.c: rounds from top to bottom, a column for each rank. False: it would be too wide or
@@ -84,6 +85,9 @@ struct muster_plan_scene {
 bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out);
 /* Every step of one rank, a line each, with the chunks that it moves. */
 void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank, FILE *out);
+
+/* plan_svg.c. MUSTER_INVALID: too large for a picture. */
+MUSTER_CHECKED muster_status muster_plan_draw(const struct muster_plan_scene *scene, FILE *out);
 
 /* plan_table.c. All algorithms of the collective over sizes of the count, the fastest marked. */
 MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_request *request,

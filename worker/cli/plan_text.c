@@ -200,7 +200,7 @@ static void print_round(const struct muster_plan_scene *scene, const struct grid
                         size_t first, size_t end, FILE *out)
 {
     uint32_t column = grid->steps[first]->column;
-    (void)fprintf(out, "round %" PRIu32, column);
+    (void)fprintf(out, "time %" PRIu32, column);
     if (scene->times != NULL) {
         (void)fprintf(out, ", until %.2f us", end_us(scene, column));
     }
@@ -243,7 +243,7 @@ static void print_key(const struct muster_drawing *drawing, FILE *out)
             drawing->chunks == 1 ? "" : "s", own ? ", rank 0's first" : "");
     }
     (void)fprintf(out,
-                  "A round is one message's time; ranks without a cell wait for others, or are "
+                  "A unit of time is one message; ranks without a cell wait for others, or are "
                   "through.\n");
 }
 
