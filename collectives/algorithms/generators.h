@@ -208,6 +208,66 @@ muster_status muster_barrier_dissemination_generate(const struct muster_plan *pl
 void muster_barrier_dissemination_formula(const struct muster_plan *plan,
                                           struct muster_formula *ret_formula);
 
+/* broadcast_one_to_all.c */
+muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder);
+void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula);
+
+/* broadcast_scatter_allgather.c */
+muster_status muster_broadcast_scatter_allgather_generate(const struct muster_plan *plan,
+                                                          struct muster_builder *builder);
+void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
+                                                struct muster_formula *ret_formula);
+
+/* reduce_binomial.c */
+muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
+                                              struct muster_builder *builder);
+void muster_reduce_binomial_formula(const struct muster_plan *plan,
+                                    struct muster_formula *ret_formula);
+
+/* reduce_linear.c */
+muster_status muster_reduce_linear_generate(const struct muster_plan *plan,
+                                            struct muster_builder *builder);
+void muster_reduce_linear_formula(const struct muster_plan *plan,
+                                  struct muster_formula *ret_formula);
+
+/* gather_binomial.c: also gatherv */
+muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
+                                              struct muster_builder *builder);
+void muster_gather_binomial_formula(const struct muster_plan *plan,
+                                    struct muster_formula *ret_formula);
+
+/* gather_linear.c: also gatherv */
+muster_status muster_gather_linear_generate(const struct muster_plan *plan,
+                                            struct muster_builder *builder);
+void muster_gather_linear_formula(const struct muster_plan *plan,
+                                  struct muster_formula *ret_formula);
+
+/* scatter_binomial.c */
+muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
+                                               struct muster_builder *builder);
+void muster_scatter_binomial_formula(const struct muster_plan *plan,
+                                     struct muster_formula *ret_formula);
+
+/* scatter_linear.c */
+muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
+                                             struct muster_builder *builder);
+void muster_scatter_linear_formula(const struct muster_plan *plan,
+                                   struct muster_formula *ret_formula);
+
+/* barrier_all_to_all.c */
+muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder);
+void muster_barrier_all_to_all_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula);
+
+/* barrier_all_to_one.c */
+muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder);
+void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula);
+
 /* formula.c: the ways through the job, for large ones only (see algorithm.h). */
 
 /* All of the path goes between hosts, one rank of a host at a time, if there is more than one host;

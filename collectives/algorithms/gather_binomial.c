@@ -1,0 +1,108 @@
+/*
+ * Binomial tree gather and gatherv: everyone collects the blocks of those below it, its own first,
+ * and passes them on in one message. ceil(log2 P) rounds; an element moves once for each level.
+ * What an inner node has collected lies in its SCRATCH, ranks counted from the root; to the root it
+ * goes in two messages where the ranks start again at 0.
+ *
+ * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory,
+ * practice, and experience. Concurrency and Computation 19 (2007) (the gather on a minimum spanning
+ * tree).
+ *
+ * Four ranks with blocks a b c d, root 0 (with another root, ranks count from it):
+ *
+ *   round 0    0 <-- b --- 1    2 <-- d -- 3
+ *   round 1    0 <-------- cd -- 2
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/subtree.h"
+
+/* The root takes each child's blocks to where they belong. */
+static void collect_at_root(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                            struct muster_builder *builder)
+{
+    struct muster_span own = muster_blocks_at(blocks, tree->root);
+    muster_builder_copy(builder, MUSTER_INPUT, (struct muster_span){.count = own.count},
+                        MUSTER_OUTPUT, own.offset);
+    for (uint32_t level = 0; muster_subtree_has_child(tree, level); level++) {
+        const struct muster_subtree child = muster_subtree_child(tree, level);
+        struct muster_span pieces[2];
+        uint32_t count = muster_subtree_pieces(&child, blocks, pieces);
+        for (uint32_t i = 0; i < count; i++) {
+            muster_builder_recv(builder, muster_subtree_rank(&child), MUSTER_OUTPUT, pieces[i]);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+/* Elements of its own block at the start of SCRATCH, then each child's. */
+static void collect_in_scratch(const struct muster_subtree *tree,
+                               const struct muster_blocks *blocks, struct muster_builder *builder)
+{
+    uint64_t place = muster_blocks_at(blocks, muster_subtree_rank(tree)).count;
+    (void)muster_builder_reserve(builder, muster_subtree_count(tree, blocks));
+    muster_builder_copy(builder, MUSTER_INPUT, (struct muster_span){.count = place}, MUSTER_SCRATCH,
+                        0);
+    for (uint32_t level = 0; muster_subtree_has_child(tree, level); level++) {
+        const struct muster_subtree child = muster_subtree_child(tree, level);
+        struct muster_span span = {.offset = place, .count = muster_subtree_count(&child, blocks)};
+        muster_builder_recv(builder, muster_subtree_rank(&child), MUSTER_SCRATCH, span);
+        muster_builder_next_round(builder);
+        place += span.count;
+    }
+}
+
+/* In the pieces in which the root takes it; else in one. */
+static void pass_on(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                    enum muster_buffer source, struct muster_builder *builder)
+{
+    uint32_t parent = muster_subtree_parent(tree);
+    struct muster_span pieces[2];
+    uint32_t count = muster_subtree_pieces(tree, blocks, pieces);
+    if (parent != tree->root) {
+        pieces[0].count = muster_subtree_count(tree, blocks);
+        count = 1;
+    }
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct muster_span span = {.offset = offset, .count = pieces[i].count};
+        muster_builder_send(builder, parent, source, span);
+        offset += span.count;
+    }
+}
+
+muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
+                                              struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    const struct muster_subtree tree = muster_subtree_own(plan);
+    if (tree.node == 0) {
+        collect_at_root(&tree, &blocks, builder);
+        return MUSTER_OK;
+    }
+    bool leaf = !muster_subtree_has_child(&tree, 0);
+    if (!leaf) {
+        collect_in_scratch(&tree, &blocks, builder);
+    }
+    pass_on(&tree, &blocks, leaf ? MUSTER_INPUT : MUSTER_SCRATCH, builder);
+    return MUSTER_OK;
+}
+
+void muster_gather_binomial_formula(const struct muster_plan *plan,
+                                    struct muster_formula *ret_formula)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    uint32_t ranks = blocks.ranks;
+    uint64_t own = muster_blocks_at(&blocks, plan->root).count;
+    uint64_t most = 0; /* that a rank passes on */
+    for (uint32_t node = 1; node < ranks; node++) {
+        const struct muster_subtree tree = muster_subtree_of(plan, node);
+        uint64_t count = muster_subtree_count(&tree, &blocks);
+        most = count > most ? count : most;
+    }
+    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? own > 0 : muster_log2_up(ranks),
+                                           .elements = most};
+    muster_formula_flat(plan->topology,
+                        (struct muster_path){.messages = muster_log2_up(ranks),
+                                             .elements = muster_blocks_total(&blocks) - own},
+                        ret_formula);
+}

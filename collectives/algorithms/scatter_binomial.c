@@ -1,0 +1,92 @@
+/*
+ * Binomial tree scatter: the gather's tree backward. Everyone gets the blocks of all below it,
+ * keeps its own and passes the others on, the farthest first. ceil(log2 P) rounds; an element moves
+ * once for each level. What is to be passed on lies in SCRATCH, ranks counted from the root; from
+ * the root it comes in two messages where the ranks start again at 0.
+ *
+ * Source: as in gather_binomial.c.
+ *
+ * Four ranks with blocks a b c d, root 0 (with another root, ranks count from it):
+ *
+ *   round 0    0 --- cd --------> 2
+ *   round 1    0 -- b --> 1       2 -- d --> 3
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/subtree.h"
+
+static void give_from_root(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                           struct muster_builder *builder)
+{
+    muster_builder_copy(builder, MUSTER_INPUT, muster_blocks_at(blocks, tree->root), MUSTER_OUTPUT,
+                        0);
+    for (uint32_t level = tree->levels; level-- > 0;) {
+        const struct muster_subtree child = muster_subtree_child(tree, level);
+        struct muster_span pieces[2];
+        uint32_t count = muster_subtree_pieces(&child, blocks, pieces);
+        for (uint32_t i = 0; i < count; i++) {
+            muster_builder_send(builder, muster_subtree_rank(&child), MUSTER_INPUT, pieces[i]);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+/* Takes the blocks of the whole tree to where `target` starts. */
+static void take(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                 enum muster_buffer target, struct muster_builder *builder)
+{
+    uint32_t parent = muster_subtree_parent(tree);
+    struct muster_span pieces[2];
+    uint32_t count = muster_subtree_pieces(tree, blocks, pieces);
+    if (parent != tree->root) {
+        pieces[0].count = muster_subtree_count(tree, blocks);
+        count = 1;
+    }
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct muster_span span = {.offset = offset, .count = pieces[i].count};
+        muster_builder_recv(builder, parent, target, span);
+        offset += span.count;
+    }
+    muster_builder_next_round(builder);
+}
+
+muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
+                                               struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    const struct muster_subtree tree = muster_subtree_own(plan);
+    if (tree.node == 0) {
+        give_from_root(&tree, &blocks, builder);
+        return MUSTER_OK;
+    }
+    if (!muster_subtree_has_child(&tree, 0)) {
+        take(&tree, &blocks, MUSTER_OUTPUT, builder);
+        return MUSTER_OK;
+    }
+    (void)muster_builder_reserve(builder, muster_subtree_count(&tree, &blocks));
+    take(&tree, &blocks, MUSTER_SCRATCH, builder);
+    muster_builder_copy(builder, MUSTER_SCRATCH, (struct muster_span){.count = plan->count},
+                        MUSTER_OUTPUT, 0);
+    for (uint32_t level = tree.levels; level-- > 0;) {
+        if (muster_subtree_has_child(&tree, level)) {
+            const struct muster_subtree child = muster_subtree_child(&tree, level);
+            struct muster_span span = {.offset = (child.node - tree.node) * plan->count,
+                                       .count = muster_subtree_count(&child, &blocks)};
+            muster_builder_send(builder, muster_subtree_rank(&child), MUSTER_SCRATCH, span);
+            muster_builder_next_round(builder);
+        }
+    }
+    return MUSTER_OK;
+}
+
+void muster_scatter_binomial_formula(const struct muster_plan *plan,
+                                     struct muster_formula *ret_formula)
+{
+    uint32_t ranks = plan->topology->ranks;
+    uint32_t rounds = muster_log2_up(ranks);
+    uint64_t others = (ranks - 1) * plan->count;
+    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : rounds,
+                                           .elements = others};
+    muster_formula_flat(plan->topology,
+                        (struct muster_path){.messages = rounds, .elements = others}, ret_formula);
+}
