@@ -239,7 +239,7 @@ static uint32_t used_slots(uint32_t *firsts, uint32_t count, uint32_t segments)
 
 uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    uint32_t firsts[TREES * INTERVALS_MAX];
+    uint32_t firsts[TREES * INTERVALS_MAX] = {0};
     uint32_t filled = 0;
     for (uint32_t tree = 0; tree < TREES && size > 1; tree++) {
         struct node node = node_at(size, place_of(size, index, tree));
@@ -271,7 +271,7 @@ muster_status muster_double_tree_generate(const struct muster_plan *plan,
 
 static uint32_t rounds_at(uint32_t size, uint32_t place, uint32_t segments)
 {
-    uint32_t firsts[INTERVALS_MAX];
+    uint32_t firsts[INTERVALS_MAX] = {0};
     struct node node = node_at(size, place);
     return used_slots(firsts, add_firsts(&node, firsts, 0), segments);
 }
