@@ -9,7 +9,7 @@
 uint32_t muster_group_rank(const struct muster_group *group, uint64_t index)
 {
     uint32_t member = (uint32_t)(index % group->size);
-    return group->ranks == NULL ? member : group->ranks[member];
+    return group->offset + (group->ranks == NULL ? member : group->ranks[member]);
 }
 
 struct muster_group muster_group_all(const struct muster_plan *plan)

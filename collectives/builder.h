@@ -30,6 +30,7 @@ struct muster_builder {
 /* Ranks that run a part of a collective among themselves, so that generators compose. */
 struct muster_group {
     const uint32_t *ranks; /* [size] their ranks in the context; NULL: 0..size-1 */
+    uint32_t offset;       /* that is added to each of those */
     uint32_t size;
     uint32_t index; /* this rank's place among them */
 };

@@ -100,16 +100,26 @@ struct tower {
     struct muster_level levels[LEVELS_MAX];
 };
 
-/* Its ranks are filled in by enlist(). */
+/* Places of ranks in lists that are there already: those of one host, of one local rank on the
+ * hosts of a rack or of all, and of one place in all racks. The last of three levels gets its list
+ * from enlist(). */
 static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t local_rank,
                              uint64_t count)
 {
     const struct muster_topology *topology = frame->topology;
     uint32_t rack = muster_topology_rack(topology, host);
+    uint32_t first = topology->rack_first[rack];
     const struct muster_group groups[] = {
-        {.size = topology->host_sizes[host], .index = local_rank},
-        {.size = topology->rack_sizes[rack], .index = host - topology->rack_first[rack]},
-        {.size = frame->levels == 3 ? topology->racks : topology->hosts,
+        {.offset = topology->host_first[host],
+         .size = topology->host_sizes[host],
+         .index = local_rank},
+        {.ranks = &topology->host_first[first],
+         .offset = local_rank,
+         .size = topology->rack_sizes[rack],
+         .index = host - first},
+        {.ranks = topology->host_first,
+         .offset = local_rank,
+         .size = frame->levels == 3 ? topology->racks : topology->hosts,
          .index = frame->levels == 3 ? rack : host},
     };
     struct tower tower = {0};
@@ -128,30 +138,18 @@ static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t 
     return tower;
 }
 
-/* Which ranks the groups of a tower are; ranks has room for all of them. */
-static void enlist(const struct frame *frame, struct tower *tower, uint32_t host,
-                   uint32_t local_rank, uint32_t *ranks)
+/* Which ranks have this place in their racks; ranks has room for one of each rack. */
+static void enlist(const struct frame *frame, struct tower *tower, uint32_t *ranks)
 {
     const struct muster_topology *topology = frame->topology;
-    for (uint32_t i = 0; i < tower->height; i++) {
-        struct muster_group *group = &tower->levels[i].group;
-        group->ranks = ranks;
-        for (uint32_t member = 0; member < group->size; member++) {
-            if (i == 0) {
-                ranks[member] = muster_topology_rank(topology, host, member);
-            } else if (frame->levels == 2) {
-                ranks[member] = muster_topology_rank(topology, member, local_rank);
-            } else if (i == 1) {
-                uint32_t first = topology->rack_first[muster_topology_rack(topology, host)];
-                ranks[member] = muster_topology_rank(topology, first + member, local_rank);
-            } else {
-                uint32_t place = tower->levels[1].group.index;
-                ranks[member] = muster_topology_rank(topology, topology->rack_first[member] + place,
-                                                     local_rank);
-            }
-        }
-        ranks += group->size;
+    if (tower->height < 3) {
+        return;
     }
+    uint32_t place = tower->levels[1].group.index;
+    for (uint32_t rack = 0; rack < topology->racks; rack++) {
+        ranks[rack] = topology->host_first[topology->rack_first[rack] + place];
+    }
+    tower->levels[2].group.ranks = ranks;
 }
 
 /* Up to where the rank owns something, and back. */
@@ -178,12 +176,12 @@ muster_status muster_hierarchical_generate(const struct muster_plan *plan,
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
     const struct frame frame = frame_of(plan);
     struct tower tower = tower_of(&frame, here.host, here.local_rank, plan->count);
-    size_t room = (size_t)here.local_size + 2 * (size_t)topology->hosts;
-    AUTO_FREE uint32_t *ranks = calloc(room, sizeof *ranks);
+    AUTO_FREE uint32_t *ranks = calloc(topology->racks, sizeof *ranks);
     if (ranks == NULL) {
-        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %zu ranks", room);
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " racks",
+                                topology->racks);
     }
-    enlist(&frame, &tower, here.host, here.local_rank, ranks);
+    enlist(&frame, &tower, ranks);
     climb(builder, &frame, &tower);
     return MUSTER_OK;
 }
