@@ -14,7 +14,12 @@ uint32_t muster_group_rank(const struct muster_group *group, uint64_t index)
 
 struct muster_group muster_group_all(const struct muster_plan *plan)
 {
-    return (struct muster_group){.size = plan->topology->ranks, .index = plan->rank};
+    struct muster_group group = {
+        .ranks = plan->contributors, .size = plan->topology->ranks, .index = plan->rank};
+    for (uint32_t i = 0; group.ranks != NULL && i < group.size; i++) {
+        group.index = group.ranks[i] == plan->rank ? i : group.index;
+    }
+    return group;
 }
 
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder)

@@ -12,6 +12,7 @@ struct state {
     bool in_place;
     const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
+    uint32_t canonical;             /* what every sum must be; or MUSTER_TERM_NONE: in any order */
     struct muster_pieces *memories; /* [ranks] all elements of a rank's layout */
     struct muster_pieces mine, theirs, sum;
 };
@@ -150,6 +151,13 @@ static bool is_promised(const struct state *state, uint32_t rank, const struct m
     return true;
 }
 
+/* A sum that must not depend on who is where. */
+static bool is_canonical(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+{
+    return state->canonical == MUSTER_TERM_NONE || state->canonical == piece->term ||
+           !muster_shape_promise(state->shapes, rank, piece->begin).reduced;
+}
+
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
                                   const char *what)
 {
@@ -168,6 +176,10 @@ static muster_status check_result(const struct state *state, uint32_t rank,
         if (!is_promised(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
                                 "is not what the collective promises");
+        }
+        if (!is_canonical(state, rank, &ret_output->items[i])) {
+            return wrong_result(state, rank, ret_output->items[i].begin,
+                                "is not reduced in the order of the contributors");
         }
     }
     if (state->observer != NULL) {
@@ -205,6 +217,10 @@ static muster_status check_results(struct state *state)
 
 static muster_status run(struct state *state)
 {
+    if (state->shapes[0].contributors != NULL) {
+        TRY(muster_terms_canonical(&state->terms, state->shapes[0].contributors,
+                                   &state->canonical));
+    }
     for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {
         TRY(fill(state, rank));
     }

@@ -38,6 +38,10 @@ struct muster_shape {
      * rank's own; in all other collectives every rank has the same. */
     const uint64_t *input_bounds;
     const uint64_t *output_bounds;
+    /* Of a sum that must not depend on who is where: [ranks] the ranks in the order of their
+     * logical numbers, borrowed; elements are then reduced along one tree over them (terms.h).
+     * NULL: in any order. */
+    const uint32_t *contributors;
 };
 
 /* MUSTER_INVALID: rank or root out of range, bounds that fall or that the collective has no use

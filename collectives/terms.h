@@ -34,6 +34,14 @@ uint32_t muster_terms_leaf(uint32_t rank);
 MUSTER_CHECKED muster_status muster_terms_add(struct muster_terms *terms, uint32_t left,
                                               uint32_t right, uint32_t *ret_term);
 
+/* The canonical one, which a sum that must not depend on who is where has for every element: of the
+ * contributors first * 2^level up to (first + 1) * 2^level, as far as there are any, the sum of the
+ * lower half and that of the upper half; for all of them at the lowest level that has them all.
+ * contributors is [ranks], their ranks in order. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_terms_canonical(struct muster_terms *terms,
+                                                    const uint32_t *contributors,
+                                                    uint32_t *ret_term);
+
 /* Counts every rank. */
 bool muster_terms_is_full(const struct muster_terms *terms, uint32_t term);
 

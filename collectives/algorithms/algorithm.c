@@ -37,6 +37,10 @@ bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, cha
                            size_t size)
 {
     const struct muster_plan varied = vary(algorithm, plan);
+    if (plan->contributors != NULL && !row_of(algorithm)->reproducible) {
+        (void)snprintf(ret_why, size, "the order in which it reduces depends on ranks and hosts");
+        return false;
+    }
     return row_of(algorithm)->fits(&varied, ret_why, size);
 }
 
@@ -136,7 +140,8 @@ struct muster_shape muster_plan_shape(const struct muster_plan *plan)
                                  .root = plan->root,
                                  .count = plan->count,
                                  .input_bounds = plan->input_bounds,
-                                 .output_bounds = plan->output_bounds};
+                                 .output_bounds = plan->output_bounds,
+                                 .contributors = plan->contributors};
 }
 
 muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)

@@ -20,6 +20,7 @@ struct muster_plan {
     uint64_t count;
     const uint64_t *input_bounds;  /* borrowed, or NULL */
     const uint64_t *output_bounds; /* borrowed, or NULL */
+    const uint32_t *contributors;  /* borrowed, or NULL */
     /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
      * which then need room for a copy; in all others a schedule is right either way. */
     bool in_place;
@@ -64,6 +65,9 @@ struct muster_algorithm {
      * table in collectives/README.md is made of them. */
     const char *rounds_text, *elements_text, *best_for;
     enum muster_collective collective;
+    /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
+     * terms.h. The tests prove it. */
+    bool reproducible;
     uint32_t variant;                       /* that the name alone stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
     /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().

@@ -154,6 +154,26 @@ void muster_hierarchical_formula(const struct muster_plan *plan,
                                  struct muster_formula *ret_formula);
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 
+/* ordered_pairwise.c: allreduce and reduce_scatter */
+muster_status muster_ordered_pairwise_generate(const struct muster_plan *plan,
+                                               struct muster_builder *builder);
+void muster_ordered_pairwise_formula(const struct muster_plan *plan,
+                                     struct muster_formula *ret_formula);
+void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
+                                             struct muster_formula *ret_formula);
+
+/* ordered_allgather.c */
+muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
+                                                struct muster_builder *builder);
+void muster_ordered_allgather_formula(const struct muster_plan *plan,
+                                      struct muster_formula *ret_formula);
+
+/* ordered_binomial.c */
+muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
+                                               struct muster_builder *builder);
+void muster_ordered_binomial_formula(const struct muster_plan *plan,
+                                     struct muster_formula *ret_formula);
+
 /* allgather_ring.c */
 muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder);
