@@ -101,21 +101,15 @@ static int compare_cuts(const void *left_cut, const void *right_cut)
     return (left > right) - (left < right);
 }
 
-static uint64_t number_of(const struct muster_drawing *drawing, uint64_t cut)
+static uint64_t find_cut(const struct muster_drawing *drawing, size_t cuts, uint64_t cut)
 {
-    const uint64_t *found =
-        bsearch(&cut, drawing->cuts, (size_t)drawing->chunks + 1, sizeof cut, compare_cuts);
+    const uint64_t *found = bsearch(&cut, drawing->cuts, cuts, sizeof cut, compare_cuts);
     return (uint64_t)(found - drawing->cuts);
 }
 
-/* Every end of a run is a cut; runs become numbers of chunks. */
-static muster_status cut_chunks(struct muster_drawing *drawing)
+/* All ends of runs, each once. Returns how many. */
+static size_t collect_cuts(struct muster_drawing *drawing)
 {
-    drawing->cuts = calloc(2 * drawing->run_count + 1, sizeof *drawing->cuts);
-    if (drawing->cuts == NULL) {
-        return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu spans",
-                                drawing->run_count);
-    }
     for (size_t i = 0; i < drawing->run_count; i++) {
         drawing->cuts[2 * i] = drawing->runs[i].first;
         drawing->cuts[2 * i + 1] = drawing->runs[i].end;
@@ -127,11 +121,43 @@ static muster_status cut_chunks(struct muster_drawing *drawing)
             drawing->cuts[used++] = drawing->cuts[i];
         }
     }
-    drawing->chunks = used == 0 ? 0 : used - 1;
+    return used;
+}
+
+/* Between two cuts lies a chunk, or, where ranks have data of their own, nothing. Runs become
+ * numbers of chunks. numbers[] is zeroed. */
+static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *numbers)
+{
     for (size_t i = 0; i < drawing->run_count; i++) {
-        drawing->runs[i].first = number_of(drawing, drawing->runs[i].first);
-        drawing->runs[i].end = number_of(drawing, drawing->runs[i].end);
+        drawing->runs[i].first = find_cut(drawing, cuts, drawing->runs[i].first);
+        drawing->runs[i].end = find_cut(drawing, cuts, drawing->runs[i].end);
+        numbers[drawing->runs[i].first]++;
+        numbers[drawing->runs[i].end]--;
     }
+    int64_t open = 0;
+    for (size_t i = 0; i < cuts; i++) {
+        open += numbers[i];
+        numbers[i] = (int64_t)drawing->chunks;
+        if (open > 0) {
+            drawing->cuts[drawing->chunks++] = drawing->cuts[i];
+        }
+    }
+    for (size_t i = 0; i < drawing->run_count; i++) {
+        drawing->runs[i].first = (uint64_t)numbers[drawing->runs[i].first];
+        drawing->runs[i].end = (uint64_t)numbers[drawing->runs[i].end];
+    }
+}
+
+/* Every end of a run is a cut. */
+static muster_status cut_chunks(struct muster_drawing *drawing)
+{
+    drawing->cuts = calloc(2 * drawing->run_count + 1, sizeof *drawing->cuts);
+    AUTO_FREE int64_t *numbers = calloc(2 * drawing->run_count + 1, sizeof *numbers);
+    if (drawing->cuts == NULL || numbers == NULL) {
+        return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu spans",
+                                drawing->run_count);
+    }
+    number_chunks(drawing, collect_cuts(drawing), numbers);
     return MUSTER_OK;
 }
 

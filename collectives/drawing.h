@@ -45,7 +45,7 @@ struct muster_drawing {
     struct muster_chunk_run *runs;    /* owned */
     size_t run_count;
     uint64_t stride; /* elements between two ranks' data, where nothing is reduced */
-    uint64_t *cuts;  /* owned [chunks + 1] where the chunks begin in the data */
+    uint64_t *cuts;  /* owned [chunks] where each chunk begins in the data */
     uint64_t chunks;
 };
 
@@ -58,7 +58,8 @@ MUSTER_CHECKED muster_status muster_drawing_init(const struct muster_shape *shap
 /* Accepts NULL and zeroed storage. */
 void muster_drawing_finish(struct muster_drawing *drawing);
 
-/* "abcd", "a-h", "a-c,f"; of alltoall(v) and pairwise_exchange "0>3": what 0 has for 3. What is too
+/* "abcd", "a-h", "a-c,f"; of alltoall(v) and pairwise_exchange "0>3": what 0 has
+ * for 3. What is too
  * long for size bytes ends in "..". Empty cargo has no label. */
 void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
                           char *ret_label, size_t size);

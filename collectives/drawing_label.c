@@ -60,45 +60,100 @@ static void add_run(struct label *label, const struct muster_drawing *drawing, u
     add_name(label, drawing, end - 1);
 }
 
-/* Whose it is and for whom, where every pair of ranks has something of its own. */
-static void add_pair(struct label *label, const struct muster_drawing *drawing, uint64_t chunk)
+/* Whose a chunk is and for whom, where every pair of ranks has something of its own. */
+struct pair {
+    uint32_t from, to;
+};
+
+static struct pair pair_of(const struct muster_drawing *drawing, uint64_t chunk)
 {
     const struct muster_shape *shapes = drawing->shapes;
-    uint32_t from = (uint32_t)(drawing->cuts[chunk] / drawing->stride);
+    struct pair pair = {.from = (uint32_t)(drawing->cuts[chunk] / drawing->stride)};
     uint64_t origin = drawing->cuts[chunk] % drawing->stride;
-    uint32_t part = 0;
-    struct muster_span whole = {.count = shapes[from].count};
+    struct muster_span whole = {.count = shapes[pair.from].count};
     bool parts = shapes[0].collective == MUSTER_PAIRWISE_EXCHANGE;
+    uint32_t part = 0;
     for (; part < drawing->ranks - 1; part++) {
         struct muster_span span = parts ? muster_span_part(whole, drawing->ranks, part)
-                                        : muster_shape_input_block(&shapes[from], part);
+                                        : muster_shape_input_block(&shapes[pair.from], part);
         if (origin < span.offset + span.count) {
             break;
         }
     }
-    char name[32];
-    (void)snprintf(name, sizeof name, "%" PRIu32 ">%" PRIu32, from,
-                   parts ? muster_shape_partner(&shapes[from], part) : part);
-    add(label, name);
+    pair.to = parts ? muster_shape_partner(&shapes[pair.from], part) : part;
+    return pair;
 }
 
-static void add_pairs(struct label *label, const struct muster_drawing *drawing, uint64_t first,
-                      uint64_t end)
+static uint32_t smaller(uint32_t left, uint32_t right)
 {
-    for (uint64_t chunk = first; chunk < end; chunk++) {
-        add(label, label->used > 0 ? "," : "");
-        add_pair(label, drawing, chunk);
+    return left < right ? left : right;
+}
+
+static uint32_t larger(uint32_t left, uint32_t right)
+{
+    return left > right ? left : right;
+}
+
+/* What is known of the pairs in a cargo. */
+struct pairs {
+    struct pair least, most;
+    uint64_t count;
+};
+
+static void add_pair(struct pairs *pairs, struct pair pair)
+{
+    if (pairs->count++ == 0) {
+        pairs->least = pair;
+        pairs->most = pair;
+    }
+    pairs->least.from = smaller(pairs->least.from, pair.from);
+    pairs->least.to = smaller(pairs->least.to, pair.to);
+    pairs->most.from = larger(pairs->most.from, pair.from);
+    pairs->most.to = larger(pairs->most.to, pair.to);
+}
+
+/* "0>3", "0>0-3", "0-3>1"; false: none of these, or nothing. */
+static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
+{
+    uint64_t froms = (uint64_t)pairs->most.from - pairs->least.from + 1;
+    uint64_t tos = (uint64_t)pairs->most.to - pairs->least.to + 1;
+    if (pairs->count == 0 || froms * tos != pairs->count || (froms > 1 && tos > 1)) {
+        return false;
+    }
+    char from[32];
+    char to[32];
+    (void)snprintf(from, sizeof from, froms > 1 ? "%" PRIu32 "-%" PRIu32 : "%" PRIu32,
+                   pairs->least.from, pairs->most.from);
+    (void)snprintf(to, sizeof to, tos > 1 ? "%" PRIu32 "-%" PRIu32 : "%" PRIu32, pairs->least.to,
+                   pairs->most.to);
+    return (size_t)snprintf(ret_label, size, "%s>%s", from, to) < size;
+}
+
+static void label_pairs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+                        struct label *label)
+{
+    const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
+    struct pairs pairs = {0};
+    for (size_t i = 0; i < cargo->run_count; i++) {
+        for (uint64_t chunk = runs[i].first; chunk < runs[i].end; chunk++) {
+            struct pair pair = pair_of(drawing, chunk);
+            char name[32];
+            (void)snprintf(name, sizeof name, "%s%" PRIu32 ">%" PRIu32, label->used > 0 ? "," : "",
+                           pair.from, pair.to);
+            add(label, name);
+            add_pair(&pairs, pair);
+        }
+    }
+    if (write_pairs(&pairs, label->text, label->size)) {
+        label->full = false;
     }
 }
 
-void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
-                          char *ret_label, size_t size)
+static void label_runs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+                       struct label *label)
 {
-    struct label label = {.text = ret_label, .size = size};
     const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
-    bool pairs = muster_collective_in_place_counts(drawing->shapes[0].collective);
     bool spelled = drawing->chunks <= LETTERS;
-    ret_label[0] = '\0';
     for (size_t i = 0; i < cargo->run_count;) {
         uint64_t first = runs[i].first;
         uint64_t end = runs[i].end;
@@ -106,14 +161,22 @@ void muster_drawing_label(const struct muster_drawing *drawing, const struct mus
         for (i++; i < cargo->run_count && runs[i].first == end; i++) {
             end = runs[i].end;
         }
-        if (pairs) {
-            add_pairs(&label, drawing, first, end);
-            continue;
-        }
         bool next = drawing->chunks <= LETTERS && is_spelled(drawing, first, end);
-        add(&label, label.used > 0 && !(spelled && next) ? "," : "");
+        add(label, label->used > 0 && !(spelled && next) ? "," : "");
         spelled = next;
-        add_run(&label, drawing, first, end);
+        add_run(label, drawing, first, end);
+    }
+}
+
+void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+                          char *ret_label, size_t size)
+{
+    struct label label = {.text = ret_label, .size = size};
+    ret_label[0] = '\0';
+    if (muster_collective_in_place_counts(drawing->shapes[0].collective)) {
+        label_pairs(drawing, cargo, &label);
+    } else {
+        label_runs(drawing, cargo, &label);
     }
     if (label.full && size > 2) {
         size_t at = label.used + 3 > size ? size - 3 : label.used;
