@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/blocks.h"
 #include "worker/context_request.h"
 
 /* Values repeat with this period, which is no divisor of usual block sizes. */
@@ -92,17 +93,76 @@ static double reduced(const struct muster_request *request, uint32_t ranks, uint
     return result;
 }
 
-/* The shapes of all ranks; free() them. All have the bounds of the request. */
-static struct muster_shape *shapes_of(const struct muster_request *request, uint32_t ranks)
+/* The shapes of all ranks. */
+struct shapes {
+    uint32_t ranks;
+    struct muster_shape *shapes; /* [ranks] */
+    struct test_blocks *blocks;  /* [ranks] */
+};
+
+static struct shapes shapes_of(const struct muster_request *request, uint32_t ranks)
 {
-    struct muster_shape *shapes = calloc(ranks, sizeof *shapes);
-    for (uint32_t rank = 0; shapes != NULL && rank < ranks; rank++) {
-        shapes[rank] = muster_request_shape(request, rank, ranks);
-    }
-    if (shapes == NULL) {
+    struct shapes all = {.ranks = ranks,
+                         .shapes = calloc(ranks, sizeof *all.shapes),
+                         .blocks = calloc(ranks, sizeof *all.blocks)};
+    if (all.shapes == NULL || all.blocks == NULL) {
         abort();
     }
-    return shapes;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        all.shapes[rank] = muster_request_shape(request, rank, ranks);
+        if (request->in_counts != NULL || request->out_counts != NULL) {
+            all.blocks[rank] = test_blocks_make(&all.shapes[rank]);
+        }
+    }
+    return all;
+}
+
+static void finish_shapes(struct shapes *all)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        test_blocks_finish(&all->blocks[rank]);
+    }
+    free(all->shapes);
+    free(all->blocks);
+}
+
+static size_t *counts_of(const uint64_t *bounds, uint32_t ranks)
+{
+    if (bounds == NULL) {
+        return NULL;
+    }
+    size_t *counts = calloc(ranks, sizeof *counts);
+    if (counts == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        counts[i] = bounds[i + 1] - bounds[i];
+    }
+    return counts;
+}
+
+void pattern_make_counts(struct muster_request *request, uint32_t rank, uint32_t ranks)
+{
+    struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    struct test_blocks blocks = test_blocks_make(&shape);
+    request->in_counts = counts_of(shape.input_bounds, ranks);
+    request->out_counts = counts_of(shape.output_bounds, ranks);
+    test_blocks_finish(&blocks);
+}
+
+void pattern_free_counts(struct muster_request *request)
+{
+    free((size_t *)request->in_counts);
+    free((size_t *)request->out_counts);
+    request->in_counts = request->out_counts = NULL;
+}
+
+int64_t pattern_in_place_offset(const struct muster_request *request, uint32_t rank, uint32_t ranks)
+{
+    struct shapes all = shapes_of(request, ranks);
+    int64_t offset = muster_shape_in_place_offset(&all.shapes[rank]);
+    finish_shapes(&all);
+    return offset;
 }
 
 static bool differs(muster_type type, double wanted, double got)
@@ -116,24 +176,28 @@ static bool differs(muster_type type, double wanted, double got)
 
 void pattern_fill(const struct muster_request *request, void *in, uint32_t rank, uint32_t ranks)
 {
-    struct muster_shape shape = muster_request_shape(request, rank, ranks);
-    for (uint64_t i = 0; i < muster_shape_input_count(&shape); i++) {
+    struct shapes all = shapes_of(request, ranks);
+    for (uint64_t i = 0; i < muster_shape_input_count(&all.shapes[rank]); i++) {
         muster_type_store(in, i, request->type, value_of(request, rank, i % PERIOD));
     }
+    finish_shapes(&all);
 }
 
 size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32_t ranks,
                      char *ret_text, size_t size)
 {
-    struct muster_shape *shapes = shapes_of(request, ranks);
-    uint64_t count = muster_shape_output_count(&shapes[rank]);
+    struct shapes all = shapes_of(request, ranks);
+    uint64_t count = muster_shape_output_count(&all.shapes[rank]);
     size_t wrong = 0;
+    double sums[PERIOD];
+    for (uint64_t i = 0; i < PERIOD; i++) {
+        sums[i] = reduced(request, ranks, i);
+    }
     for (uint64_t i = 0; i < count;) {
-        struct muster_promise promise = muster_shape_promise(shapes, rank, i);
+        struct muster_promise promise = muster_shape_promise(all.shapes, rank, i);
         for (uint64_t end = i + promise.count; i < end; i++, promise.origin++) {
             uint64_t index = promise.origin % PERIOD;
-            double wanted = promise.reduced ? reduced(request, ranks, index)
-                                            : value_of(request, promise.rank, index);
+            double wanted = promise.reduced ? sums[index] : value_of(request, promise.rank, index);
             double got = muster_type_load(request->out, i, request->type);
             if (differs(request->type, wanted, got) && wrong++ == 0) {
                 (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i,
@@ -141,16 +205,16 @@ size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32
             }
         }
     }
-    free(shapes);
+    finish_shapes(&all);
     return wrong;
 }
 
 size_t pattern_check_input(const struct muster_request *request, uint32_t rank, uint32_t ranks,
                            char *ret_text, size_t size)
 {
-    struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    struct shapes all = shapes_of(request, ranks);
     size_t wrong = 0;
-    for (uint64_t i = 0; i < muster_shape_input_count(&shape); i++) {
+    for (uint64_t i = 0; i < muster_shape_input_count(&all.shapes[rank]); i++) {
         double wanted = value_of(request, rank, i % PERIOD);
         double got = muster_type_load(request->in, i, request->type);
         if (differs(request->type, wanted, got) && wrong++ == 0) {
@@ -158,11 +222,6 @@ size_t pattern_check_input(const struct muster_request *request, uint32_t rank, 
                            wanted);
         }
     }
+    finish_shapes(&all);
     return wrong;
-}
-
-bool pattern_has(enum muster_collective collective)
-{
-    return !muster_collective_needs_bounds(collective) &&
-           !muster_collective_in_place_counts(collective);
 }

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-enum { COUNT_MAX = 100000, HOSTS_MAX = 4, ELEMENT_MAX = 8 };
+/* Over 16 KiB a message waits for a grant, over 256 KiB it comes in pieces. */
+enum { COUNT_MAX = 40000, HOSTS_MAX = 4, ELEMENT_MAX = 8 };
 
 struct shape {
     uint32_t hosts;
@@ -29,12 +30,14 @@ struct memory {
     size_t size_bytes;
 };
 
+/* Where a call's output goes; in the mixed way it differs from rank to rank. */
+enum way { OUT_OF_PLACE, IN_PLACE, MIXED, WAYS };
+
 static void bind_buffers(struct muster_request *request, const struct memory *memory, uint32_t rank,
                          uint32_t ranks, bool in_place)
 {
-    const struct muster_shape shape = muster_request_shape(request, rank, ranks);
-    int64_t offset =
-        muster_shape_in_place_offset(&shape) * (int64_t)muster_type_size_bytes(request->type);
+    int64_t offset = pattern_in_place_offset(request, rank, ranks) *
+                     (int64_t)muster_type_size_bytes(request->type);
     request->in = memory->in;
     request->out = memory->out;
     if (request->collective == MUSTER_BROADCAST) {
@@ -45,13 +48,11 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
     }
 }
 
-static void run_case(struct group_member *member, struct muster_request *request,
-                     const struct memory *memory, bool in_place)
+static void run_bound(struct group_member *member, const struct muster_request *request,
+                      bool in_place)
 {
     uint32_t ranks = member->group->size;
     char text[128] = "";
-    memset(memory->out, 0x5a, memory->size_bytes);
-    bind_buffers(request, memory, member->rank, ranks, in_place);
     void *data = request->in == NULL ? request->out : (void *)request->in;
     pattern_fill(request, data, member->rank, ranks);
     muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], request, NULL);
@@ -63,14 +64,29 @@ static void run_case(struct group_member *member, struct muster_request *request
         wrong = pattern_check_input(request, member->rank, ranks, text, sizeof text);
     }
     if (status != MUSTER_OK || wrong > 0) {
-        group_fail(member, "%s %s, count %llu, %s %s, root %u, %s: %s %s (%zu wrong)",
+        group_fail(member, "%s %s, %u ranks, count %llu%s, %s %s, root %u, %s: %s %s (%zu wrong)",
                    muster_collective_name(request->collective),
-                   request->algorithm != NULL ? request->algorithm : "by cost",
-                   (unsigned long long)request->count, muster_type_name(request->type),
-                   muster_op_name(request->op), request->root,
+                   request->algorithm != NULL ? request->algorithm : "by cost", ranks,
+                   (unsigned long long)request->count,
+                   request->in_counts != NULL || request->out_counts != NULL ? " and others" : "",
+                   muster_type_name(request->type), muster_op_name(request->op), request->root,
                    in_place ? "in place" : "out of place", muster_status_name(status),
                    status == MUSTER_OK ? text : muster_last_error(), wrong);
     }
+}
+
+static void run_case(struct group_member *member, struct muster_request *request,
+                     const struct memory *memory, enum way way, bool uneven)
+{
+    uint32_t ranks = member->group->size;
+    bool in_place = way == IN_PLACE || (way == MIXED && member->rank % 2 == 0);
+    if (uneven) {
+        pattern_make_counts(request, member->rank, ranks);
+    }
+    memset(memory->out, 0x5a, memory->size_bytes);
+    bind_buffers(request, memory, member->rank, ranks, in_place);
+    run_bound(member, request, in_place);
+    pattern_free_counts(request);
 }
 
 static bool fits(const struct group_member *member, size_t algorithm)
@@ -80,25 +96,31 @@ static bool fits(const struct group_member *member, size_t algorithm)
                                      .topology = &member->group->topology,
                                      .rank = member->rank,
                                      .count = COUNT_MAX};
-    return pattern_has(plan.collective) && muster_algorithm_fits(algorithm, &plan, why, sizeof why);
+    return muster_algorithm_fits(algorithm, &plan, why, sizeof why);
 }
 
+/* The type, the operation, the root and, where there is a choice, equal or other blocks vary with
+ * each call. */
 static void run_algorithm(struct group_member *member, const struct sweep *sweep, size_t algorithm,
                           const struct memory *memory)
 {
-    for (size_t i = 0; i < 2 * sweep->count_count; i++) {
+    enum muster_collective collective = muster_algorithms[algorithm].collective;
+    unsigned ways = muster_collective_in_place_counts(collective) ? WAYS : MIXED;
+    for (size_t i = 0; i < ways * sweep->count_count; i++) {
         size_t pair = (sweep->first_pair + 7 * algorithm + i) % pattern_pairs();
         struct muster_request request = {
-            .collective = muster_algorithms[algorithm].collective,
-            .count = sweep->counts[i / 2],
+            .collective = collective,
+            .count = sweep->counts[i / ways],
             .algorithm = muster_algorithms[algorithm].name,
             .deadline_ns = group_deadline(),
         };
+        bool uneven = muster_collective_needs_bounds(collective) ||
+                      (collective == MUSTER_REDUCE_SCATTER && (i / ways) % 2 == 1);
         pattern_pair(pair, &request.type, &request.op);
         if (muster_collective_has_root(request.collective)) {
-            request.root = (uint32_t)(i % member->group->size);
+            request.root = (uint32_t)((sweep->first_pair + i) % member->group->size);
         }
-        run_case(member, &request, memory, i % 2 == 1);
+        run_case(member, &request, memory, (enum way)(i % ways), uneven);
     }
 }
 
@@ -109,7 +131,8 @@ static void sweep_member(struct group_member *member, void *argument)
     for (size_t i = 0; i < sweep->count_count; i++) {
         most = sweep->counts[i] > most ? sweep->counts[i] : most;
     }
-    struct memory memory = {.size_bytes = most * member->group->size * ELEMENT_MAX};
+    /* Blocks of different sizes are at most twice as large as equal ones. */
+    struct memory memory = {.size_bytes = 2 * most * member->group->size * ELEMENT_MAX};
     memory.in = malloc(memory.size_bytes);
     memory.out = malloc(memory.size_bytes);
     for (size_t i = 0; i < muster_algorithm_count && member->failure[0] == '\0'; i++) {
@@ -130,18 +153,34 @@ static void sweep_shape(enum group_transport transport, const struct shape *shap
     group_finish(&group);
 }
 
-static void every_algorithm_is_right_on_every_small_job(void **state)
+/* So many ranks on so many hosts, as evenly as can be. */
+static void sweep_even(enum group_transport transport, uint32_t ranks, uint32_t hosts,
+                       const struct sweep *sweep)
+{
+    struct shape shape = {.hosts = hosts};
+    for (uint32_t i = 0; i < ranks; i++) {
+        shape.host_sizes[i % hosts]++;
+    }
+    sweep_shape(transport, &shape, sweep);
+}
+
+static void every_algorithm_is_right_on_1_to_17_ranks(void **state)
 {
     (void)state;
     static const uint64_t counts[] = {0, 1, 3, 17, 1000};
-    for (uint32_t ranks = 1; ranks <= 9; ranks++) {
-        for (uint32_t hosts = 1; hosts <= 3 && hosts <= ranks; hosts++) {
-            struct shape shape = {.hosts = hosts};
-            for (uint32_t i = 0; i < ranks; i++) {
-                shape.host_sizes[i % hosts]++;
+    for (uint32_t ranks = 1; ranks <= 17; ranks++) {
+        uint32_t hosts_max = ranks < 3 ? ranks : 3;
+        for (uint32_t hosts = 1; hosts <= hosts_max; hosts++) {
+            /* Large jobs take long: there one number of hosts, and two counts, others each time. */
+            bool large = ranks > 6;
+            struct sweep sweep = {counts, 5, 5 * (size_t)ranks + hosts};
+            if (large) {
+                sweep.counts = counts + ranks % 4;
+                sweep.count_count = 2;
             }
-            struct sweep sweep = {counts, 5, ranks + 9 * (size_t)hosts};
-            sweep_shape(GROUP_INPROC, &shape, &sweep);
+            if (!large || hosts == 1 + ranks % 3) {
+                sweep_even(GROUP_INPROC, ranks, hosts, &sweep);
+            }
         }
     }
 }
@@ -196,7 +235,7 @@ static void reduce_every_pair(struct group_member *member, void *argument)
             .deadline_ns = group_deadline(),
         };
         pattern_pair(pair, &request.type, &request.op);
-        run_case(member, &request, &memory, false);
+        run_case(member, &request, &memory, OUT_OF_PLACE, false);
     }
     free(memory.in);
     free(memory.out);
@@ -218,7 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_type_and_operation_is_right),
-        cmocka_unit_test(every_algorithm_is_right_on_every_small_job),
+        cmocka_unit_test(every_algorithm_is_right_on_1_to_17_ranks),
         cmocka_unit_test(every_algorithm_is_right_on_ragged_hosts),
         cmocka_unit_test(large_messages_arrive_in_pieces_and_right),
         cmocka_unit_test(tcp_gives_the_same_results),
