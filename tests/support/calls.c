@@ -21,8 +21,15 @@ struct group_calls *group_calls_create(enum muster_collective collective)
                                                      .type = MUSTER_FLOAT32,
                                                      .op = MUSTER_SUM,
                                                      .deadline_ns = group_deadline()};
+        calls->counts[i] = 100;
         if (collective == MUSTER_BROADCAST) {
             calls->requests[i].in = NULL;
+        }
+        if (muster_collective_needs_bounds(collective)) {
+            calls->requests[i].out_counts = calls->counts;
+        }
+        if (collective == MUSTER_ALLTOALLV) {
+            calls->requests[i].in_counts = calls->counts;
         }
     }
     return calls;

@@ -13,10 +13,13 @@ struct group_calls {
     muster_status statuses[GROUP_SIZE_MAX];
     uint32_t suspects[GROUP_SIZE_MAX];
     char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];
+    size_t
+        counts[GROUP_SIZE_MAX]; /* of each rank's block; the requests that need them point here */
     double in[GROUP_SIZE_MAX][GROUP_CALL_DOUBLES], out[GROUP_SIZE_MAX][GROUP_CALL_DOUBLES];
 };
 
-/* All members: 100 float32, sum, out of place, into buffers of the calls'. free() it. */
+/* All members: 100 float32 (for each rank, where there are blocks), sum, out of place, into buffers
+ * of the calls'. free() it. */
 struct group_calls *group_calls_create(enum muster_collective collective);
 
 /* Works for group_each(): the member's call (argument: the calls), unless it is silent. */

@@ -83,13 +83,11 @@ static void a_wrong_request_is_refused_and_takes_no_number(void **state)
 static void empty_calls_need_no_buffers(void **state)
 {
     (void)state;
-    static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,
-                                                         MUSTER_ALLGATHER, MUSTER_BROADCAST,
-                                                         MUSTER_BARRIER};
     struct group group;
     group_start_flat(&group, GROUP_INPROC, 3);
-    for (size_t i = 0; i < sizeof collectives / sizeof collectives[0]; i++) {
-        struct group_calls *calls = group_calls_create(collectives[i]);
+    for (int i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
+        struct group_calls *calls = group_calls_create((enum muster_collective)i);
+        memset(calls->counts, 0, sizeof calls->counts);
         for (uint32_t rank = 0; rank < 3; rank++) {
             calls->requests[rank].in = calls->requests[rank].out = NULL;
             calls->requests[rank].count = 0;
@@ -137,6 +135,33 @@ static void who_does_not_come_is_named_at_the_deadline(void **state)
     assert_int_equal(calls->suspects[0], UINT32_MAX);
     group_finish(&group);
     free(calls);
+}
+
+/* The same in every collective: rank 0 waits for the silent one, or for one that waits for it. */
+static void who_does_not_come_is_waited_for_by_every_collective(void **state)
+{
+    (void)state;
+    for (int i = MUSTER_ALLREDUCE; i < MUSTER_COLLECTIVE_END; i++) {
+        struct group group;
+        enum muster_collective collective = (enum muster_collective)i;
+        struct group_calls *calls = group_calls_create(collective);
+        bool from_root = collective == MUSTER_BROADCAST || collective == MUSTER_SCATTER;
+        calls->silent[2] = true;
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            calls->requests[rank].root = from_root ? 2 : 0;
+            calls->requests[rank].deadline_ns = muster_clock_after_ms(SHORT_MS);
+        }
+        group_start_flat(&group, GROUP_INPROC, 3);
+        group_each(&group, group_call, calls);
+        assert_int_equal(calls->statuses[0], MUSTER_REJOIN);
+        if (strstr(calls->texts[0], "the deadline passed while it waited for rank") == NULL ||
+            strstr(calls->texts[0], muster_collective_name(collective)) != calls->texts[0]) {
+            fail_msg("%s", calls->texts[0]);
+        }
+        assert_in_range(calls->suspects[0], 1, 2);
+        group_finish(&group);
+        free(calls);
+    }
 }
 
 static void call_or_revoke(struct group_member *member, void *argument)
@@ -393,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_wrong_request_is_refused_and_takes_no_number),
         cmocka_unit_test(empty_calls_need_no_buffers),
         cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
+        cmocka_unit_test(who_does_not_come_is_waited_for_by_every_collective),
         cmocka_unit_test(a_revoked_generation_ends_the_operation),
         cmocka_unit_test(scopes_run_at_the_same_time),
         cmocka_unit_test(callers_of_one_context_take_turns),

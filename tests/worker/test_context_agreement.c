@@ -150,11 +150,68 @@ static void two_roots_of_a_large_broadcast_notice(void **state)
     free(data);
 }
 
+static const size_t other_counts[] = {100, 99, 101, 100};
+
+static void members_that_disagree_on_a_list_of_counts_all_get_told(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_ALLGATHERV);
+    calls->requests[1].out_counts = other_counts; /* as many in all */
+    assert_disagreement(calls, "counts per rank:", "a list with checksum");
+
+    calls = group_calls_create(MUSTER_REDUCE_SCATTER);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].in_counts = i == 1 ? other_counts : calls->counts;
+    }
+    assert_disagreement(calls, "counts per rank:", "a list with checksum");
+
+    calls = group_calls_create(MUSTER_REDUCE_SCATTER);
+    calls->requests[1].in_counts = calls->counts;
+    assert_disagreement(calls, "count ", "a list with checksum");
+}
+
+/* What one sends is not what the other takes: those two notice, the others may be done before. */
+static void blocks_that_do_not_fit_each_other_are_noticed(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_ALLTOALLV);
+    calls->requests[1].in_counts = other_counts;
+    assert_true(run_and_look(calls, 4, "differs in a message's size: "));
+    calls = group_calls_create(MUSTER_ALLTOALLV);
+    calls->requests[1].out_counts = other_counts;
+    assert_true(run_and_look(calls, 4, "differs in a message's size: "));
+}
+
+/* The root takes something from everyone, or everyone from it. */
+static void a_difference_from_the_root_is_noticed(void **state)
+{
+    (void)state;
+    static const enum muster_collective collectives[] = {MUSTER_REDUCE, MUSTER_GATHER,
+                                                         MUSTER_SCATTER};
+    for (size_t i = 0; i < sizeof collectives / sizeof collectives[0]; i++) {
+        struct group_calls *calls = group_calls_create(collectives[i]);
+        calls->requests[1].count = 128;
+        assert_true(run_and_look(calls, 4, "128"));
+        calls = group_calls_create(collectives[i]);
+        calls->requests[1].type = MUSTER_INT32;
+        assert_true(run_and_look(calls, 4, "int32"));
+    }
+    struct group_calls *calls = group_calls_create(MUSTER_GATHERV);
+    calls->requests[1].out_counts = other_counts;
+    assert_true(run_and_look(calls, 4, "counts per rank:"));
+    calls = group_calls_create(MUSTER_REDUCE);
+    calls->requests[1].op = MUSTER_MAX;
+    assert_true(run_and_look(calls, 4, "max"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_that_disagree_all_get_told),
         cmocka_unit_test(large_calls_that_disagree_fail_too),
+        cmocka_unit_test(members_that_disagree_on_a_list_of_counts_all_get_told),
+        cmocka_unit_test(blocks_that_do_not_fit_each_other_are_noticed),
+        cmocka_unit_test(a_difference_from_the_root_is_noticed),
         cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
         cmocka_unit_test(a_broadcast_of_another_count_is_noticed),
         cmocka_unit_test(two_roots_of_a_small_broadcast_keep_nobody_waiting),
