@@ -18,37 +18,12 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-/* The ranks that exchange have places from 0 on; each of the first `extras` of them also has the
- * block of a rank that does not, the one before it. */
-struct places {
-    uint32_t rounds; /* exchanges */
-    uint32_t extras;
-};
-
-static struct places places_of(uint32_t ranks)
-{
-    uint32_t rounds = muster_log2_down(ranks);
-    return (struct places){.rounds = rounds, .extras = ranks - (UINT32_C(1) << rounds)};
-}
-
-/* The first of the ranks whose blocks start out at this place, and the one that is there. */
-static uint32_t first_rank(const struct places *places, uint32_t place)
-{
-    return place + (place < places->extras ? place : places->extras);
-}
-
-static uint32_t rank_at(const struct places *places, uint32_t place)
-{
-    return first_rank(places, place) + (place < places->extras ? 1 : 0);
-}
-
 /* The blocks that the place has before this exchange. */
-static struct muster_span held(const struct muster_blocks *blocks, const struct places *places,
-                               uint32_t place, uint32_t round)
+static struct muster_span held(const struct muster_blocks *blocks,
+                               const struct muster_places *places, uint32_t place, uint32_t round)
 {
     uint32_t first = place >> round << round;
-    return muster_blocks_range(blocks, first_rank(places, first),
-                               first_rank(places, first + (UINT32_C(1) << round)));
+    return muster_places_range(places, blocks, first, UINT32_C(1) << round);
 }
 
 /* All blocks but that of `rank`, to the peer or from it. */
@@ -67,17 +42,17 @@ static void move_others(struct muster_builder *builder, const struct muster_bloc
 }
 
 static void exchange(struct muster_builder *builder, const struct muster_blocks *blocks,
-                     const struct places *places, uint32_t place, struct muster_span mine)
+                     const struct muster_places *places, uint32_t place, struct muster_span mine)
 {
     bool folds = place < places->extras;
-    uint32_t rank = rank_at(places, place);
+    uint32_t rank = muster_places_rank(places, place);
     if (folds) {
         muster_builder_recv(builder, rank - 1, MUSTER_OUTPUT, muster_blocks_at(blocks, rank - 1));
         muster_builder_next_round(builder);
     }
-    for (uint32_t round = 0; round < places->rounds; round++) {
+    for (uint32_t round = 0; round < places->levels; round++) {
         uint32_t other = place ^ (UINT32_C(1) << round);
-        uint32_t peer = rank_at(places, other);
+        uint32_t peer = muster_places_rank(places, other);
         if (round == 0 && !folds) {
             muster_builder_send(builder, peer, MUSTER_INPUT, mine); /* being copied meanwhile */
         } else {
@@ -95,33 +70,32 @@ muster_status muster_allgather_recursive_doubling_generate(const struct muster_p
                                                            struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
-    const struct places places = places_of(blocks.ranks);
+    const struct muster_places places = muster_places_of(blocks.ranks);
     uint32_t rank = plan->rank;
     struct muster_span place = muster_blocks_at(&blocks, rank);
     struct muster_span mine = {.count = place.count};
     muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, place.offset);
-    bool folded = rank < 2 * places.extras;
-    if (folded && rank % 2 == 0) {
+    if (muster_places_is_extra(&places, rank)) {
         muster_builder_send(builder, rank + 1, MUSTER_INPUT, mine);
         muster_builder_next_round(builder);
         move_others(builder, &blocks, rank + 1, rank, false);
         return MUSTER_OK;
     }
-    exchange(builder, &blocks, &places, folded ? rank / 2 : rank - places.extras, mine);
+    exchange(builder, &blocks, &places, muster_places_find(&places, rank), mine);
     return MUSTER_OK;
 }
 
 /* Elements that the rank at this place sends; the extra ranks send no more than their neighbours.
  */
-static uint64_t elements_at(const struct muster_blocks *blocks, const struct places *places,
+static uint64_t elements_at(const struct muster_blocks *blocks, const struct muster_places *places,
                             uint32_t place)
 {
     uint64_t elements = 0;
-    for (uint32_t round = 0; round < places->rounds; round++) {
+    for (uint32_t round = 0; round < places->levels; round++) {
         elements += held(blocks, places, place, round).count;
     }
     if (place < places->extras) {
-        uint32_t extra = first_rank(places, place);
+        uint32_t extra = muster_places_first(places, place);
         elements += muster_blocks_total(blocks) - muster_blocks_at(blocks, extra).count;
     }
     return elements;
@@ -132,18 +106,18 @@ void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
                                                  struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
-    const struct places places = places_of(blocks.ranks);
+    const struct muster_places places = muster_places_of(blocks.ranks);
     uint64_t total = muster_blocks_total(&blocks);
     uint32_t folds = places.extras > 0 ? 2 : 0;
     *ret_formula =
-        (struct muster_formula){.rounds = blocks.ranks == 1 ? total > 0 : places.rounds + folds};
-    uint32_t looked = blocks.bounds == NULL ? 1 : UINT32_C(1) << places.rounds;
+        (struct muster_formula){.rounds = blocks.ranks == 1 ? total > 0 : places.levels + folds};
+    uint32_t looked = blocks.bounds == NULL ? 1 : UINT32_C(1) << places.levels;
     for (uint32_t place = 0; place < looked; place++) {
         uint64_t elements = elements_at(&blocks, &places, place);
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }
     uint32_t near = muster_formula_near_rounds(plan->topology);
-    for (uint32_t round = 0; round < places.rounds; round++) {
+    for (uint32_t round = 0; round < places.levels; round++) {
         muster_formula_add(ret_formula, plan->topology, round < near, 1,
                            held(&blocks, &places, 0, round).count);
     }

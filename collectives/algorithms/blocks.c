@@ -1,5 +1,7 @@
 #include "collectives/algorithms/blocks.h"
 
+#include "collectives/algorithms/generators.h"
+
 struct muster_blocks muster_blocks_of_input(const struct muster_plan *plan)
 {
     return (struct muster_blocks){
@@ -57,4 +59,38 @@ uint64_t muster_blocks_largest(const struct muster_blocks *blocks)
 uint32_t muster_blocks_different(const struct muster_blocks *blocks)
 {
     return blocks->bounds == NULL ? 1 : blocks->ranks;
+}
+
+struct muster_places muster_places_of(uint32_t ranks)
+{
+    uint32_t levels = muster_log2_down(ranks);
+    return (struct muster_places){.levels = levels, .extras = ranks - (UINT32_C(1) << levels)};
+}
+
+uint32_t muster_places_first(const struct muster_places *places, uint32_t place)
+{
+    return place + (place < places->extras ? place : places->extras);
+}
+
+uint32_t muster_places_rank(const struct muster_places *places, uint32_t place)
+{
+    return muster_places_first(places, place) + (place < places->extras ? 1 : 0);
+}
+
+uint32_t muster_places_find(const struct muster_places *places, uint32_t rank)
+{
+    return rank < 2 * places->extras ? rank / 2 : rank - places->extras;
+}
+
+bool muster_places_is_extra(const struct muster_places *places, uint32_t rank)
+{
+    return rank < 2 * places->extras && rank % 2 == 0;
+}
+
+struct muster_span muster_places_range(const struct muster_places *places,
+                                       const struct muster_blocks *blocks, uint32_t first,
+                                       uint32_t many)
+{
+    return muster_blocks_range(blocks, muster_places_first(places, first),
+                               muster_places_first(places, first + many));
 }

@@ -32,4 +32,27 @@ uint64_t muster_blocks_largest(const struct muster_blocks *blocks);
  * with blocks of one size, one. */
 uint32_t muster_blocks_different(const struct muster_blocks *blocks);
 
+/* Places: a power of two of the ranks, where P may be another number. Each of the first `extras`
+ * places stands for two ranks, one after the other, of which the second acts. */
+struct muster_places {
+    uint32_t levels; /* there are 2^levels */
+    uint32_t extras;
+};
+
+struct muster_places muster_places_of(uint32_t ranks);
+
+/* The first of the ranks that the place stands for, and the one that acts. For place number
+ * 2^levels the first is P. */
+uint32_t muster_places_first(const struct muster_places *places, uint32_t place);
+uint32_t muster_places_rank(const struct muster_places *places, uint32_t place);
+
+/* The place that stands for this rank, and whether the rank only has another act for it. */
+uint32_t muster_places_find(const struct muster_places *places, uint32_t rank);
+bool muster_places_is_extra(const struct muster_places *places, uint32_t rank);
+
+/* The blocks of the ranks of places [first, first + many). */
+struct muster_span muster_places_range(const struct muster_places *places,
+                                       const struct muster_blocks *blocks, uint32_t first,
+                                       uint32_t many);
+
 #endif

@@ -192,6 +192,30 @@ muster_status muster_allgather_bruck_generate(const struct muster_plan *plan,
 void muster_allgather_bruck_formula(const struct muster_plan *plan,
                                     struct muster_formula *ret_formula);
 
+/* allgather_pat.c */
+muster_status muster_allgather_pat_generate(const struct muster_plan *plan,
+                                            struct muster_builder *builder);
+void muster_allgather_pat_formula(const struct muster_plan *plan,
+                                  struct muster_formula *ret_formula);
+
+/* reduce_scatter_halving_doubling.c */
+muster_status muster_reduce_scatter_halving_doubling_generate(const struct muster_plan *plan,
+                                                              struct muster_builder *builder);
+void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *plan,
+                                                    struct muster_formula *ret_formula);
+
+/* reduce_scatter_pat.c */
+muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder);
+void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula);
+
+/* alltoall_bruck.c */
+muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
+                                             struct muster_builder *builder);
+void muster_alltoall_bruck_formula(const struct muster_plan *plan,
+                                   struct muster_formula *ret_formula);
+
 /* alltoall_pairwise.c */
 muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
                                                 struct muster_builder *builder);
@@ -317,6 +341,16 @@ static inline uint32_t muster_log2_up(uint32_t value)
 static inline uint32_t muster_log2_down(uint32_t value)
 {
     return 31 - (uint32_t)__builtin_clz(value);
+}
+
+/* The lowest so many bits in the opposite order. */
+static inline uint32_t muster_reverse_bits(uint32_t value, uint32_t bits)
+{
+    uint32_t reversed = 0;
+    for (uint32_t bit = 0; bit < bits; bit++) {
+        reversed = reversed << 1 | (value >> bit & 1);
+    }
+    return reversed;
 }
 
 #endif

@@ -175,7 +175,7 @@ static bool whole_recv_moves_up(const struct muster_shape *shape, struct muster_
 
 /* Another buffer holds something else, or nothing. It makes no difference where OUTPUT holds what
  * INPUT does at the same place: what is at the root of a broadcast, the first rank's own block, a
- * part that stays where it is. */
+ * part that stays where it is; or SCRATCH, which a generator may copy INPUT to. */
 static bool other_source(const struct muster_shape *shape, struct muster_step *step, uint8_t source)
 {
     (void)shape;
@@ -321,8 +321,8 @@ static void change_fields(struct subject *subject)
     subject->may_be_right = true;
     for_each_step(subject, "input as source", source_is_input);
     for_each_step(subject, "output as source", source_is_output);
-    subject->may_be_right = false;
     for_each_step(subject, "scratch as source", source_is_scratch);
+    subject->may_be_right = false;
     for_each_step(subject, "an unknown source", no_source);
     for_each_step(subject, "input as target", target_is_input);
     for_each_step(subject, "output as target", target_is_output);

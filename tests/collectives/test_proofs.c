@@ -9,11 +9,11 @@
 
 #include "tests/support/schedules.h"
 
-enum { RANKS_MAX = 64, COUNTS = 7 };
+enum { RANKS_MAX = 64, COUNTS = 8 };
 
 static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
 {
-    const uint64_t all[COUNTS] = {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 1000003};
+    const uint64_t all[COUNTS] = {0, 1, ranks - 1, ranks, ranks + 1, 3 * ranks + 2, 5003, 1000003};
     for (size_t i = 0; i < COUNTS; i++) {
         counts[i] = all[i];
     }

@@ -1,0 +1,154 @@
+/*
+ * PAT allgather(v): every block down a binomial tree of its own, far ranks first, while it is
+ * alone; small blocks that go between the same ranks in one message. Between log2 P rounds, if all
+ * blocks of a round fit one message, and P-1, if each has its own; each rank sends P-1 blocks.
+ *
+ * Source: S. Jeaugey (see pat.h).
+ *
+ * Four ranks, small blocks; digits are blocks:
+ *
+ *   round 0    0 -> 2: 0     1 -> 3: 1     2 -> 0: 2     3 -> 1: 3
+ *   round 1    0 -> 1: 02    1 -> 2: 13    2 -> 3: 20    3 -> 0: 31
+ *
+ * Large ones:
+ *
+ *   round 0    0 -> 1: 0     1 -> 2: 1     2 -> 3: 2     3 -> 0: 3
+ *   round 1    0 -> 2: 0     1 -> 3: 1     2 -> 0: 2     3 -> 1: 3
+ *   round 2    0 -> 1: 2     1 -> 2: 3     2 -> 3: 0     3 -> 0: 1
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/pat.h"
+
+/* One message each way, or two, if one in the middle of what is there does not go on. */
+static void move(const struct muster_pat *pat, struct muster_builder *builder,
+                 const struct muster_pat_round *round)
+{
+    uint32_t distance = round->to - round->from;
+    uint32_t child = (pat->rank + distance) % pat->ranks;
+    uint32_t parent = (pat->rank + pat->ranks - distance) % pat->ranks;
+    const uint32_t ends[][2] = {{0, round->skipped}, {round->skipped + 1, round->roots}};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t first = ends[i][0];
+        uint32_t end = ends[i][1];
+        if (muster_pat_nodes(pat, round->to, first, end) == 0) {
+            continue;
+        }
+        struct muster_span out = {.offset = round->from_at +
+                                            muster_pat_elements(pat, round->from, 0, first),
+                                  .count = muster_pat_elements(pat, round->from, first, end)};
+        struct muster_span in = {.offset =
+                                     round->to_at + muster_pat_elements(pat, round->to, 0, first),
+                                 .count = muster_pat_elements(pat, round->to, first, end)};
+        bool own = round->from == 0 && end == 1; /* which is being copied meanwhile, at first */
+        if (own) {
+            out.offset = 0;
+        }
+        muster_builder_send(builder, child, own ? MUSTER_INPUT : MUSTER_SCRATCH, out);
+        muster_builder_recv(builder, parent, MUSTER_SCRATCH, in);
+    }
+}
+
+/* Some message has this rank's own block together with others. */
+static bool aggregates_own(const struct muster_pat *pat)
+{
+    for (uint32_t number = 0; number < muster_pat_rounds(pat); number++) {
+        struct muster_pat_round round = muster_pat_round(pat, number);
+        if (round.from == 0 && round.roots > 1 && round.skipped != 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What came in this round goes to OUTPUT. */
+static void unpack(const struct muster_pat *pat, struct muster_builder *builder,
+                   const struct muster_pat_round *round)
+{
+    struct muster_span here = {.offset = round->to_at};
+    for (uint32_t i = 0; i < round->roots; i++) {
+        uint32_t node = muster_pat_root(pat, i) + round->to;
+        if (node < pat->ranks) {
+            struct muster_span place = muster_pat_block(pat, node);
+            here.count = place.count;
+            muster_builder_copy(builder, MUSTER_SCRATCH, here, MUSTER_OUTPUT, place.offset);
+            here.offset += here.count;
+        }
+    }
+}
+
+static void generate_aggregated(struct muster_pat *pat, struct muster_builder *builder,
+                                struct muster_span mine)
+{
+    muster_pat_reserve(pat, builder);
+    if (aggregates_own(pat)) {
+        muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_SCRATCH, pat->base[pat->linear]);
+    }
+    struct muster_pat_round before = {0};
+    for (uint32_t number = 0; number < muster_pat_rounds(pat); number++) {
+        struct muster_pat_round round = muster_pat_round(pat, number);
+        move(pat, builder, &round);
+        unpack(pat, builder, &before);
+        muster_builder_next_round(builder);
+        before = round;
+    }
+    unpack(pat, builder, &before);
+}
+
+/* Each block in a message of its own, from OUTPUT to OUTPUT. */
+static void generate_single(const struct muster_pat *pat, struct muster_builder *builder,
+                            struct muster_span mine)
+{
+    for (uint32_t to = 1; to < pat->ranks; to++) {
+        uint32_t from = to & (to - 1);
+        uint32_t child = (pat->rank + (to - from)) % pat->ranks;
+        uint32_t parent = (pat->rank + pat->ranks - (to - from)) % pat->ranks;
+        if (from == 0) {
+            muster_builder_send(builder, child, MUSTER_INPUT, mine);
+        } else {
+            muster_builder_send(builder, child, MUSTER_OUTPUT, muster_pat_block(pat, from));
+        }
+        muster_builder_recv(builder, parent, MUSTER_OUTPUT, muster_pat_block(pat, to));
+        muster_builder_next_round(builder);
+    }
+}
+
+muster_status muster_allgather_pat_generate(const struct muster_plan *plan,
+                                            struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    struct muster_pat pat = muster_pat_of(plan, &blocks);
+    struct muster_span place = muster_pat_block(&pat, 0);
+    struct muster_span mine = {.count = place.count};
+    muster_builder_copy(builder, MUSTER_INPUT, mine, MUSTER_OUTPUT, place.offset);
+    if (muster_pat_is_aggregated(&pat)) {
+        generate_aggregated(&pat, builder, mine);
+    } else {
+        generate_single(&pat, builder, mine);
+    }
+    return MUSTER_OK;
+}
+
+/* A block goes on from every node that has nodes below. */
+static uint64_t elements_at(const struct muster_pat *pat)
+{
+    uint64_t elements = 0;
+    for (uint32_t to = 1; to < pat->ranks; to++) {
+        elements += muster_pat_block(pat, to & (to - 1)).count;
+    }
+    return elements;
+}
+
+void muster_allgather_pat_formula(const struct muster_plan *plan,
+                                  struct muster_formula *ret_formula)
+{
+    const struct muster_blocks blocks = muster_blocks_of_output(plan);
+    struct muster_pat pat = muster_pat_of(plan, &blocks);
+    uint64_t total = muster_blocks_total(&blocks);
+    uint32_t copies = total > 0 && (blocks.ranks == 1 || muster_pat_is_aggregated(&pat)) ? 1 : 0;
+    *ret_formula = (struct muster_formula){.rounds = muster_pat_rounds(&pat) + copies};
+    for (pat.rank = 0; pat.rank < muster_blocks_different(&blocks); pat.rank++) {
+        uint64_t elements = elements_at(&pat);
+        ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
+    }
+    muster_pat_formula(&pat, plan->topology, ret_formula);
+}

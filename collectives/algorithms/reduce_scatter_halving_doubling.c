@@ -1,0 +1,170 @@
+/*
+ * Halving-doubling reduce-scatter: recursive halving of the data with partners at doubling
+ * distance, near ones first, so that most elements go the shortest ways. All messages are
+ * contiguous: the halves are those of the buffer, and so a rank ends with the block whose number is
+ * its own with the bits reversed. One more round takes the blocks where they belong. log2 P + 1
+ * rounds, each rank sends at most P blocks.
+ *
+ * Where P is not a power of two, each of the first 2(P - 2^k) even ranks first gives all its data
+ * to its neighbour, and gets only its block at the end.
+ *
+ * Source: P. Sack, W. Gropp: Faster topology-aware collective algorithms through non-minimal
+ * communication. PPoPP 2012, section 3 (the order of the partners, and the reordering by bit
+ * reversal); other numbers of ranks as in R. Thakur, R. Rabenseifner, W. Gropp (see
+ * allgather_ring.c), section 4.5.
+ *
+ * Four ranks; digits are blocks, in brackets what a rank gives away:
+ *
+ *   round 0    0 <-> 1    0 keeps 01 (23), 1 keeps 23 (01)    2 <-> 3 likewise
+ *   round 1    0 <-> 2    0 keeps 0 (1), 2 keeps 1 (0)        1 <-> 3: 1 keeps 2, 3 keeps 3
+ *   round 2    1 <-> 2    1 gives 2, 2 gives 1
+ */
+#include "collectives/algorithms/blocks.h"
+#include "collectives/algorithms/generators.h"
+
+/* What a rank has: the blocks of places [first, first + many), summed up so far. */
+struct share {
+    const struct muster_blocks *blocks;
+    const struct muster_places *places;
+    uint32_t first, many;
+    enum muster_buffer buffer; /* where they are */
+    uint64_t base;             /* the element of INPUT that element 0 of the buffer stands for */
+};
+
+/* Places [first, first + many) in the buffer that the share is in. */
+static struct muster_span within(const struct share *share, uint32_t first, uint32_t many)
+{
+    struct muster_span span = muster_places_range(share->places, share->blocks, first, many);
+    span.offset -= share->base;
+    return span;
+}
+
+/* Gives one half of the share away and adds what comes to the other, which may move: to where it
+ * belongs, if it is the rank's own block alone, or to scratch. */
+static void halve(struct muster_builder *builder, struct share *share, uint32_t peer, uint32_t kept,
+                  bool arrives)
+{
+    uint32_t half = share->many / 2;
+    uint32_t first = share->first + kept * half;
+    struct muster_span mine = within(share, first, half);
+    muster_builder_send(builder, peer, share->buffer,
+                        within(share, share->first + (1 - kept) * half, half));
+    enum muster_buffer target = arrives ? MUSTER_OUTPUT : MUSTER_SCRATCH;
+    uint64_t at = mine.offset;
+    if (arrives || share->buffer == MUSTER_INPUT) {
+        share->base += mine.offset; /* what is kept starts there */
+        at = 0;
+    }
+    if (!arrives && share->buffer == MUSTER_INPUT) {
+        (void)muster_builder_reserve(builder, mine.count); /* nobody else has any */
+    }
+    muster_builder_recv_reduce(builder, peer, share->buffer, mine, target, at);
+    muster_builder_next_round(builder);
+    share->first = first;
+    share->many = half;
+    share->buffer = target;
+}
+
+/* Sends each block of the share, which is one place's, to its rank. */
+static void hand_over(struct muster_builder *builder, const struct share *share, uint32_t rank)
+{
+    uint32_t end = muster_places_first(share->places, share->first + 1);
+    for (uint32_t owner = muster_places_first(share->places, share->first); owner < end; owner++) {
+        struct muster_span span = muster_blocks_at(share->blocks, owner);
+        span.offset -= share->base;
+        if (owner == rank) {
+            muster_builder_copy(builder, share->buffer, span, MUSTER_OUTPUT, 0);
+        } else {
+            muster_builder_send(builder, owner, share->buffer, span);
+        }
+    }
+}
+
+static void act(struct muster_builder *builder, struct share *share, uint32_t rank)
+{
+    const struct muster_places *places = share->places;
+    uint32_t place = muster_places_find(places, rank);
+    uint32_t reversed = muster_reverse_bits(place, places->levels);
+    bool pair = place < places->extras;
+    if (pair) {
+        struct muster_span all = within(share, 0, share->many);
+        (void)muster_builder_reserve(builder, all.count); /* nobody else has any */
+        muster_builder_recv_reduce(builder, rank - 1, MUSTER_INPUT, all, MUSTER_SCRATCH, 0);
+        muster_builder_next_round(builder);
+        share->buffer = MUSTER_SCRATCH;
+    }
+    for (uint32_t level = 0; level < places->levels; level++) {
+        bool last = level + 1 == places->levels;
+        uint32_t peer = muster_places_rank(places, place ^ (UINT32_C(1) << level));
+        halve(builder, share, peer, place >> level & 1, last && reversed == place && !pair);
+    }
+    if (share->buffer == MUSTER_OUTPUT) {
+        return; /* it is there */
+    }
+    hand_over(builder, share, rank);
+    if (reversed != place) {
+        muster_builder_recv(
+            builder, muster_places_rank(places, reversed), MUSTER_OUTPUT,
+            (struct muster_span){.count = muster_blocks_at(share->blocks, rank).count});
+    }
+}
+
+muster_status muster_reduce_scatter_halving_doubling_generate(const struct muster_plan *plan,
+                                                              struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    const struct muster_places places = muster_places_of(blocks.ranks);
+    struct share share = {.blocks = &blocks,
+                          .places = &places,
+                          .many = UINT32_C(1) << places.levels,
+                          .buffer = MUSTER_INPUT};
+    uint32_t rank = plan->rank;
+    struct muster_span place = {.count = muster_blocks_at(&blocks, rank).count};
+    if (!muster_places_is_extra(&places, rank)) {
+        act(builder, &share, rank);
+        return MUSTER_OK;
+    }
+    muster_builder_send(builder, rank + 1, MUSTER_INPUT, within(&share, 0, share.many));
+    muster_builder_next_round(builder);
+    uint32_t holder = muster_reverse_bits(muster_places_find(&places, rank), places.levels);
+    muster_builder_recv(builder, muster_places_rank(&places, holder), MUSTER_OUTPUT, place);
+    return MUSTER_OK;
+}
+
+/* Elements that the rank at this place sends: what is halved away, and what it hands over. */
+static uint64_t elements_at(const struct muster_blocks *blocks, const struct muster_places *places,
+                            uint32_t place)
+{
+    uint32_t reversed = muster_reverse_bits(place, places->levels);
+    uint64_t held = muster_places_range(places, blocks, reversed, 1).count;
+    uint64_t elements = muster_blocks_total(blocks) - held;
+    uint32_t rank = muster_places_rank(places, place);
+    bool keeps = reversed == place;
+    return elements + held - (keeps ? muster_blocks_at(blocks, rank).count : 0);
+}
+
+void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *plan,
+                                                    struct muster_formula *ret_formula)
+{
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    const struct muster_places places = muster_places_of(blocks.ranks);
+    uint64_t total = muster_blocks_total(&blocks);
+    uint32_t folds = places.extras > 0 ? 1 : 0;
+    uint32_t last = blocks.ranks > 2 ? 1 : 0;
+    *ret_formula = (struct muster_formula){.rounds = folds + places.levels + last,
+                                           .elements = folds > 0 ? total : 0,
+                                           .reduced = total - total / blocks.ranks + folds * total};
+    if (blocks.ranks == 1) {
+        ret_formula->rounds = total > 0 ? 1 : 0;
+    }
+    for (uint32_t place = 0; place < UINT32_C(1) << places.levels; place++) {
+        uint64_t elements = elements_at(&blocks, &places, place);
+        ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
+    }
+    uint32_t near = muster_formula_near_rounds(plan->topology);
+    for (uint32_t level = 0; level < places.levels; level++) {
+        muster_formula_add(ret_formula, plan->topology, level < near, 1, total >> (level + 1));
+    }
+    muster_formula_add(ret_formula, plan->topology, true, folds, folds * total);
+    muster_formula_add(ret_formula, plan->topology, false, last, last * (total / blocks.ranks));
+}

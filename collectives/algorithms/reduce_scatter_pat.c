@@ -1,0 +1,149 @@
+/*
+ * PAT reduce-scatter: every block's sum up a binomial tree of its own, far ranks last; small blocks
+ * that go between the same ranks in one message. The allgather of this name backward: between
+ * log2 P rounds, if all blocks of a round fit one message, and P-1, if each has its own; each rank
+ * sends P-1 blocks.
+ *
+ * Source: S. Jeaugey (see pat.h).
+ *
+ * Four ranks, small blocks; digits are blocks:
+ *
+ *   round 0    0 -> 3: 31    1 -> 0: 02    2 -> 1: 13    3 -> 2: 20
+ *   round 1    0 -> 2: 2     1 -> 3: 3     2 -> 0: 0     3 -> 1: 1
+ *
+ * Large ones:
+ *
+ *   round 0    0 -> 3: 1     1 -> 0: 2     2 -> 1: 3     3 -> 2: 0
+ *   round 1    0 -> 2: 2     1 -> 3: 3     2 -> 0: 0     3 -> 1: 1
+ *   round 2    0 -> 3: 3     1 -> 0: 0     2 -> 1: 1     3 -> 2: 2
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/pat.h"
+
+/* One message each way, or two, as in the allgather, against its direction. The last goes where it
+ * belongs. */
+static void move(const struct muster_pat *pat, struct muster_builder *builder,
+                 const struct muster_pat_round *round, bool last)
+{
+    uint32_t distance = round->to - round->from;
+    uint32_t child = (pat->rank + distance) % pat->ranks;
+    uint32_t parent = (pat->rank + pat->ranks - distance) % pat->ranks;
+    const uint32_t ends[][2] = {{0, round->skipped}, {round->skipped + 1, round->roots}};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t first = ends[i][0];
+        uint32_t end = ends[i][1];
+        if (muster_pat_nodes(pat, round->to, first, end) == 0) {
+            continue;
+        }
+        struct muster_span out = {.offset =
+                                      round->to_at + muster_pat_elements(pat, round->to, 0, first),
+                                  .count = muster_pat_elements(pat, round->to, first, end)};
+        struct muster_span in = {.offset = round->from_at +
+                                           muster_pat_elements(pat, round->from, 0, first),
+                                 .count = muster_pat_elements(pat, round->from, first, end)};
+        muster_builder_send(builder, parent, MUSTER_SCRATCH, out);
+        muster_builder_recv_reduce(builder, child, MUSTER_SCRATCH, in,
+                                   last ? MUSTER_OUTPUT : MUSTER_SCRATCH, last ? 0 : in.offset);
+    }
+}
+
+/* Puts this rank's own contributions where those of the nodes below come. */
+static void load(const struct muster_pat *pat, struct muster_builder *builder, uint32_t node,
+                 uint64_t at, uint32_t roots)
+{
+    for (uint32_t i = 0; i < roots; i++) {
+        uint32_t mine = muster_pat_root(pat, i) + node;
+        if (mine < pat->ranks) {
+            struct muster_span block = muster_pat_block(pat, mine);
+            muster_builder_copy(builder, MUSTER_INPUT, block, MUSTER_SCRATCH, at);
+            at += block.count;
+        }
+    }
+}
+
+/* The areas of these nodes are free from the round of node `next` on; it is the first round that
+ * needs none of them. */
+static void load_before(const struct muster_pat *pat, struct muster_builder *builder, uint32_t next)
+{
+    uint32_t roots = UINT32_C(1) << (pat->levels - pat->linear);
+    for (uint32_t level = 0; level < (uint32_t)__builtin_ctz(next); level++) {
+        load(pat, builder, next - (UINT32_C(1) << level), pat->base[level], roots);
+    }
+}
+
+static void generate_aggregated(struct muster_pat *pat, struct muster_builder *builder)
+{
+    muster_pat_reserve(pat, builder);
+    load(pat, builder, 0, pat->base[pat->linear], UINT32_C(1) << (pat->levels - pat->linear));
+    load_before(pat, builder, UINT32_C(1) << pat->linear);
+    muster_builder_next_round(builder);
+    for (uint32_t number = muster_pat_rounds(pat); number-- > 0;) {
+        struct muster_pat_round round = muster_pat_round(pat, number);
+        move(pat, builder, &round, number == 0);
+        if (number >= pat->levels - pat->linear) {
+            load_before(pat, builder, round.to);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+/* Each block in a message of its own. Sums that are not whole wait in one slot for each level: of
+ * the nodes of one level, only one waits at a time. */
+static void generate_single(struct muster_pat *pat, struct muster_builder *builder)
+{
+    uint32_t ranks = pat->ranks;
+    uint64_t largest = muster_blocks_largest(&pat->blocks);
+    for (uint32_t level = 1; level <= pat->levels && ranks > 2; level++) {
+        bool waits = level == pat->levels || (UINT32_C(1) << level) + 1 < ranks;
+        pat->base[level] = waits ? muster_builder_reserve(builder, largest) : 0;
+    }
+    for (uint32_t from = ranks; from-- > 1;) { /* up from this node */
+        uint32_t low = from & -from;
+        uint32_t to = from - low;
+        uint32_t level = to == 0 ? pat->levels : (uint32_t)__builtin_ctz(to);
+        struct muster_span out = muster_pat_block(pat, from);
+        struct muster_span in = muster_pat_block(pat, to);
+        bool leaf = low == 1 || from + 1 >= ranks;
+        bool last = from == 1;
+        bool first = 2 * low == (to & -to) || to + 2 * low >= ranks; /* to come to that node */
+        struct muster_span there = {.offset = pat->base[level], .count = in.count};
+        if (!leaf) {
+            out.offset = pat->base[__builtin_ctz(from)];
+        }
+        muster_builder_send(builder, (pat->rank + ranks - low) % ranks,
+                            leaf ? MUSTER_INPUT : MUSTER_SCRATCH, out);
+        muster_builder_recv_reduce(builder, (pat->rank + low) % ranks,
+                                   first ? MUSTER_INPUT : MUSTER_SCRATCH, first ? in : there,
+                                   last ? MUSTER_OUTPUT : MUSTER_SCRATCH, last ? 0 : there.offset);
+        muster_builder_next_round(builder);
+    }
+}
+
+muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
+                                                 struct muster_builder *builder)
+{
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    struct muster_pat pat = muster_pat_of(plan, &blocks);
+    if (pat.ranks == 1) {
+        muster_builder_copy(builder, MUSTER_INPUT, muster_pat_block(&pat, 0), MUSTER_OUTPUT, 0);
+    } else if (muster_pat_is_aggregated(&pat)) {
+        generate_aggregated(&pat, builder);
+    } else {
+        generate_single(&pat, builder);
+    }
+    return MUSTER_OK;
+}
+
+/* Every rank sends all blocks but its own. */
+void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
+                                       struct muster_formula *ret_formula)
+{
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    struct muster_pat pat = muster_pat_of(plan, &blocks);
+    uint64_t total = muster_blocks_total(&blocks);
+    uint64_t elements = total - muster_blocks_smallest(&blocks);
+    uint32_t copies = total > 0 && (blocks.ranks == 1 || muster_pat_is_aggregated(&pat)) ? 1 : 0;
+    *ret_formula = (struct muster_formula){
+        .rounds = muster_pat_rounds(&pat) + copies, .elements = elements, .reduced = elements};
+    muster_pat_formula(&pat, plan->topology, ret_formula);
+}
