@@ -58,7 +58,7 @@ struct muster_context {
     uint32_t number;
     uint32_t rank;
     char *name;
-    char *algorithm; /* or NULL */
+    struct muster_forced forced;
     uint32_t *ranks;
     struct muster_topology topology;
     struct muster_cost_model model;
@@ -78,25 +78,6 @@ struct muster_context {
 
 /* Making -------------------------------------------------------------------------------------- */
 
-static muster_status check_algorithm_name(const char *name)
-{
-    size_t length = strcspn(name, "(");
-    bool known = false;
-    for (size_t i = 0; i < muster_algorithm_count; i++) {
-        const struct muster_algorithm *row = &muster_algorithms[i];
-        if (strlen(row->name) == length && strncmp(row->name, name, length) == 0) {
-            size_t found;
-            known = true;
-            if (muster_algorithm_find(row->collective, name, &found) == MUSTER_OK) {
-                return MUSTER_OK;
-            }
-        }
-    }
-    return known ? MUSTER_INVALID /* and the text says what is wrong in the brackets */
-                 : muster_error_set(MUSTER_INVALID,
-                                    "algorithm \"%s\": no collective has one of this name", name);
-}
-
 static muster_status copy_options(struct muster_context *context,
                                   const struct muster_context_options *options)
 {
@@ -114,12 +95,6 @@ static muster_status copy_options(struct muster_context *context,
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
-    if (options->algorithm != NULL) {
-        context->algorithm = strdup(options->algorithm);
-        if (context->algorithm == NULL) {
-            return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
-        }
-    }
     return muster_topology_init_copy(topology, &context->topology);
 }
 
@@ -130,13 +105,15 @@ muster_status muster_context_create(const struct muster_context_options *options
         return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
                                 options->rank, options->topology->ranks);
     }
+    struct muster_forced forced = {0};
     if (options->algorithm != NULL) {
-        TRY(check_algorithm_name(options->algorithm));
+        TRY(muster_forced_parse(options->algorithm, &forced));
     }
     struct muster_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
+    context->forced = forced;
     muster_mutex_init(&context->mutex);
     TAILQ_INIT(&context->order);
     muster_status status = copy_options(context, options);
@@ -172,7 +149,6 @@ void muster_context_destroy(struct muster_context *context)
     free(context->scratch);
     free(context->ranks);
     free(context->key);
-    free(context->algorithm);
     free(context->name);
     free(context);
 }
@@ -187,24 +163,21 @@ uint32_t muster_context_size(const struct muster_context *context)
     return context->topology.ranks;
 }
 
+void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
+{
+    AUTO_LOCK(&context->mutex);
+    while (!TAILQ_EMPTY(&context->order)) {
+        drop_operation(context, TAILQ_FIRST(&context->order));
+    }
+    context->model = *model;
+}
+
 uint64_t muster_context_progress(const struct muster_context *context)
 {
     return atomic_load(&context->progress);
 }
 
 /* Choosing ------------------------------------------------------------------------------------ */
-
-/* The algorithm that the whole context is bound to, where it has a say: it must exist for this
- * collective and fit. Else by cost. */
-static bool find_forced(const struct muster_context *context, const struct muster_plan *plan,
-                        size_t *ret_algorithm)
-{
-    char why[MUSTER_ERROR_MAX];
-    return context->algorithm != NULL &&
-           muster_algorithm_find(plan->collective, context->algorithm, ret_algorithm) ==
-               MUSTER_OK &&
-           muster_algorithm_fits(*ret_algorithm, plan, why, sizeof why);
-}
 
 /* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
  * own, so that only the messages count. zeros is [ranks + 1]. */
@@ -231,7 +204,7 @@ static muster_status choose(const struct muster_context *context, const struct k
         return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
-    if (find_forced(context, &agreed, ret_algorithm)) {
+    if (muster_forced_find(&context->forced, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
     return muster_select(&agreed, key->element_size_bytes, &context->model, ret_algorithm);
@@ -448,6 +421,7 @@ muster_status muster_context_algorithm(struct muster_context *context,
     TRY(check(context, request, &asked));
     struct kept_operation *kept;
     TRY(find_operation(context, request, &asked, &kept));
-    *ret_algorithm = kept->algorithm;
+    /* The analyzer does not see that MUSTER_OK means that there is one. */
+    *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
 }

@@ -12,6 +12,7 @@
 #ifndef MUSTER_WORKER_CONTEXT_H
 #define MUSTER_WORKER_CONTEXT_H
 
+#include "collectives/forced.h"
 #include "collectives/select.h"
 #include "worker/fabric/fabric.h"
 
@@ -26,8 +27,8 @@ struct muster_context_options {
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
     uint32_t rank;                          /* this member's rank in the group */
     const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;                  /* for all calls whose collective has one of this name
-                                               that fits; or NULL: chosen by cost; copied */
+    const char *algorithm;                  /* forced, as muster_forced_parse() takes it; where it
+                                               does not fit, and if NULL: chosen by cost */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -36,6 +37,10 @@ void muster_context_destroy(struct muster_context *context);
 
 uint32_t muster_context_rank(const struct muster_context *context);
 uint32_t muster_context_size(const struct muster_context *context);
+
+/* From now on algorithms are chosen by these figures. All members do it between the same calls. */
+void muster_context_set_model(struct muster_context *context,
+                              const struct muster_cost_model *model);
 
 /* Operations finished since the context was made: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);

@@ -44,8 +44,8 @@ static void wait_locked(struct muster_session *session, uint32_t timeout_ms)
 
 static bool nothing_to_watch_locked(const struct muster_session *session)
 {
-    return session->stage != MUSTER_STAGE_RUNNING || session->finished || session->lost ||
-           session->ended;
+    bool formed = session->stage == MUSTER_STAGE_RUNNING || session->stage == MUSTER_STAGE_TUNING;
+    return !formed || session->finished || session->lost || session->ended;
 }
 
 static uint64_t progress_locked(const struct muster_session *session)

@@ -391,11 +391,11 @@ static muster_status open_links(struct muster_session *session,
     return status;
 }
 
-/* From now on the session is in this generation, also for its thread. */
+/* From now on the session is in this generation, for its thread: a death is noticed. */
 static void publish(struct muster_session *session, const struct muster_join_response *response)
 {
     AUTO_LOCK(&session->mutex);
-    session->stage = MUSTER_STAGE_RUNNING;
+    session->stage = MUSTER_STAGE_TUNING;
     session->rejoin_due = false;
     session->hold_ms = response->hold_ms < HOLD_LEAST_MS ? HOLD_LEAST_MS : response->hold_ms;
     session->hold_ms =
@@ -409,6 +409,15 @@ static void publish(struct muster_session *session, const struct muster_join_res
     muster_log(MUSTER_LOG_INFO, "size=%u hosts=%u joined job %s", response->size,
                response->host_count, session->settings.job);
     (void)pthread_cond_broadcast(&session->changed);
+}
+
+static muster_status open_gate(struct muster_session *session)
+{
+    muster_status status = muster_session_tune(session);
+    AUTO_LOCK(&session->mutex);
+    session->stage = status == MUSTER_OK ? MUSTER_STAGE_RUNNING : MUSTER_STAGE_JOINING;
+    (void)pthread_cond_broadcast(&session->changed);
+    return status;
 }
 
 /* Takes the lists that the generation keeps out of the response. */
@@ -425,6 +434,7 @@ static muster_status build(struct muster_session *session, struct muster_join_re
     generation->number = response->generation;
     muster_mutex_unlock(&session->mutex);
     generation->rank = response->rank;
+    generation->hosts = muster_tune_hosts(response);
     generation->state_version = response->state_version;
     generation->state_source = response->state_source;
     generation->stale_count = response->stale_count;
@@ -444,7 +454,9 @@ muster_status muster_session_join(struct muster_session *session, int64_t deadli
     muster_status status = build(session, &response);
     if (status == MUSTER_OK) {
         publish(session, &response);
-    } else {
+        status = open_gate(session);
+    }
+    if (status != MUSTER_OK) {
         muster_session_take_down(session);
     }
     muster_join_response_finish(&response);

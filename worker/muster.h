@@ -101,21 +101,28 @@ typedef struct muster_options {
     const char *job;        /* MUSTER_JOB: letters, digits, '.', '_', '-'; default "default" */
     const char *token;      /* MUSTER_TOKEN: the job's shared secret; default none */
     const char *host;       /* MUSTER_HOST: members of one name share a host; default host name */
-    const char *rack;     /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
-                             among themselves; alike on all members of a host; default none */
-    const char *listen;   /* MUSTER_LISTEN: address to publish to the peers, without a port;
-                             default: loopback when the rendezvous is on it, else the address
-                             that reaches the rendezvous */
-    uint32_t min_size;    /* MUSTER_MIN: the job waits for at least so many members; default 1 */
-    uint32_t max_size;    /* MUSTER_MAX: never more than so many; default 1024 */
-    uint32_t target_size; /* MUSTER_TARGET: start as soon as so many are there; 0: none */
-    uint32_t order;       /* MUSTER_ORDER: newcomers of a host are ranked by it; default 0 */
+    const char *rack;      /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
+                              among themselves; alike on all members of a host; default none */
+    const char *listen;    /* MUSTER_LISTEN: address to publish to the peers, without a port;
+                              default: loopback when the rendezvous is on it, else the address
+                              that reaches the rendezvous */
+    uint32_t min_size;     /* MUSTER_MIN: the job waits for at least so many members; default 1 */
+    uint32_t max_size;     /* MUSTER_MAX: never more than so many; default 1024 */
+    uint32_t target_size;  /* MUSTER_TARGET: start as soon as so many are there; 0: none */
+    uint32_t order;        /* MUSTER_ORDER: newcomers of a host are ranked by it; default 0 */
+    const char *algorithm; /* MUSTER_ALGORITHM: the algorithm for all collectives that have one of
+                              this name and that it fits ("ring"), or one for some collectives
+                              ("allreduce=ring,broadcast=binomial"); alike on all members; default:
+                              chosen by predicted cost */
     uint32_t join_timeout_ms; /* MUSTER_JOIN_TIMEOUT_MS: give up joining after; default 60,000 */
     uint32_t call_timeout_ms; /* MUSTER_CALL_TIMEOUT_MS: a collective that has not finished by
                                  then reports who it waits for, and ends with MUSTER_REJOIN;
                                  default 60,000 */
     int leave_on_sigterm;     /* MUSTER_LEAVE_ON_SIGTERM: if SIGTERM has its default action, make it
                                  a planned leave at the next commit; default 1 */
+    int measure;              /* MUSTER_MEASURE: measure the links when the job begins and when its
+                                 hosts change, for some tens of milliseconds; 0: predict with
+                                 figures of an ordinary machine; default 1 */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/forced.h"
 #include "worker/base/cleanup.h"
 #include "worker/rendezvous_client.h"
 
@@ -49,6 +50,12 @@ static uint32_t number_variable(const char *name, uint32_t fallback)
     return number;
 }
 
+static int switch_variable(const char *name)
+{
+    uint32_t number = number_variable(name, 1);
+    return number == BAD_NUMBER ? -1 : (int)(number & INT32_MAX);
+}
+
 void muster_options_init(muster_options *options)
 {
     *options = (muster_options){
@@ -62,11 +69,12 @@ void muster_options_init(muster_options *options)
         .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
         .target_size = number_variable("MUSTER_TARGET", 0),
         .order = number_variable("MUSTER_ORDER", 0),
+        .algorithm = variable("MUSTER_ALGORITHM"),
         .join_timeout_ms = number_variable("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
         .call_timeout_ms = number_variable("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
     };
-    uint32_t leave = number_variable("MUSTER_LEAVE_ON_SIGTERM", 1);
-    options->leave_on_sigterm = leave == BAD_NUMBER ? -1 : (int)(leave & INT32_MAX);
+    options->leave_on_sigterm = switch_variable("MUSTER_LEAVE_ON_SIGTERM");
+    options->measure = switch_variable("MUSTER_MEASURE");
 }
 
 /* One number and where it may lie. */
@@ -90,10 +98,14 @@ static muster_status check_number(uint32_t number, struct range range)
                             range.variable, number, range.least, range.most);
 }
 
+static muster_status check_switch(int value, const char *option, const char *variable_name)
+{
+    uint32_t number = value < 0 ? BAD_NUMBER : (uint32_t)value;
+    return check_number(number, (struct range){option, variable_name, 0, 1});
+}
+
 static muster_status check_numbers(const muster_options *options)
 {
-    uint32_t leave =
-        options->leave_on_sigterm < 0 ? BAD_NUMBER : (uint32_t)options->leave_on_sigterm;
     TRY(check_number(options->min_size,
                      (struct range){"min_size", "MUSTER_MIN", 1, MUSTER_MEMBERS_MAX}));
     TRY(check_number(options->max_size, (struct range){"max_size", "MUSTER_MAX", options->min_size,
@@ -110,7 +122,8 @@ static muster_status check_numbers(const muster_options *options)
     TRY(check_number(
         options->call_timeout_ms,
         (struct range){"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}));
-    return check_number(leave, (struct range){"leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM", 0, 1});
+    TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
+    return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
 }
 
 /* what: "host (MUSTER_HOST)". */
@@ -162,10 +175,17 @@ static muster_status copy_rack(const char *rack, char **ret_copy)
     return copy(rack, ret_copy);
 }
 
+static muster_status check_algorithm(const char *text)
+{
+    struct muster_forced unused;
+    muster_status status = muster_forced_parse(text, &unused);
+    return status == MUSTER_OK ? MUSTER_OK
+                               : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
+}
+
 static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
-    const char *algorithm = variable("MUSTER_ALGORITHM");
     if (options->rendezvous == NULL) {
         return muster_error_set(
             MUSTER_INVALID, "rendezvous (MUSTER_RENDEZVOUS) is not set: it is http://HOST:PORT");
@@ -185,8 +205,9 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     if (options->listen != NULL) {
         TRY(copy(options->listen, &settings->listen));
     }
-    if (algorithm != NULL) {
-        TRY(copy(algorithm, &settings->algorithm));
+    if (options->algorithm != NULL) {
+        TRY(check_algorithm(options->algorithm));
+        TRY(copy(options->algorithm, &settings->algorithm));
     }
     return MUSTER_OK;
 }
@@ -208,6 +229,7 @@ muster_status muster_settings_init(const muster_options *options,
         .join_timeout_ms = options->join_timeout_ms,
         .call_timeout_ms = options->call_timeout_ms,
         .leave_on_sigterm = options->leave_on_sigterm != 0,
+        .measure = options->measure != 0,
     };
     muster_status status = copy_strings(options, &settings);
     if (status != MUSTER_OK) {

@@ -1,7 +1,8 @@
 /*
  * Settings of a session: muster_options, checked and copied.
  *
- * May use: rendezvous_client (to check the URL), elastic/messages (bounds), base.
+ * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/forced,
+ * base.
  */
 #ifndef MUSTER_WORKER_OPTIONS_H
 #define MUSTER_WORKER_OPTIONS_H
@@ -23,6 +24,7 @@ struct muster_settings {
     uint32_t order;
     uint32_t join_timeout_ms, call_timeout_ms;
     bool leave_on_sigterm;
+    bool measure; /* the links, when there is reason to */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

@@ -37,7 +37,7 @@ muster_status muster_session_enter(struct muster_session *session)
     if (session->stage == MUSTER_STAGE_LEFT) {
         return out_of_job_locked(session);
     }
-    if (session->stage == MUSTER_STAGE_JOINING) {
+    if (session->stage != MUSTER_STAGE_RUNNING) {
         return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
                                 session->settings.job);
     }
@@ -306,6 +306,7 @@ static struct muster_session *create(void)
     muster_mutex_init(&session->mutex);
     muster_condition_init(&session->changed);
     muster_state_init(&session->state);
+    muster_figures_init(&session->figures);
     muster_random_uuid(session->member);
     return session;
 }

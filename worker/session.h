@@ -3,6 +3,7 @@
  *
  *   session.c   opening and closing, the gate that collectives pass, what their failures lead to
  *   join.c      Join until a generation has formed, and what is built from its answer
+ *   tune.c      link figures for a generation that has formed
  *   follow.c    the session thread: Watch, which is the lease, and reports of dead peers
  *   sigterm.c   SIGTERM as a wish to leave
  *   commit.c    muster_register, muster_commit, muster_restore;   sync.c: muster_sync
@@ -23,6 +24,7 @@
 #include "collectives/topology.h"
 #include "elastic/messages.h"
 #include "worker/context.h"
+#include "worker/figures.h"
 #include "worker/options.h"
 #include "worker/rendezvous_client.h"
 #include "worker/state.h"
@@ -36,6 +38,8 @@ enum muster_stage {
     MUSTER_STAGE_JOINING = 0, /* there are no contexts */
     MUSTER_STAGE_RUNNING = 1, /* a generation formed here; perhaps it has been revoked since */
     MUSTER_STAGE_LEFT = 2,    /* out of the job for good; why says why */
+    MUSTER_STAGE_TUNING =
+        3, /* a generation formed; nobody may enter before its figures are agreed */
 };
 
 /* What the session knows of a generation; belongs to whoever moves, and does not change while
@@ -49,6 +53,7 @@ struct muster_generation {
     uint32_t state_source;  /* the rank that gives it */
     uint32_t stale_count;
     uint32_t *stale;        /* owned: the ranks that must get it, rising */
+    uint32_t hosts;         /* a number for its hosts and racks */
     uint32_t contexts_made; /* numbers given to contexts, alike on all members */
 };
 
@@ -62,7 +67,9 @@ struct muster_session {
     unsigned sigterm_seen; /* at opening: earlier ones were not meant for this session */
 
     pthread_mutex_t moving;
-    uint32_t fruitless; /* generations in a row without a collective; under `moving` */
+    uint32_t fruitless;            /* generations in a row without a collective; under `moving` */
+    struct muster_figures figures; /* by which algorithms are chosen; under `moving` */
+    bool tuned;                    /* some generation has formed here; under `moving` */
     pthread_mutex_t calling;
     struct muster_state state;
 
@@ -88,6 +95,7 @@ struct muster_session {
     _Atomic uint32_t ranks[MUSTER_SCOPE_COUNT];
     _Atomic uint32_t sizes[MUSTER_SCOPE_COUNT];
     atomic_bool pending;      /* newcomers wait for the next commit */
+    atomic_bool planned;      /* the generation ended by a commit, and not by a death */
     atomic_bool leave_asked;  /* by the service */
     atomic_bool leave_wished; /* by muster_leave() */
     atomic_int last_status;   /* of the last collective: says how to leave when closing */
@@ -135,6 +143,15 @@ MUSTER_CHECKED muster_status muster_session_join(struct muster_session *session,
 /* Waits until nobody is in the gate and takes the generation down: contexts, topology, lists. Its
  * number stays. */
 void muster_session_take_down(struct muster_session *session);
+
+/* tune.c */
+
+/* Agrees on link figures, in the stage TUNING, and gives them to the contexts. When a member dies
+ * meanwhile the generation is revoked, and that is MUSTER_OK: the next collective says it. */
+MUSTER_CHECKED muster_status muster_session_tune(struct muster_session *session);
+
+/* A number for the hosts and racks of an answer. */
+uint32_t muster_tune_hosts(const struct muster_join_response *response);
 
 /* follow.c */
 

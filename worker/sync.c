@@ -255,7 +255,7 @@ static muster_status make_group_of(const struct sync *sync, uint32_t number, con
         .name = "sync",
         .ranks = ranks,
         .rank = index_of(ranks, count, generation->rank),
-        .model = &muster_cost_model_default,
+        .model = &sync->session->figures.model,
     };
     if (options.rank == UINT32_MAX) {
         *ret_context = NULL;

@@ -22,17 +22,17 @@ if "${nobody[@]}" test -x "$muster"; then
 fi
 
 if [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
-    echo "skipped: only root may make network namespaces"
+    echo "SKIP: only root may make network namespaces"
     exit 77
 fi
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null; then
-    echo "skipped: no ip or no tc (Debian package iproute2)"
+    echo "SKIP: no ip or no tc (Debian package iproute2)"
     exit 77
 fi
 if ! unshare --net sh -c 'ip link add one type veth peer name two &&
     tc qdisc add dev one root tbf rate 1gbit burst 128kb latency 50ms && ip link add three type bridge' \
     >/dev/null 2>&1; then
-    echo "skipped: this kernel has no veth, bridge or tbf"
+    echo "SKIP: this kernel has no veth, bridge or tbf"
     exit 77
 fi
 

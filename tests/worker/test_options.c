@@ -25,6 +25,7 @@ static const char *const variables[] = {
     "MUSTER_JOIN_TIMEOUT_MS",
     "MUSTER_CALL_TIMEOUT_MS",
     "MUSTER_LEAVE_ON_SIGTERM",
+    "MUSTER_MEASURE",
 };
 
 static int clean_environment(void **state)
@@ -90,6 +91,39 @@ static void an_option_overrides_its_variable(void **state)
     assert_int_equal(settings.min_size, 3);
     assert_string_equal(settings.job, "mine");
     muster_settings_finish(&settings);
+}
+
+static void measuring_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_true(settings.measure);
+    muster_settings_finish(&settings);
+    set("MUSTER_MEASURE", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.measure);
+    muster_settings_finish(&settings);
+    set("MUSTER_MEASURE", "yes");
+    expect_refusal(NULL, "MUSTER_MEASURE", "\"yes\"");
+}
+
+static void an_algorithm_is_looked_up_at_once(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_ALGORITHM", "allreduce=ring,broadcast=binomial");
+    muster_options_init(&options);
+    assert_int_equal(muster_settings_init(&options, &settings), MUSTER_OK);
+    assert_string_equal(settings.algorithm, "allreduce=ring,broadcast=binomial");
+    muster_settings_finish(&settings);
+    options.algorithm = "rign";
+    expect_refusal(&options, "MUSTER_ALGORITHM", "halving_doubling");
+    set("MUSTER_ALGORITHM", "broadcast=ring");
+    expect_refusal(NULL, "MUSTER_ALGORITHM", "binomial");
 }
 
 static void without_a_rendezvous_the_variable_is_named(void **state)
@@ -173,6 +207,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
+        cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
         cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),

@@ -89,6 +89,7 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     muster_mutex_init(&session->calling);
     assert_int_equal(pthread_cond_init(&session->changed, NULL), 0);
     session->stage = MUSTER_STAGE_RUNNING;
+    muster_figures_init(&session->figures);
     session->finished = true; /* there is no service to report to */
     session->settings.call_timeout_ms = 20000;
     session->fabric = group->members[i].fabric;

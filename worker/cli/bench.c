@@ -20,6 +20,7 @@ enum {
     KEY_ITERATIONS,
     KEY_SECONDS,
     KEY_IN_PLACE,
+    KEY_FIGURES,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
     SECONDS_MAX = 3600,
@@ -32,6 +33,7 @@ static const char doc[] =
     "COLLECTIVE is allreduce, reduce_scatter, allgather(v), broadcast, reduce, gather(v), scatter, "
     "alltoall(v), barrier or pairwise_exchange; those with a v get equal blocks."
     "\v"
+    "The links are measured, as in a job that begins, and the algorithms chosen by that. "
     "The first result is checked, a few more calls warm up, then each call is timed on each rank; "
     "the time of an iteration is the slowest rank's. Bytes are those of the largest buffer of a "
     "rank, rounded up to whole elements of all ranks.\n"
@@ -63,6 +65,7 @@ static const struct argp_option argp_options[] = {
     {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
     {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
+    {"figures", KEY_FIGURES, NULL, 0, "Print what was measured of the links, too", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
     {0},
 };
@@ -149,6 +152,7 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         return muster_cli_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
     default:
         options->in_place |= key == KEY_IN_PLACE;
+        options->figures |= key == KEY_FIGURES;
         options->json |= key == KEY_JSON;
         return MUSTER_OK;
     }

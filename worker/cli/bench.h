@@ -14,6 +14,7 @@
 
 #include "worker/cli/bench_network.h"
 #include "worker/context.h"
+#include "worker/figures.h"
 
 enum {
     MUSTER_BENCH_RANKS_MAX = MUSTER_BENCH_HOSTS_MAX,
@@ -41,6 +42,7 @@ struct muster_bench_options {
     uint32_t iterations; /* 0: as many as fit into `seconds` */
     uint32_t seconds;
     bool in_place;
+    bool figures;
     bool json;
 };
 
@@ -60,6 +62,7 @@ struct muster_bench_board {
     char link_token[33];
     uint32_t iterations;                        /* of the size being measured; the parent's */
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
+    struct muster_figures figures;              /* that algorithms are chosen by; rank 0's */
     double warm_us;                             /* time of a warm iteration; rank 0's */
     struct muster_bench_seat seats[];           /* [ranks] */
 };
@@ -85,7 +88,7 @@ MUSTER_CHECKED muster_status muster_bench_check(const struct muster_request *req
 int muster_bench_lead(struct muster_bench_board *board);
 
 /* What was measured, on standard output. */
-void muster_bench_print_head(const struct muster_bench_options *options);
+MUSTER_CHECKED muster_status muster_bench_print_head(const struct muster_bench_board *board);
 MUSTER_CHECKED muster_status muster_bench_print(const struct muster_bench_board *board,
                                                 size_t size_index);
 

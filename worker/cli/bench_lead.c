@@ -290,9 +290,11 @@ static muster_status lead_through(struct lead *lead)
     struct muster_bench_board *board = lead->board;
     TRY(await_phase(lead, muster_clock_after_ms(START_TIMEOUT_MS)));
     TRY(let_go(lead));
-    muster_bench_print_head(&board->options);
     for (size_t i = 0; i < board->options.size_count; i++) {
         TRY(await_phase(lead, calls_deadline(2 + MUSTER_BENCH_WARM_UP)));
+        if (i == 0) {
+            TRY(muster_bench_print_head(board));
+        }
         board->iterations = choose_iterations(board);
         TRY(let_go(lead));
         TRY(await_phase(lead, calls_deadline(1 + board->iterations)));

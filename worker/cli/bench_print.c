@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "worker/base/status.h"
+#include "worker/cli/report.h"
 
 struct figures {
     uint64_t bytes;
@@ -77,6 +78,17 @@ static const char *transport_name(enum muster_bench_transport transport)
     return transport == MUSTER_BENCH_INPROC ? "inproc" : "tcp";
 }
 
+static muster_status print_object(json_t *object)
+{
+    if (object == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
+    }
+    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    json_decref(object);
+    return failed != 0 || putchar('\n') == EOF ? muster_error_errno(MUSTER_FATAL, "standard output")
+                                               : MUSTER_OK;
+}
+
 static muster_status print_json(const struct muster_bench_board *board,
                                 const struct figures *figures)
 {
@@ -89,19 +101,19 @@ static muster_status print_json(const struct muster_bench_board *board,
         "iterations", (json_int_t)board->iterations, "p50_us", figures->p50_us, "p99_us",
         figures->p99_us, "min_us", figures->min_us, "algbw_GBps", figures->algbw_GBps, "busbw_GBps",
         figures->busbw_GBps);
-    if (object == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
-    }
-    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    return failed != 0 || putchar('\n') == EOF ? muster_error_errno(MUSTER_FATAL, "standard output")
-                                               : MUSTER_OK;
+    return print_object(object);
 }
 
-void muster_bench_print_head(const struct muster_bench_options *options)
+muster_status muster_bench_print_head(const struct muster_bench_board *board)
 {
+    const struct muster_bench_options *options = &board->options;
     if (options->json) {
-        return;
+        return options->figures ? print_object(json_pack("{s:o}", "figures",
+                                                         muster_figures_encode(&board->figures)))
+                                : MUSTER_OK;
+    }
+    if (options->figures) {
+        muster_report_figures(&board->figures);
     }
     (void)printf("%s, %u ranks on %u host%s over %s%s%s, %s %s%s\n",
                  muster_collective_name(options->collective), options->ranks, options->hosts,
@@ -111,7 +123,7 @@ void muster_bench_print_head(const struct muster_bench_options *options)
                  options->in_place ? ", in place" : "");
     (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s\n", "bytes", "algorithm", "iterations",
                  "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s");
-    (void)fflush(stdout);
+    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }
 
 muster_status muster_bench_print(const struct muster_bench_board *board, size_t size_index)

@@ -10,6 +10,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/context_request.h"
+#include "worker/measure.h"
 
 enum { GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
 
@@ -49,7 +50,8 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     if (run->board->network != NULL) {
         TRY(muster_bench_network_enter(run->board->network, host, address));
     }
-    (void)snprintf(peer->host, sizeof peer->host, "%u", host);
+    /* One name for all: they share the cores of this machine, which the fabric minds. */
+    (void)snprintf(peer->host, sizeof peer->host, "localhost");
     const struct muster_fabric_options options = {
         .member = peer->member,
         .link_token = run->board->link_token,
@@ -65,11 +67,33 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     return end_phase(run);
 }
 
+/* As a session does at join, but always: link figures are what selection goes by. */
+static muster_status measure_links(struct rank_run *run, struct muster_cost_model *model)
+{
+    const struct muster_measure_options options = {
+        .fabric = run->fabric,
+        .generation = GENERATION,
+        .context = 1,
+        .topology = &run->topology,
+        .rank = run->rank,
+        .deadline_ns = muster_clock_after_ms(CALL_TIMEOUT_MS),
+    };
+    uint32_t suspect;
+    *model = muster_cost_model_default;
+    return muster_measure(&options, model, &suspect);
+}
+
 static muster_status make_context(struct rank_run *run)
 {
     uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
     for (uint32_t i = 0; i < run->topology.ranks; i++) {
         ranks[i] = i;
+    }
+    struct muster_cost_model model;
+    TRY(measure_links(run, &model));
+    if (run->rank == 0) {
+        run->board->figures.model = model;
+        run->board->figures.levels = muster_measure_levels(&run->topology);
     }
     const struct muster_context_options options = {
         .fabric = run->fabric,
@@ -78,7 +102,7 @@ static muster_status make_context(struct rank_run *run)
         .topology = &run->topology,
         .ranks = ranks,
         .rank = run->rank,
-        .model = &muster_cost_model_default,
+        .model = &model,
     };
     return muster_context_create(&options, &run->context);
 }

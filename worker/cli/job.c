@@ -32,7 +32,8 @@ static const char doc[] =
     "Looks at the jobs of a rendezvous server, and changes them."
     "\v"
     "  muster job ls              all jobs\n"
-    "  muster job show JOB        one job: members, generations, who left\n"
+    "  muster job show JOB        one job: members, generations, who left,\n"
+    "                             what its links can do\n"
     "  muster job resize JOB N    it is to have N workers: its launcher starts\n"
     "                             those missing, the highest ranks are to leave\n"
     "  muster job end JOB         end it: its workers are told to stop\n"
@@ -127,15 +128,16 @@ static muster_status list(struct muster_client *client, const struct job_options
     return status;
 }
 
-static json_t *job_json(const struct muster_job_response *job)
+static json_t *job_json(const struct muster_job_response *job, const struct muster_figures *figures)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "job", job->name,
-                     "phase", muster_report_phase(job->phase), "why", job->why, "generation",
-                     (json_int_t)job->generation, "min_size", (json_int_t)job->min_size, "max_size",
-                     (json_int_t)job->max_size, "target_size", (json_int_t)job->target_size,
-                     "pending", (int)job->pending, "members", muster_report_members_json(job),
-                     "generations", muster_report_generations_json(job), "departures",
-                     muster_report_departures_json(job));
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o*}", "job", job->name, "phase",
+        muster_report_phase(job->phase), "why", job->why, "generation", (json_int_t)job->generation,
+        "min_size", (json_int_t)job->min_size, "max_size", (json_int_t)job->max_size, "target_size",
+        (json_int_t)job->target_size, "pending", (int)job->pending, "members",
+        muster_report_members_json(job), "generations", muster_report_generations_json(job),
+        "departures", muster_report_departures_json(job), "figures",
+        figures->levels != 0 ? muster_figures_encode(figures) : NULL);
 }
 
 static void print_members(const struct muster_job_response *job)
@@ -180,15 +182,30 @@ static void print_job(const struct muster_job_response *job)
     }
 }
 
+/* Those that were measured last; no levels: none were. */
+static void find_figures(struct muster_client *client, const char *job,
+                         struct muster_figures *ret_figures)
+{
+    muster_figures_init(ret_figures);
+    muster_status status =
+        muster_figures_get(client, job, MUSTER_FIGURES_NEWEST, CALL_TIMEOUT_MS, ret_figures);
+    (void)status; /* a job need not have any */
+}
+
 static muster_status show(struct muster_client *client, const struct job_options *options)
 {
     struct muster_job_response job = {0};
     TRY(muster_service_get_job(client, options->arguments[1], CALL_TIMEOUT_MS, &job, NULL));
+    struct muster_figures figures;
     muster_status status = MUSTER_OK;
+    find_figures(client, options->arguments[1], &figures);
     if (options->json) {
-        status = print_json(job_json(&job));
+        status = print_json(job_json(&job, &figures));
     } else {
         print_job(&job);
+        if (figures.levels != 0) {
+            muster_report_figures(&figures);
+        }
     }
     muster_job_response_finish(&job);
     return status;

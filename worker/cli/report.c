@@ -188,3 +188,23 @@ json_t *muster_report_members_json(const struct muster_job_response *job)
     }
     return list;
 }
+
+/* Figures -------------------------------------------------------------------------------------- */
+
+void muster_report_figures(const struct muster_figures *figures)
+{
+    const struct muster_cost_model *model = &figures->model;
+    (void)printf("links       latency us   posting us  port GB/s  shared GB/s\n");
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        const struct muster_link_figures *link = &model->links[level];
+        if ((figures->levels & 1U << level) != 0) {
+            (void)printf("%-10s %11.1f %12.1f %10.3f %12.3f\n", muster_level_name(level),
+                         link->latency_us, link->posting_us, link->bandwidth_GBps,
+                         link->shared_GBps);
+        }
+    }
+    (void)printf("a core reduces %.1f GB/s and copies %.1f GB/s", model->core.reduce_GBps,
+                 model->core.copy_GBps);
+    (void)printf(model->core.cores > 0 ? "; the ranks of a host share %u\n" : "\n",
+                 model->core.cores);
+}

@@ -4,6 +4,7 @@
 #define MUSTER_CLI_REPORT_H
 
 #include "elastic/messages.h"
+#include "worker/figures.h"
 
 enum { MUSTER_REPORT_LINE_SIZE = 512 };
 
@@ -22,5 +23,8 @@ const char *muster_report_member_phase(enum muster_member_phase phase);
 json_t *muster_report_generations_json(const struct muster_job_response *job);
 json_t *muster_report_departures_json(const struct muster_job_response *job);
 json_t *muster_report_members_json(const struct muster_job_response *job);
+
+/* Link figures, on standard output, a line a level. */
+void muster_report_figures(const struct muster_figures *figures);
 
 #endif

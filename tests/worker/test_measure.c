@@ -1,0 +1,178 @@
+/* Link figures: that all members get the same ones, of the levels that there are, and that a death
+ * ends the measuring. What the figures are is the machine's affair. */
+#include "tests/support/group.h"
+#include "worker/figures.h"
+#include "worker/measure.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { FIRST_CONTEXT = 7, NOBODY = UINT32_MAX };
+
+struct outcome {
+    uint32_t victim; /* dies instead of measuring */
+    struct muster_cost_model models[GROUP_SIZE_MAX];
+    muster_status statuses[GROUP_SIZE_MAX];
+    uint32_t suspects[GROUP_SIZE_MAX];
+};
+
+static void take_part(struct group_member *member, void *argument)
+{
+    struct outcome *outcome = argument;
+    const struct muster_measure_options options = {
+        .fabric = member->fabric,
+        .generation = member->group->generation,
+        .context = FIRST_CONTEXT,
+        .topology = &member->group->topology,
+        .rank = member->rank,
+        .deadline_ns = group_deadline(),
+    };
+    struct muster_cost_model *model = &outcome->models[member->rank];
+    *model = muster_cost_model_default;
+    if (member->rank == outcome->victim) {
+        muster_fabric_kill(member->fabric);
+        return;
+    }
+    outcome->statuses[member->rank] =
+        muster_measure(&options, model, &outcome->suspects[member->rank]);
+    if (outcome->victim == NOBODY && outcome->statuses[member->rank] != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+}
+
+static bool is_default(const struct muster_cost_model *model, enum muster_level level)
+{
+    return memcmp(&model->links[level], &muster_cost_model_default.links[level],
+                  sizeof model->links[level]) == 0;
+}
+
+static void measure_on(enum group_transport transport, uint32_t hosts, const uint32_t *host_sizes,
+                       uint32_t racks, const uint32_t *rack_sizes)
+{
+    struct group group;
+    struct outcome *outcome = calloc(1, sizeof *outcome);
+    assert_non_null(outcome);
+    outcome->victim = NOBODY;
+    group_start(&group, transport, hosts, host_sizes, NULL);
+    if (racks > 0) {
+        assert_int_equal(muster_topology_set_racks(&group.topology, racks, rack_sizes), MUSTER_OK);
+    }
+    unsigned levels = muster_measure_levels(&group.topology);
+    group_each(&group, take_part, outcome);
+    const struct muster_cost_model *first = &outcome->models[0];
+    assert_int_equal(muster_cost_model_check(first), MUSTER_OK);
+    for (uint32_t rank = 1; rank < group.size; rank++) {
+        assert_memory_equal(&outcome->models[rank], first, sizeof *first);
+    }
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        assert_int_equal(is_default(first, level), (levels & 1U << level) == 0);
+    }
+    group_finish(&group);
+    free(outcome);
+}
+
+static void all_members_have_the_same_figures(void **state)
+{
+    (void)state;
+    measure_on(GROUP_TCP, 1, (uint32_t[]){2}, 0, NULL);
+    measure_on(GROUP_TCP, 3, (uint32_t[]){1, 1, 1}, 0, NULL);
+    measure_on(GROUP_TCP, 2, (uint32_t[]){2, 2}, 0, NULL);
+    measure_on(GROUP_INPROC, 3, (uint32_t[]){3, 1, 2}, 0, NULL);
+}
+
+static void racks_have_a_level_of_their_own(void **state)
+{
+    (void)state;
+    measure_on(GROUP_INPROC, 3, (uint32_t[]){1, 2, 1}, 2, (uint32_t[]){2, 1});
+    measure_on(GROUP_INPROC, 2, (uint32_t[]){1, 1}, 2, (uint32_t[]){1, 1});
+}
+
+static void one_rank_measures_its_core(void **state)
+{
+    (void)state;
+    measure_on(GROUP_INPROC, 1, (uint32_t[]){1}, 0, NULL);
+}
+
+static void a_death_ends_the_measuring_and_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < 2; victim++) {
+        struct group group;
+        struct outcome *outcome = calloc(1, sizeof *outcome);
+        assert_non_null(outcome);
+        outcome->victim = victim;
+        group_start(&group, GROUP_TCP, 2, (uint32_t[]){1, 1}, NULL);
+        group_each(&group, take_part, outcome);
+        uint32_t other = 1 - victim;
+        assert_int_equal(outcome->statuses[other], MUSTER_REJOIN);
+        assert_int_equal(outcome->suspects[other], victim);
+        assert_memory_equal(&outcome->models[other], &muster_cost_model_default,
+                            sizeof muster_cost_model_default);
+        group_finish(&group);
+        free(outcome);
+    }
+}
+
+/* As JSON ----------------------------------------------------------------------------------------
+ */
+
+static void figures_survive_being_kept(void **state)
+{
+    (void)state;
+    struct muster_figures figures;
+    struct muster_figures back;
+    muster_figures_init(&figures);
+    figures.hosts = 0xfedcba98;
+    figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_WORLD;
+    figures.model.core.cores = 3;
+    figures.model.links[MUSTER_LEVEL_HOST] = (struct muster_link_figures){1.5, 0.25, 3.75, 12.125};
+    figures.model.links[MUSTER_LEVEL_WORLD].latency_us = 1234.5;
+    json_t *json = muster_figures_encode(&figures);
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_non_null(text);
+    assert_int_equal(muster_figures_decode(text, strlen(text), &back), MUSTER_OK);
+    assert_int_equal(back.hosts, figures.hosts);
+    assert_int_equal(back.levels, figures.levels);
+    assert_memory_equal(&back.model, &figures.model, sizeof back.model);
+    json_decref(json);
+    free(text);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1}",
+        "{\"core\":{\"reduce_GBps\":0,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":-1},\"eager_bytes\":1,\"hosts\":1}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1,"
+        "\"host\":{\"latency_us\":1}}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1,"
+        "\"rack\":{\"latency_us\":-1,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct muster_figures figures = {.hosts = 17};
+        assert_int_equal(muster_figures_decode(bad[i], strlen(bad[i]), &figures), MUSTER_INVALID);
+        assert_int_equal(figures.hosts, 17);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_members_have_the_same_figures),
+        cmocka_unit_test(racks_have_a_level_of_their_own),
+        cmocka_unit_test(one_rank_measures_its_core),
+        cmocka_unit_test(a_death_ends_the_measuring_and_is_named),
+        cmocka_unit_test(figures_survive_being_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+#include "worker/figures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "elastic/messages.h"
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+
+void muster_figures_init(struct muster_figures *ret_figures)
+{
+    *ret_figures = (struct muster_figures){.model = muster_cost_model_default};
+}
+
+void muster_figures_key(uint32_t hosts, char ret_key[MUSTER_FIGURES_KEY_SIZE])
+{
+    (void)snprintf(ret_key, MUSTER_FIGURES_KEY_SIZE, "figures.%08x", hosts);
+}
+
+muster_status muster_figures_check(const struct muster_figures *figures)
+{
+    if (figures->levels >= 1U << MUSTER_LEVEL_COUNT) {
+        return muster_error_set(MUSTER_INVALID, "link figures: levels %x do not exist",
+                                figures->levels);
+    }
+    return muster_cost_model_check(&figures->model);
+}
+
+/* Writing -------------------------------------------------------------------------------------- */
+
+static json_t *encode_link(const struct muster_link_figures *link)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "latency_us", link->latency_us, "posting_us",
+                     link->posting_us, "bandwidth_GBps", link->bandwidth_GBps, "shared_GBps",
+                     link->shared_GBps);
+}
+
+json_t *muster_figures_encode(const struct muster_figures *figures)
+{
+    const struct muster_cost_model *model = &figures->model;
+    json_t *object = json_pack("{s:{s:f, s:f, s:I}, s:I, s:I}", "core", "reduce_GBps",
+                               model->core.reduce_GBps, "copy_GBps", model->core.copy_GBps, "cores",
+                               (json_int_t)model->core.cores, "eager_bytes",
+                               (json_int_t)model->eager_bytes, "hosts", (json_int_t)figures->hosts);
+    for (unsigned level = 0; object != NULL && level < MUSTER_LEVEL_COUNT; level++) {
+        if ((figures->levels & 1U << level) != 0 &&
+            json_object_set_new(object, muster_level_name(level),
+                                encode_link(&model->links[level])) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
+/* Reading -------------------------------------------------------------------------------------- */
+
+static muster_status wrong(const json_error_t *error)
+{
+    return muster_error_set(MUSTER_INVALID, "link figures: %s", error->text);
+}
+
+static muster_status decode_link(json_t *object, struct muster_link_figures *link)
+{
+    json_error_t error;
+    return json_unpack_ex(object, &error, JSON_STRICT, "{s:F, s:F, s:F, s:F}", "latency_us",
+                          &link->latency_us, "posting_us", &link->posting_us, "bandwidth_GBps",
+                          &link->bandwidth_GBps, "shared_GBps", &link->shared_GBps) == 0
+               ? MUSTER_OK
+               : wrong(&error);
+}
+
+static muster_status decode_object(json_t *object, struct muster_figures *figures)
+{
+    struct muster_cost_model *model = &figures->model;
+    json_error_t error;
+    json_int_t cores = 0;
+    json_int_t eager_bytes = 0;
+    json_int_t hosts = 0;
+    if (json_unpack_ex(object, &error, 0, "{s:{s:F, s:F, s:I}, s:I, s:I}", "core", "reduce_GBps",
+                       &model->core.reduce_GBps, "copy_GBps", &model->core.copy_GBps, "cores",
+                       &cores, "eager_bytes", &eager_bytes, "hosts", &hosts) != 0) {
+        return wrong(&error);
+    }
+    if (cores < 0 || cores > UINT32_MAX || eager_bytes < 0 || hosts < 0 || hosts > UINT32_MAX) {
+        return muster_error_set(MUSTER_INVALID, "link figures: a number is out of range");
+    }
+    model->core.cores = (uint32_t)cores;
+    model->eager_bytes = (uint64_t)eager_bytes;
+    figures->hosts = (uint32_t)hosts;
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        json_t *link = json_object_get(object, muster_level_name(level));
+        if (link != NULL) {
+            TRY(decode_link(link, &model->links[level]));
+            figures->levels |= 1U << level;
+        }
+    }
+    return muster_figures_check(figures);
+}
+
+muster_status muster_figures_decode(const void *text, size_t size_bytes,
+                                    struct muster_figures *ret_figures)
+{
+    struct muster_figures figures;
+    json_t *object = NULL;
+    muster_figures_init(&figures);
+    TRY(muster_json_parse(text, size_bytes, &object));
+    muster_status status = decode_object(object, &figures);
+    json_decref(object);
+    TRY(status);
+    *ret_figures = figures;
+    return MUSTER_OK;
+}
+
+/* With the job --------------------------------------------------------------------------------- */
+
+static muster_status ask(struct muster_client *client, enum muster_rpc_method method,
+                         const struct muster_value_request *request, uint32_t timeout_ms,
+                         json_t **ret_answer)
+{
+    const struct muster_patience patience = {
+        .attempt_ms = timeout_ms, .deadline_ns = muster_clock_after_ms(timeout_ms), .attempts = 1};
+    return muster_client_call(client, method, muster_value_request_encode(request), &patience,
+                              ret_answer, NULL);
+}
+
+/* The members that Get and Put have in common. */
+static struct muster_value_request request_of(const char *job, const char *key)
+{
+    struct muster_value_request request = {0};
+    (void)snprintf(request.job, sizeof request.job, "%s", job);
+    (void)snprintf(request.key, sizeof request.key, "%s", key);
+    return request;
+}
+
+muster_status muster_figures_get(struct muster_client *client, const char *job, const char *key,
+                                 uint32_t timeout_ms, struct muster_figures *ret_figures)
+{
+    const struct muster_value_request request = request_of(job, key);
+    struct muster_value_response response = {0};
+    json_t *answer = NULL;
+    TRY(ask(client, MUSTER_RPC_GET, &request, timeout_ms, &answer));
+    muster_status status = muster_value_response_decode(answer, &response);
+    json_decref(answer);
+    TRY(status);
+    status = muster_figures_decode(response.value, response.value_size, ret_figures);
+    muster_value_response_finish(&response);
+    return status;
+}
+
+muster_status muster_figures_put(struct muster_client *client, const char *job, const char *key,
+                                 uint32_t timeout_ms, const struct muster_figures *figures)
+{
+    struct muster_value_request request = request_of(job, key);
+    json_t *json = muster_figures_encode(figures);
+    json_t *answer = NULL;
+    request.value = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(json);
+    if (request.value == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for link figures");
+    }
+    request.value_size = strlen(request.value);
+    muster_status status = ask(client, MUSTER_RPC_PUT, &request, timeout_ms, &answer);
+    free(request.value);
+    TRY(status);
+    json_decref(answer);
+    return MUSTER_OK;
+}

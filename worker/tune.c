@@ -1,0 +1,205 @@
+/*
+ * Link figures for a generation, agreed by its members before anybody can call a collective.
+ *
+ * Rank 0 decides and tells the others in one small broadcast: the figures that it has, those that
+ * the job keeps for these hosts, or that all are to measure now. It measures when the job has no
+ * figures for these hosts or for a level that there is now; not after a death, when the job is in
+ * haste and what it knows is good enough: then the next planned change sees to it.
+ *
+ * A death meanwhile ends the generation, as in any collective: the first call of the user says so.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+#include "worker/measure.h"
+#include "worker/session.h"
+
+enum { KEEPING_MS = 500 }; /* for a question to the service that can do without an answer */
+
+/* What rank 0 says. */
+struct notice {
+    struct muster_figures figures;
+    uint32_t measure; /* or 0 */
+};
+
+uint32_t muster_tune_hosts(const struct muster_join_response *response)
+{
+    uLong crc = crc32(0, NULL, 0);
+    for (uint32_t i = 0; i < response->host_count; i++) {
+        const struct muster_wire_host *host = &response->hosts[i];
+        crc = crc32(crc, (const Bytef *)host->name, (uInt)strlen(host->name) + 1);
+        crc = crc32(crc, (const Bytef *)host->rack, (uInt)strlen(host->rack) + 1);
+    }
+    return (uint32_t)crc;
+}
+
+/* With the job -----------------------------------------------------------------------------------
+ */
+
+static muster_status fetch(struct muster_session *session, uint32_t hosts,
+                           struct muster_figures *ret_figures)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    muster_figures_key(hosts, key);
+    AUTO_LOCK(&session->calling);
+    return muster_figures_get(session->caller, session->settings.job, key, KEEPING_MS, ret_figures);
+}
+
+/* Under the key of its hosts, and as the newest, for people. */
+static void keep(struct muster_session *session, const struct muster_figures *figures)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    const char *job = session->settings.job;
+    muster_figures_key(figures->hosts, key);
+    AUTO_LOCK(&session->calling);
+    if (muster_figures_put(session->caller, job, key, KEEPING_MS, figures) != MUSTER_OK ||
+        muster_figures_put(session->caller, job, MUSTER_FIGURES_NEWEST, KEEPING_MS, figures) !=
+            MUSTER_OK) {
+        muster_log(MUSTER_LOG_INFO, "link figures are not kept: %s", muster_last_error());
+    }
+}
+
+/* Deciding ------------------------------------------------------------------------------------- */
+
+static bool suit(const struct muster_figures *figures, uint32_t hosts, unsigned levels)
+{
+    return figures->hosts == hosts && (levels & ~figures->levels) == 0;
+}
+
+static void decide(struct muster_session *session, struct notice *notice)
+{
+    const struct muster_generation *generation = &session->generation;
+    unsigned levels = muster_measure_levels(&generation->topology);
+    bool hasty = session->tuned && !atomic_load(&session->planned);
+    notice->figures = session->figures;
+    if (!session->settings.measure || suit(&session->figures, generation->hosts, levels) ||
+        (hasty && session->figures.levels != 0)) {
+        return;
+    }
+    struct muster_figures kept;
+    if (fetch(session, generation->hosts, &kept) == MUSTER_OK &&
+        suit(&kept, generation->hosts, levels)) {
+        notice->figures = kept;
+        return;
+    }
+    notice->measure = 1;
+}
+
+/* Together ------------------------------------------------------------------------------------- */
+
+static muster_status hear(struct muster_session *session, uint32_t number, struct notice *notice,
+                          uint32_t *ret_suspect)
+{
+    const struct muster_generation *generation = &session->generation;
+    AUTO_FREE uint32_t *ranks = calloc(generation->topology.ranks, sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    for (uint32_t i = 0; i < generation->topology.ranks; i++) {
+        ranks[i] = i;
+    }
+    const struct muster_context_options options = {
+        .fabric = session->fabric,
+        .generation = generation->number,
+        .number = number,
+        .name = "figures",
+        .topology = &generation->topology,
+        .ranks = ranks,
+        .rank = generation->rank,
+        .model = &muster_cost_model_default,
+    };
+    const struct muster_request request = {
+        .collective = MUSTER_BROADCAST,
+        .in = notice,
+        .out = notice,
+        .count = sizeof *notice,
+        .type = MUSTER_UINT8,
+        .deadline_ns = muster_clock_after_ms(session->settings.call_timeout_ms),
+    };
+    struct muster_context *context;
+    TRY(muster_context_create(&options, &context));
+    muster_status status = muster_context_run(context, &request, ret_suspect);
+    muster_context_destroy(context);
+    TRY(status);
+    return muster_figures_check(&notice->figures) == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(MUSTER_FATAL, "from rank 0");
+}
+
+static muster_status measure(struct muster_session *session, uint32_t number,
+                             struct muster_figures *figures, uint32_t *ret_suspect)
+{
+    const struct muster_generation *generation = &session->generation;
+    const struct muster_measure_options options = {
+        .fabric = session->fabric,
+        .generation = generation->number,
+        .context = number,
+        .topology = &generation->topology,
+        .rank = generation->rank,
+        .deadline_ns = muster_clock_after_ms(session->settings.call_timeout_ms),
+    };
+    int64_t start_ns = muster_clock_ns();
+    TRY(muster_measure(&options, &figures->model, ret_suspect));
+    figures->hosts = generation->hosts;
+    figures->levels = muster_measure_levels(&generation->topology);
+    if (generation->rank == 0) {
+        muster_log(MUSTER_LOG_INFO, "links measured in %.1f ms",
+                   (double)(muster_clock_ns() - start_ns) / 1e6);
+        keep(session, figures);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status agree(struct muster_session *session, uint32_t *ret_suspect)
+{
+    struct muster_generation *generation = &session->generation;
+    uint32_t number = generation->contexts_made;
+    generation->contexts_made += 1 + MUSTER_MEASURE_CONTEXTS;
+    if (generation->topology.ranks == 1) {
+        return MUSTER_OK; /* nobody to agree with, no links */
+    }
+    struct notice notice;
+    memset(&notice, 0, sizeof notice); /* its padding travels, too */
+    if (generation->rank == 0) {
+        decide(session, &notice);
+    }
+    TRY(hear(session, number, &notice, ret_suspect));
+    if (notice.measure != 0) {
+        TRY(measure(session, number + 1, &notice.figures, ret_suspect));
+    }
+    session->figures = notice.figures;
+    return MUSTER_OK;
+}
+
+muster_status muster_session_tune(struct muster_session *session)
+{
+    uint32_t suspect = UINT32_MAX;
+    struct muster_generation *generation = &session->generation;
+    muster_status status = agree(session, &suspect);
+    session->tuned = true;
+    atomic_store(&session->planned, false);
+    if (status == MUSTER_OK) {
+        for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
+            muster_context_set_model(generation->contexts[scope], &session->figures.model);
+        }
+        return MUSTER_OK;
+    }
+    if (status != MUSTER_REJOIN) {
+        return status;
+    }
+    char text[MUSTER_ERROR_MAX];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    status = muster_session_settle(session, generation->number, MUSTER_REJOIN, suspect);
+    (void)status; /* the next collective finds it again */
+    AUTO_LOCK(&session->mutex);
+    muster_session_revoke_locked(session, text);
+    return MUSTER_OK;
+}
