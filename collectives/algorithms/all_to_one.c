@@ -3,8 +3,9 @@
  * What every other algorithm is measured against.
  *
  * Rank 0 receives from up to four ranks at a time, each into a sum of its own, the first in OUTPUT
- * and three in scratch, so that messages overlap; at the end it reduces the four sums. Then it
- * sends to all at once.
+ * and three in scratch, so that messages overlap; at the end it reduces the four sums. Large data,
+ * where latency is the lesser matter, comes from one after the other and needs no scratch. Then
+ * rank 0 sends to all at once.
  *
  * Source: the linear reduce and broadcast that MPI libraries fall back to, as in Open MPI's
  * coll/basic.
@@ -19,11 +20,15 @@
  */
 #include "collectives/algorithms/generators.h"
 
-enum { SUMS_MAX = 4 };
+enum {
+    SUMS_MAX = 4,
+    OVERLAPPED_MAX = 16384, /* elements: data of this size at most comes from several at once */
+};
 
-static uint32_t sums_of(uint32_t size)
+static uint32_t sums_of(uint64_t count, uint32_t size)
 {
-    return size - 1 < SUMS_MAX ? size - 1 : SUMS_MAX;
+    uint32_t most = count <= OVERLAPPED_MAX ? SUMS_MAX : 1;
+    return size - 1 < most ? size - 1 : most;
 }
 
 struct sum {
@@ -32,11 +37,10 @@ struct sum {
 };
 
 static void receive_all(struct muster_builder *builder, const struct muster_group *group,
-                        enum muster_buffer source, struct sum *sums)
+                        enum muster_buffer source, const struct sum *sums, uint32_t count)
 {
-    uint32_t count = sums_of(group->size);
     for (uint32_t index = 1; index < group->size; index++) {
-        struct sum *sum = &sums[(index - 1) % count];
+        const struct sum *sum = &sums[(index - 1) % count];
         uint32_t peer = muster_group_rank(group, index);
         if (index == 1) {
             muster_builder_recv_reduce(builder, peer, source, sum->span, sum->buffer,
@@ -70,13 +74,13 @@ static void serve(struct muster_builder *builder, const struct muster_group *gro
                   enum muster_buffer source, struct muster_span span)
 {
     struct sum sums[SUMS_MAX] = {{.buffer = MUSTER_OUTPUT, .span = span}};
-    uint32_t count = sums_of(group->size);
+    uint32_t count = sums_of(span.count, group->size);
     for (uint32_t i = 1; i < count; i++) {
         uint64_t at = muster_builder_reserve(builder, span.count);
         sums[i] =
             (struct sum){.buffer = MUSTER_SCRATCH, .span = {.offset = at, .count = span.count}};
     }
-    receive_all(builder, group, source, sums);
+    receive_all(builder, group, source, sums, count);
     reduce_sums(builder, sums, count);
     for (uint32_t index = 1; index < group->size; index++) {
         muster_builder_send(builder, muster_group_rank(group, index), MUSTER_OUTPUT, span);
@@ -103,18 +107,14 @@ uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t
     return size == 1 ? 0 : index == 0 ? count * (size - 1) : count;
 }
 
-/* Rounds in which rank 0 receives. */
-static uint32_t receive_rounds(uint32_t size)
-{
-    return (size - 2) / sums_of(size) + 1;
-}
-
 uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    if (index > 0) {
-        return 2;
+    if (size == 1 || index > 0) {
+        return size == 1 ? 0 : 2;
     }
-    return receive_rounds(size) + (count > 0 ? muster_log2_up(sums_of(size)) : 0) + 1;
+    uint32_t sums = sums_of(count, size);
+    uint32_t receiving = (size - 2) / sums + 1;
+    return receiving + (count > 0 ? muster_log2_up(sums) : 0) + 1;
 }
 
 muster_status muster_all_to_one_generate(const struct muster_plan *plan,

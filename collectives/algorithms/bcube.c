@@ -18,13 +18,18 @@
  *   rounds 1, 2    0 reduces its a, ...
  *   round 3        0 sends a to 1, 2 and 3; ...
  *
- * The first message of a round is reduced as it arrives, the others wait in scratch: two quarters
- * or one third of the data. Each part is reduced at one rank and then copied: all ranks end with
- * the same bits.
+ * The first message of a round is reduced as it arrives, the others wait in scratch. Where parts
+ * are large, where latency is the lesser matter, they come one after the other in as many rounds,
+ * and all are reduced as they arrive. Each part is reduced at one rank and then copied: all ranks
+ * end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 
-enum { BASE_MAX = 4, DIGITS_MAX = 32 };
+enum {
+    BASE_MAX = 4,
+    DIGITS_MAX = 32,
+    OVERLAPPED_MAX = 16384, /* elements: parts of this size at most come together */
+};
 
 static uint32_t base_of(uint32_t value)
 {
@@ -83,6 +88,12 @@ struct cube {
     uint64_t area; /* of scratch */
 };
 
+/* All that exchange this digit have the same span, so all say the same. */
+static bool is_overlapped(const struct digit *digit)
+{
+    return digit->span.count / digit->base <= OVERLAPPED_MAX;
+}
+
 static uint32_t peer_at(const struct cube *cube, const struct digit *digit, uint32_t value)
 {
     uint32_t place = cube->place - digit->value * digit->stride + value * digit->stride;
@@ -105,20 +116,24 @@ static struct muster_span area_at(const struct cube *cube, const struct digit *d
 static void scatter(const struct cube *cube, const struct digit *digit, enum muster_buffer source)
 {
     struct muster_builder *builder = cube->builder;
+    bool overlapped = is_overlapped(digit);
     for (uint32_t distance = 1; distance < digit->base; distance++) {
         uint32_t to = value_at(digit, distance);
         uint32_t from = peer_at(cube, digit, value_at(digit, digit->base - distance));
         muster_builder_send(builder, peer_at(cube, digit, to), source,
                             muster_span_part(digit->span, digit->base, to));
-        if (distance == 1) {
-            muster_builder_recv_reduce(builder, from, source, digit->kept, MUSTER_OUTPUT,
-                                       digit->kept.offset);
+        if (distance == 1 || !overlapped) {
+            muster_builder_recv_reduce(builder, from, distance == 1 ? source : MUSTER_OUTPUT,
+                                       digit->kept, MUSTER_OUTPUT, digit->kept.offset);
         } else {
             muster_builder_recv(builder, from, MUSTER_SCRATCH, area_at(cube, digit, distance - 2));
         }
+        if (!overlapped) {
+            muster_builder_next_round(builder);
+        }
     }
     muster_builder_next_round(builder);
-    for (uint32_t number = 0; number + 2 < digit->base; number++) {
+    for (uint32_t number = 0; overlapped && number + 2 < digit->base; number++) {
         muster_builder_reduce(builder, MUSTER_SCRATCH, area_at(cube, digit, number), MUSTER_OUTPUT,
                               digit->kept.offset);
         muster_builder_next_round(builder);
@@ -149,8 +164,13 @@ static void exchange(struct cube *cube, enum muster_buffer source, struct muster
         muster_builder_next_round(cube->builder);
         source = MUSTER_OUTPUT;
     }
-    /* Later digits have no larger base, and less data. */
-    cube->area = muster_builder_reserve(cube->builder, (digits[0].base - 2) * digits[0].kept.count);
+    uint64_t scratch = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t waiting = is_overlapped(&digits[i]) ? digits[i].base - 2 : 0;
+        uint64_t needed = waiting * digits[i].kept.count;
+        scratch = needed > scratch ? needed : scratch;
+    }
+    cube->area = muster_builder_reserve(cube->builder, scratch);
     for (uint32_t i = 0; i < count; i++) {
         scatter(cube, &digits[i], i == 0 ? source : MUSTER_OUTPUT);
     }
@@ -206,7 +226,7 @@ uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
         find_digits(fold.kept, place, (struct muster_span){.count = count}, digits);
     uint32_t rounds = place < fold.extras ? 2 : 0;
     for (uint32_t i = 0; i < digit_count; i++) {
-        rounds += 2 + (digits[i].kept.count > 0 ? digits[i].base - 2 : 0);
+        rounds += 2 + (digits[i].kept.count > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
     }
     return rounds;
 }

@@ -98,7 +98,7 @@ const struct muster_algorithm muster_algorithms[] = {
      .formula = muster_double_tree_formula},
     {.name = "all_to_one",
      .what = "everybody to rank 0 and back: the baseline",
-     .rounds_text = "ceil((P-1)/4) + 3; P = 2: 2; P = 3: 3",
+     .rounds_text = "P; n <= 16384: ceil((P-1)/4) + 3, P = 2: 2, P = 3: 3",
      .elements_text = "n(P-1)",
      .best_for = "comparing",
      .collective = MUSTER_ALLREDUCE,
