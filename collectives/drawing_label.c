@@ -112,7 +112,7 @@ static void add_pair(struct pairs *pairs, struct pair pair)
     pairs->most.to = larger(pairs->most.to, pair.to);
 }
 
-/* "0>3", "0>0-3", "0-3>1"; false: none of these, or nothing. */
+/* "0>3", "0>0-3", "0-3>1"; false: none of these, nothing, or no room, and nothing was written. */
 static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
 {
     uint64_t froms = (uint64_t)pairs->most.from - pairs->least.from + 1;
@@ -122,11 +122,17 @@ static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
     }
     char from[32];
     char to[32];
+    char both[80];
     (void)snprintf(from, sizeof from, froms > 1 ? "%" PRIu32 "-%" PRIu32 : "%" PRIu32,
                    pairs->least.from, pairs->most.from);
     (void)snprintf(to, sizeof to, tos > 1 ? "%" PRIu32 "-%" PRIu32 : "%" PRIu32, pairs->least.to,
                    pairs->most.to);
-    return (size_t)snprintf(ret_label, size, "%s>%s", from, to) < size;
+    size_t length = (size_t)snprintf(both, sizeof both, "%s>%s", from, to);
+    if (length >= size) {
+        return false;
+    }
+    memcpy(ret_label, both, length + 1);
+    return true;
 }
 
 static void label_pairs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,

@@ -72,8 +72,14 @@ expect 0 '^time 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_p
 expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halving_doubling --simulate
 [ "$("$muster" plan allreduce --ranks 4 --hosts 2 --table | grep -c '[0-9]\*')" = 13 ] ||
     fail "one algorithm is marked for each size"
-[ "$("$muster" plan broadcast --ranks 4 --table --json | grep -c '"fastest":true}$')" = 13 ] ||
+[ "$("$muster" plan broadcast --ranks 4 --table --json | grep -c '"chosen":true}$')" = 13 ] ||
     fail "--table --json marks the fastest"
+expect 0 '^{"rank":0,"lane":0,"round":0,"kind":"send","count":2,"peer":1,"source":"input","offset":0}$' \
+    allreduce --ranks 4 --algorithm ring_two_phase --rank 0 --json
+expect 0 '"at":0,"start_us":0.0,"end_us":[0-9.]*}$' broadcast --ranks 2 --json --simulate
+expect 0 '^{"collective":"barrier","algorithm":"dissemination",' --list --json
+expect 0 '"algorithm":"halving_doubling","ranks":2000,.*"predicted_us":' \
+    allreduce --ranks 2000 --algorithm halving_doubling --simulate --json
 
 # Whatever --list names can be proven.
 while read -r collective algorithm _; do

@@ -73,7 +73,8 @@ static const struct argp_option options_table[] = {
     {"simulate", KEY_SIMULATE, NULL, 0, "Add predicted times to what is shown", 2},
     {"table", KEY_TABLE, NULL, 0,
      "Print predicted times of all algorithms, 4 B to 64 MiB, and mark the fastest", 2},
-    {"json", KEY_JSON, NULL, 0, "--check or --table as JSON objects, one a line", 2},
+    {"json", KEY_JSON, NULL, 0,
+     "Steps, or what --check, --table or --list say, as JSON objects, one a line", 2},
     {"list", KEY_LIST, NULL, 0, "Print all collectives and algorithms", 2},
     {"formulas", KEY_FORMULAS, NULL, 0,
      "Print rounds and elements of all algorithms, for the documentation", 2},
@@ -226,18 +227,19 @@ static muster_status write_file(const char *path, const char *data, size_t size)
 
 /* Whole or not at all: what is refused leaves a file that was there as it was. */
 static muster_status write_picture(const struct muster_plan_options *options,
-                                   struct muster_plan_scene *scene)
+                                   const struct muster_plan_scene *scene)
 {
     char command[1024];
     write_command(options, command, sizeof command);
-    scene->command = command;
+    struct muster_plan_scene named = *scene;
+    named.command = command;
     AUTO_FREE char *data = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&data, &size);
     if (memory == NULL) {
         return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
     }
-    muster_status status = muster_plan_draw(scene, memory);
+    muster_status status = muster_plan_draw(&named, memory);
     if (fclose(memory) != 0 && status == MUSTER_OK) {
         return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
     }
@@ -263,7 +265,7 @@ static void print_text(const struct muster_plan_options *options,
 }
 
 static muster_status show(const struct muster_plan_options *options,
-                          struct muster_plan_scene *scene)
+                          const struct muster_plan_scene *scene)
 {
     if (options->check) {
         TRY(print_check(options, scene->request, scene->set));
@@ -273,6 +275,9 @@ static muster_status show(const struct muster_plan_options *options,
                 ? write_picture(options, scene)
                 : muster_error_set(MUSTER_INVALID, "--svg: what is not proven is not drawn: %s",
                                    scene->set->verdict.why));
+    }
+    if (!options->check && options->svg == NULL && options->json) {
+        return muster_plan_print_steps_json(scene, stdout);
     }
     if (!options->check && options->svg == NULL) {
         print_text(options, scene);
@@ -328,8 +333,9 @@ static muster_status answer(const struct muster_plan_options *options,
         TRY(status);
     }
     bool to_stdout = options->svg != NULL && strcmp(options->svg, "-") == 0;
-    return options->simulate && !options->json && !to_stdout && *ret_proven
-               ? muster_plan_print_times(request, stdout)
+    bool wanted = options->simulate && *ret_proven && !to_stdout;
+    return wanted && (times_only || !options->json)
+               ? muster_plan_print_times(request, options->json, stdout)
                : MUSTER_OK;
 }
 
@@ -355,8 +361,7 @@ int muster_cli_plan(int argc, char **argv)
         return MUSTER_CLI_USAGE;
     }
     if (options.list) {
-        muster_plan_print_list(stdout);
-        return end(MUSTER_OK, true);
+        return end(muster_plan_print_list(options.json, stdout), true);
     }
     if (options.formulas) {
         return end(muster_plan_print_formulas(stdout), true);

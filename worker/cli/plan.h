@@ -92,16 +92,23 @@ MUSTER_CHECKED muster_status muster_plan_draw(const struct muster_plan_scene *sc
 /* plan_table.c. All algorithms of the collective over sizes of the count, the fastest marked. */
 MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_request *request,
                                                      bool json, FILE *out);
+/* Predicted times: of the algorithm that was named, or of all that fit. */
+MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
+                                                     bool json, FILE *out);
+/* For collectives/README.md: formulas, and what schedules come to for some P. */
+MUSTER_CHECKED muster_status muster_plan_print_formulas(FILE *out);
+
+/* plan_json.c. All collectives and algorithms, a line each. */
+MUSTER_CHECKED muster_status muster_plan_print_list(bool json, FILE *out);
 /* One line of JSON. */
 MUSTER_CHECKED muster_status
 muster_plan_print_verdict_json(const struct muster_plan_request *request,
                                const struct muster_check_result *verdict, FILE *out);
-/* Predicted times: of the algorithm that was named, or of all that fit. */
-MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
-                                                     FILE *out);
-/* All collectives and algorithms, a line each. */
-void muster_plan_print_list(FILE *out);
-/* The same for collectives/README.md: formulas, and what schedules come to for some P. */
-MUSTER_CHECKED muster_status muster_plan_print_formulas(FILE *out);
+MUSTER_CHECKED muster_status muster_plan_print_time_json(const struct muster_plan_request *request,
+                                                         size_t algorithm, double time_us,
+                                                         bool chosen, FILE *out);
+/* A line for each step; of one rank, if one was asked for. */
+MUSTER_CHECKED muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene,
+                                                          FILE *out);
 
 #endif

@@ -5,56 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "collectives/select.h"
 #include "worker/base/cleanup.h"
-
-/* Lists ---------------------------------------------------------------------------------------- */
-
-void muster_plan_print_list(FILE *out)
-{
-    for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
-        for (size_t i = 0; i < muster_algorithm_count; i++) {
-            const struct muster_algorithm *row = &muster_algorithms[i];
-            if ((int)row->collective == collective) {
-                (void)fprintf(out, "%-17s  %-18s  %s\n", muster_collective_name(row->collective),
-                              row->name, row->what);
-            }
-        }
-    }
-}
-
-/* JSON ----------------------------------------------------------------------------------------- */
-
-/* Takes the object over. */
-static muster_status print_json(json_t *object, FILE *out)
-{
-    if (object == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
-    }
-    int failed = json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    return failed != 0 || fputc('\n', out) == EOF
-               ? muster_error_errno(MUSTER_FATAL, "standard output")
-               : MUSTER_OK;
-}
-
-muster_status muster_plan_print_verdict_json(const struct muster_plan_request *request,
-                                             const struct muster_check_result *verdict, FILE *out)
-{
-    char name[MUSTER_ALGORITHM_NAME_SIZE];
-    muster_algorithm_print(request->algorithm, name, sizeof name);
-    return print_json(json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I}", "collective",
-                                muster_collective_name(request->plan.collective), "algorithm", name,
-                                "ranks", (json_int_t)request->topology.ranks, "hosts",
-                                (json_int_t)request->topology.hosts, "count",
-                                (json_int_t)request->plan.count, "proven", (int)verdict->proven,
-                                "why", verdict->why, "rounds", (json_int_t)verdict->rounds,
-                                "elements_sent_max", (json_int_t)verdict->elements_sent_max,
-                                "messages_sent_max", (json_int_t)verdict->messages_sent_max),
-                      out);
-}
 
 /* Times ---------------------------------------------------------------------------------------- */
 
@@ -89,25 +41,30 @@ static muster_status predict_us(const struct muster_plan_request *request, size_
 }
 
 static muster_status print_time(const struct muster_plan_request *request, size_t algorithm,
-                                bool chosen, FILE *out)
+                                bool json, FILE *out)
 {
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(algorithm, name, sizeof name);
     double time_us = 0;
     TRY(predict_us(request, algorithm, true, &time_us));
-    (void)fprintf(out, "predicted: %-18s %12.2f us%s\n", name, time_us,
+    bool chosen = request->chosen && algorithm == request->algorithm;
+    if (json) {
+        return muster_plan_print_time_json(request, algorithm, time_us, chosen, out);
+    }
+    (void)fprintf(out, "predicted: %-20s %12.2f us%s\n", name, time_us,
                   chosen ? "  <- chosen" : "");
     return MUSTER_OK;
 }
 
-muster_status muster_plan_print_times(const struct muster_plan_request *request, FILE *out)
+muster_status muster_plan_print_times(const struct muster_plan_request *request, bool json,
+                                      FILE *out)
 {
     if (!request->chosen) {
-        return print_time(request, request->algorithm, false, out);
+        return print_time(request, request->algorithm, json, out);
     }
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         if (fits(request, i)) {
-            TRY(print_time(request, i, i == request->algorithm, out));
+            TRY(print_time(request, i, json, out));
         }
     }
     return MUSTER_OK;
@@ -136,22 +93,6 @@ static const char *size_text(uint64_t bytes, char *text, size_t size)
     return text;
 }
 
-static muster_status print_row_json(const struct muster_plan_request *request,
-                                    const struct table *table, size_t best, FILE *out)
-{
-    for (size_t i = 0; i < table->count; i++) {
-        TRY(print_json(json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
-                                 muster_collective_name(request->plan.collective), "algorithm",
-                                 muster_algorithms[table->algorithms[i]].name, "ranks",
-                                 (json_int_t)request->topology.ranks, "hosts",
-                                 (json_int_t)request->topology.hosts, "bytes",
-                                 (json_int_t)(request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES),
-                                 "predicted_us", table->us[i], "fastest", (int)(i == best)),
-                       out));
-    }
-    return MUSTER_OK;
-}
-
 static void print_row(const struct muster_plan_request *request, const struct table *table,
                       size_t best, FILE *out)
 {
@@ -176,7 +117,11 @@ static muster_status print_size(const struct muster_plan_request *request, struc
         best = table->us[i] < table->us[best] ? i : best;
     }
     if (json) {
-        return print_row_json(request, table, best, out);
+        for (size_t i = 0; i < table->count; i++) {
+            TRY(muster_plan_print_time_json(request, table->algorithms[i], table->us[i], i == best,
+                                            out));
+        }
+        return MUSTER_OK;
     }
     print_row(request, table, best, out);
     return MUSTER_OK;
