@@ -65,13 +65,13 @@ muster_status muster_plan_print_time_json(const struct muster_plan_request *requ
 {
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(algorithm, name, sizeof name);
-    return print_object(
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
-                  muster_collective_name(request->plan.collective), "algorithm", name, "ranks",
-                  (json_int_t)request->topology.ranks, "hosts", (json_int_t)request->topology.hosts,
-                  "bytes", (json_int_t)(request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES),
-                  "predicted_us", time_us, "chosen", (int)chosen),
-        out);
+    return print_object(json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
+                                  muster_collective_name(request->plan.collective), "algorithm",
+                                  name, "ranks", (json_int_t)request->topology.ranks, "hosts",
+                                  (json_int_t)request->topology.hosts, "bytes",
+                                  (json_int_t)request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES,
+                                  "predicted_us", time_us, "chosen", (int)chosen),
+                        out);
 }
 
 /* What the kind of step has no use for is left out, and so are times without --simulate. */
