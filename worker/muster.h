@@ -178,9 +178,9 @@ typedef struct muster_call_options {
  * blocks that it measures stand one after the other without gaps, and hold 2^60 elements at most.
  *
  * Errors: MUSTER_INVALID (bad argument; or the members disagree on collective, counts, type,
- * operation, root or algorithm: the text names the rank and both values, and every member that
- * takes part gets it), MUSTER_REJOIN (a member died, left, or stalled for longer than the
- * timeout), MUSTER_ENDED, MUSTER_FATAL.
+ * operation, root or algorithm: the text names the rank and both values, or the checksums of both
+ * arrays of counts, and every member that takes part gets it), MUSTER_REJOIN (a member died, left,
+ * or stalled for longer than the timeout), MUSTER_ENDED, MUSTER_FATAL.
  *
  * Where there is a root the data flows one way, and members that only send (the root of a broadcast
  * or scatter, the others in a reduce or gather) may return MUSTER_OK before another member notices
@@ -270,8 +270,9 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session,
 
 /* The same with blocks of different sizes: in's block i has in_counts[i] elements and goes to
  * member i, out's block i has out_counts[i] elements and comes from member i. What one member sends
- * another must be what that one takes from it; else the text says how many bytes each has in mind.
- * In place: out == in, memory for the larger of both. */
+ * another must be what that one takes from it; else the call is MUSTER_INVALID, and the text says
+ * how many bytes each has in mind; members that were done by then return MUSTER_OK. In place: out
+ * == in, memory for the larger of both. */
 MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
                                                          muster_scope scope, const void *in,
                                                          const size_t *in_counts, void *out,
