@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "collectives/builder.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
@@ -67,8 +68,8 @@ static muster_status note(const struct muster_schedule *schedule,
         target.begin = layout->base[step->target] + step->at;
         target.end = target.begin + step->span.count;
     }
+    bool same = reads && writes && source.begin == target.begin;
     if (reads && writes) {
-        bool same = source.begin == target.begin;
         if (same && step->kind == MUSTER_STEP_COPY) {
             return MUSTER_OK; /* no work */
         }
@@ -77,21 +78,13 @@ static muster_status note(const struct muster_schedule *schedule,
             return overlaps_itself(schedule, step);
         }
     }
-    if (reads) {
+    if (reads && !same) {
         accesses[(*count)++] = source;
     }
     if (writes) {
         accesses[(*count)++] = target;
     }
     return MUSTER_OK;
-}
-
-static bool clash(const struct access *left, const struct access *right)
-{
-    const struct muster_step *one = left->step;
-    const struct muster_step *other = right->step;
-    return one != other && (left->writes || right->writes) &&
-           (one->lane != other->lane || one->round == other->round);
 }
 
 static muster_status race(const struct muster_schedule *schedule, const struct access *left,
@@ -109,6 +102,64 @@ static muster_status race(const struct muster_schedule *schedule, const struct a
                             in_place ? " (in place)" : "");
 }
 
+/* Of the accesses so far, those that reach farthest: of all, and of those that write. */
+struct front {
+    const struct access *any;
+    const struct access *writes;
+};
+
+static void extend(struct front *front, const struct access *access)
+{
+    if (front->any == NULL || access->end > front->any->end) {
+        front->any = access;
+    }
+    if (access->writes && (front->writes == NULL || access->end > front->writes->end)) {
+        front->writes = access;
+    }
+}
+
+/* As accesses come in the order of their begins, one that overlaps any before overlaps that which
+ * reaches farthest. The two accesses of one step never overlap. */
+static const struct access *find_clash(const struct front *front, const struct access *access)
+{
+    const struct access *other = access->writes ? front->any : front->writes;
+    return other != NULL && other->end > access->begin ? other : NULL;
+}
+
+/* All accesses are of one round of one lane. */
+static muster_status check_round(const struct muster_schedule *schedule, struct access *accesses,
+                                 size_t count, bool in_place)
+{
+    struct front front = {0};
+    qsort(accesses, count, sizeof *accesses, compare_accesses);
+    for (size_t i = 0; i < count; i++) {
+        const struct access *other = find_clash(&front, &accesses[i]);
+        if (other != NULL) {
+            return race(schedule, other, &accesses[i], in_place);
+        }
+        extend(&front, &accesses[i]);
+    }
+    return MUSTER_OK;
+}
+
+/* Whatever two lanes do may happen at the same time. */
+static muster_status check_lanes(const struct muster_schedule *schedule, struct access *accesses,
+                                 size_t count, bool in_place)
+{
+    struct front fronts[MUSTER_LANES_MAX] = {0};
+    qsort(accesses, count, sizeof *accesses, compare_accesses);
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t lane = 0; lane < schedule->lanes; lane++) {
+            const struct access *other = find_clash(&fronts[lane], &accesses[i]);
+            if (other != NULL && lane != accesses[i].step->lane) {
+                return race(schedule, other, &accesses[i], in_place);
+            }
+        }
+        extend(&fronts[accesses[i].step->lane], &accesses[i]);
+    }
+    return MUSTER_OK;
+}
+
 muster_status muster_check_races(const struct muster_shape *shape,
                                  const struct muster_schedule *schedule, bool in_place)
 {
@@ -119,16 +170,15 @@ muster_status muster_check_races(const struct muster_shape *shape,
                                 schedule->step_count);
     }
     size_t count = 0;
+    size_t first = 0; /* access of the current round */
     for (size_t i = 0; i < schedule->step_count; i++) {
-        TRY(note(schedule, &layout, &schedule->steps[i], accesses, &count));
-    }
-    qsort(accesses, count, sizeof *accesses, compare_accesses);
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = i + 1; j < count && accesses[j].begin < accesses[i].end; j++) {
-            if (clash(&accesses[i], &accesses[j])) {
-                return race(schedule, &accesses[i], &accesses[j], in_place);
-            }
+        const struct muster_step *step = &schedule->steps[i];
+        if (i > 0 && (step->lane != step[-1].lane || step->round != step[-1].round)) {
+            TRY(check_round(schedule, &accesses[first], count - first, in_place));
+            first = count;
         }
+        TRY(note(schedule, &layout, step, accesses, &count));
     }
-    return MUSTER_OK;
+    TRY(check_round(schedule, &accesses[first], count - first, in_place));
+    return schedule->lanes > 1 ? check_lanes(schedule, accesses, count, in_place) : MUSTER_OK;
 }
