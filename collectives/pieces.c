@@ -104,8 +104,10 @@ static muster_status splice(struct muster_pieces *pieces, size_t first, size_t l
     uint64_t begin = pieces->items[first].begin;
     size_t rest = pieces->used - last - 1;
     TRY(reserve(pieces, first + with->used + rest));
-    memmove(&pieces->items[first + with->used], &pieces->items[last + 1],
-            rest * sizeof *pieces->items);
+    if (with->used != last - first + 1) { /* else the rest stays where it is */
+        memmove(&pieces->items[first + with->used], &pieces->items[last + 1],
+                rest * sizeof *pieces->items);
+    }
     for (size_t i = 0; i < with->used; i++) {
         pieces->items[first + i] = with->items[i];
         pieces->items[first + i].begin += begin;
