@@ -83,7 +83,7 @@ static bool within(const struct muster_schedule *schedule, unsigned buffer, uint
                    uint64_t count)
 {
     uint64_t all = muster_buffer_count(schedule, buffer);
-    return offset <= all && count <= all - offset;
+    return buffer <= MUSTER_SCRATCH && offset <= all && count <= all - offset;
 }
 
 /* A generator that fails here is wrong: the checker says the same of a finished schedule. */

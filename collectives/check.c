@@ -39,7 +39,7 @@ static bool in_buffer(const struct muster_schedule *schedule, unsigned buffer, u
                       uint64_t count)
 {
     uint64_t all = muster_buffer_count(schedule, buffer);
-    return offset <= all && count <= all - offset;
+    return buffer <= MUSTER_SCRATCH && offset <= all && count <= all - offset;
 }
 
 static muster_status check_step(const struct muster_schedule *schedule,

@@ -293,6 +293,23 @@ static void messages_that_differ_in_number_or_size_are_found(void **state)
     must_say(&hand, "rank 1 lane 0: receives from rank 0 more often than that one sends");
 }
 
+static void a_buffer_that_there_is_not_is_found_though_nothing_is_moved(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(2, 1);
+    size_t algorithm = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_BARRIER, "dissemination", &algorithm), MUSTER_OK);
+    const struct muster_plan plan = {.collective = MUSTER_BARRIER, .topology = &topology};
+    struct test_job job = test_job_create(algorithm, &plan, false);
+    assert_true(test_check(&job, job.schedules).proven);
+    job.schedules[1].steps[0].source = MUSTER_SCRATCH + 1; /* of the send */
+    struct muster_check_result result = test_check(&job, job.schedules);
+    assert_false(result.proven);
+    assert_non_null(strstr(result.why, "its source is out of bounds"));
+    test_job_finish(&job);
+    muster_topology_finish(&topology);
+}
+
 static void no_ranks_are_no_proof(void **state)
 {
     (void)state;
@@ -321,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_barrier_with_a_round_too_few_is_found),
         cmocka_unit_test(news_do_not_travel_two_hops_in_a_round),
         cmocka_unit_test(messages_that_differ_in_number_or_size_are_found),
+        cmocka_unit_test(a_buffer_that_there_is_not_is_found_though_nothing_is_moved),
         cmocka_unit_test(no_ranks_are_no_proof),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
