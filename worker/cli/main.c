@@ -30,7 +30,7 @@ static const char doc[] =
     "             muster job resize train 6 --rendezvous http://127.0.0.1:7070\n"
     "  bench    measure collectives\n"
     "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
-    "  plan     print and check who sends what to whom in a collective\n"
+    "  plan     draw and check who sends what to whom in a collective\n"
     "             muster plan allreduce --ranks 8 --algorithm ring_two_phase\n"
     "\n"
     "`muster COMMAND --help' explains a command and its options.";

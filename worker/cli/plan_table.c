@@ -236,8 +236,9 @@ muster_status muster_plan_print_formulas(FILE *out)
             if ((int)algorithm->collective != collective) {
                 continue;
             }
-            (void)fprintf(out, "| %s | `%s` | %s | %s |", muster_collective_name(collective),
-                          algorithm->name, algorithm->rounds_text, algorithm->elements_text);
+            (void)fprintf(out, "| %s | `%s` | %s | %s |",
+                          muster_collective_name(algorithm->collective), algorithm->name,
+                          algorithm->rounds_text, algorithm->elements_text);
             for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
                 TRY(print_example(row, examples[i].ranks, examples[i].hosts, out));
             }

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/base/cleanup.h"
-
 enum {
     WIDTH_MAX = 200, /* of the grid, in characters */
     ROUNDS_MAX = 256,
@@ -247,6 +245,30 @@ static void print_key(const struct muster_drawing *drawing, FILE *out)
                   "through.\n");
 }
 
+static void print_grid(const struct muster_plan_scene *scene, const struct grid *grid, FILE *out)
+{
+    const struct muster_drawing *drawing = scene->drawing;
+    (void)fputc('\n', out);
+    print_head(grid, &scene->request->topology, out);
+    if (drawing->chunks > 0) {
+        print_cargo(grid, "begins with", drawing->begin, out);
+    }
+    for (size_t i = 0; i < grid->count;) {
+        size_t end = i;
+        while (end < grid->count && grid->steps[end]->column == grid->steps[i]->column) {
+            end++;
+        }
+        print_round(scene, grid, i, end, out);
+        i = end;
+    }
+    if (drawing->chunks > 0) {
+        bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
+        print_cargo(grid, reduces ? "ends with sums of" : "ends with", drawing->end, out);
+    }
+    (void)fputc('\n', out);
+    print_key(drawing, out);
+}
+
 bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out)
 {
     const struct muster_drawing *drawing = scene->drawing;
@@ -255,30 +277,12 @@ bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out)
         !sort_steps(drawing, &grid)) {
         return false;
     }
-    AUTO_FREE const struct muster_drawn_step **owned = grid.steps;
-    if (MARGIN + (int64_t)grid.width * drawing->ranks > WIDTH_MAX) {
-        return false;
+    bool fits = MARGIN + (int64_t)grid.width * drawing->ranks <= WIDTH_MAX;
+    if (fits) {
+        print_grid(scene, &grid, out);
     }
-    (void)fputc('\n', out);
-    print_head(&grid, &scene->request->topology, out);
-    if (drawing->chunks > 0) {
-        print_cargo(&grid, "begins with", drawing->begin, out);
-    }
-    for (size_t i = 0; i < grid.count;) {
-        size_t end = i;
-        while (end < grid.count && grid.steps[end]->column == grid.steps[i]->column) {
-            end++;
-        }
-        print_round(scene, &grid, i, end, out);
-        i = end;
-    }
-    if (drawing->chunks > 0) {
-        bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
-        print_cargo(&grid, reduces ? "ends with sums of" : "ends with", drawing->end, out);
-    }
-    (void)fputc('\n', out);
-    print_key(drawing, out);
-    return true;
+    free(grid.steps);
+    return fits;
 }
 
 static void print_step(const struct muster_plan_scene *scene, size_t number, FILE *out)
