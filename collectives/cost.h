@@ -36,7 +36,8 @@ struct muster_link_figures {
 struct muster_core_figures {
     double reduce_GBps;
     double copy_GBps;
-    uint32_t cores; /* that the ranks of a host share; 0: each rank has its own */
+    uint32_t cores;       /* that the ranks of a host share; 0: each rank has its own */
+    uint32_t one_machine; /* 1: all hosts are one in truth, and share these cores; or 0 */
 };
 
 struct muster_cost_model {

@@ -15,7 +15,8 @@
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* The hosts whose ranks are more than their cores get a clock for each core. */
+/* The hosts whose ranks are more than their cores get a clock for each core. On one machine all of
+ * them use the first host's. */
 static muster_status share_cores(struct muster_simulation *sim)
 {
     uint32_t cores = sim->model.core.cores;
@@ -24,8 +25,10 @@ static muster_status share_cores(struct muster_simulation *sim)
     }
     const struct muster_topology *topology = sim->topology;
     sim->cores_us = calloc(topology->hosts, sizeof *sim->cores_us);
-    for (uint32_t host = 0; sim->cores_us != NULL && host < topology->hosts; host++) {
-        if (topology->host_sizes[host] > cores) {
+    bool one_machine = sim->model.core.one_machine != 0;
+    uint32_t machines = one_machine ? 1 : topology->hosts;
+    for (uint32_t host = 0; sim->cores_us != NULL && host < machines; host++) {
+        if ((one_machine ? topology->ranks : topology->host_sizes[host]) > cores) {
             sim->cores_us[host] = calloc((size_t)cores + 1, sizeof *sim->cores_us[host]);
             if (sim->cores_us[host] == NULL) {
                 return muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
@@ -208,7 +211,8 @@ muster_status muster_simulation_add_all(struct muster_simulation *simulation, si
 /* Where the cores of the rank's host are clocked; NULL: it has its own. */
 static double *shared_cores_us(const struct muster_simulation *sim, uint32_t rank)
 {
-    return sim->cores_us == NULL ? NULL : sim->cores_us[sim->ranks[rank].host];
+    uint32_t machine = sim->model.core.one_machine != 0 ? 0 : sim->ranks[rank].host;
+    return sim->cores_us == NULL ? NULL : sim->cores_us[machine];
 }
 
 static void count_busy(struct muster_simulation *sim, uint32_t rank, double work_us)

@@ -262,6 +262,21 @@ static void ranks_share_the_cores_of_their_host(void **state)
     assert_us(run(&few), 1000);
 }
 
+static void hosts_that_are_one_machine_share_its_cores(void **state)
+{
+    (void)state;
+    struct job job = job_on(3, 3);
+    job.model.core.cores = 2;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        step(&job, rank, 0, MUSTER_STEP_COPY, 0, 1000000);
+    }
+    struct job pretended = job;
+    pretended.topology = test_topology_even(3, 3);
+    pretended.model.core.one_machine = 1;
+    assert_us(run(&job), 500);
+    assert_us(run(&pretended), 1000);
+}
+
 static void who_is_late_or_slow_delays_the_others(void **state)
 {
     (void)state;
@@ -430,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_ring_takes_its_rounds),
         cmocka_unit_test(reducing_overlaps_receiving),
         cmocka_unit_test(ranks_share_the_cores_of_their_host),
+        cmocka_unit_test(hosts_that_are_one_machine_share_its_cores),
         cmocka_unit_test(who_is_late_or_slow_delays_the_others),
         cmocka_unit_test(a_link_that_dies_stops_what_flows_and_what_comes_later),
         cmocka_unit_test(a_dead_rank_is_named),
