@@ -39,9 +39,10 @@ static json_t *encode_link(const struct muster_link_figures *link)
 json_t *muster_figures_encode(const struct muster_figures *figures)
 {
     const struct muster_cost_model *model = &figures->model;
-    json_t *object = json_pack("{s:{s:f, s:f, s:I}, s:I, s:I}", "core", "reduce_GBps",
+    json_t *object = json_pack("{s:{s:f, s:f, s:I, s:b}, s:I, s:I}", "core", "reduce_GBps",
                                model->core.reduce_GBps, "copy_GBps", model->core.copy_GBps, "cores",
-                               (json_int_t)model->core.cores, "eager_bytes",
+                               (json_int_t)model->core.cores, "one_machine",
+                               (int)model->core.one_machine, "eager_bytes",
                                (json_int_t)model->eager_bytes, "hosts", (json_int_t)figures->hosts);
     for (unsigned level = 0; object != NULL && level < MUSTER_LEVEL_COUNT; level++) {
         if ((figures->levels & 1U << level) != 0 &&
@@ -76,17 +77,20 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
     struct muster_cost_model *model = &figures->model;
     json_error_t error;
     json_int_t cores = 0;
+    int one_machine = 0;
     json_int_t eager_bytes = 0;
     json_int_t hosts = 0;
-    if (json_unpack_ex(object, &error, 0, "{s:{s:F, s:F, s:I}, s:I, s:I}", "core", "reduce_GBps",
-                       &model->core.reduce_GBps, "copy_GBps", &model->core.copy_GBps, "cores",
-                       &cores, "eager_bytes", &eager_bytes, "hosts", &hosts) != 0) {
+    if (json_unpack_ex(object, &error, 0, "{s:{s:F, s:F, s:I, s:b}, s:I, s:I}", "core",
+                       "reduce_GBps", &model->core.reduce_GBps, "copy_GBps", &model->core.copy_GBps,
+                       "cores", &cores, "one_machine", &one_machine, "eager_bytes", &eager_bytes,
+                       "hosts", &hosts) != 0) {
         return wrong(&error);
     }
     if (cores < 0 || cores > UINT32_MAX || eager_bytes < 0 || hosts < 0 || hosts > UINT32_MAX) {
         return muster_error_set(MUSTER_INVALID, "link figures: a number is out of range");
     }
     model->core.cores = (uint32_t)cores;
+    model->core.one_machine = one_machine != 0 ? 1 : 0;
     model->eager_bytes = (uint64_t)eager_bytes;
     figures->hosts = (uint32_t)hosts;
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "collectives/reduce/reduce.h"
 #include "worker/base/cleanup.h"
@@ -14,7 +15,6 @@
 
 enum {
     LATENCY_REPEATS = 24,
-    POSTING_MESSAGES = 32,
     RATE_MESSAGES = 4,
     FIRST_REPEATS = 2, /* here and below the first one warms up */
     REPEATS = 4,
@@ -69,8 +69,6 @@ struct load {
     uint64_t size_bytes; /* of each */
     enum direction direction;
     uint32_t repeats;
-    bool
-        one_by_one; /* the messages; else all are posted together, and small ones travel together */
 };
 
 /* Pairs ---------------------------------------------------------------------------------------- */
@@ -93,7 +91,6 @@ static muster_status make_schedule(const struct pair *pair, const struct load *l
                 .kind = sends ? MUSTER_STEP_SEND : MUSTER_STEP_RECV,
                 .source = MUSTER_INPUT,
                 .target = MUSTER_OUTPUT,
-                .round = load->one_by_one ? i % load->messages : 0,
                 .peer = 1 - pair->index,
                 .span = {.offset = offset, .count = load->size_bytes},
                 .at = offset,
@@ -175,7 +172,7 @@ static muster_status agree_on_size(struct pair *pair, double first_us, uint64_t 
     uint64_t size_bytes = bytes > MESSAGE_BYTES_MAX ? MESSAGE_BYTES_MAX
                           : bytes < FIRST_BYTES     ? FIRST_BYTES
                                                     : (uint64_t)bytes;
-    const struct load word = {1, sizeof size_bytes, UPPER, 1, false};
+    const struct load word = {1, sizeof size_bytes, UPPER, 1};
     double us;
     memcpy(pair->measuring->in, &size_bytes, sizeof size_bytes);
     TRY(exchange(pair, &word, &us));
@@ -194,7 +191,7 @@ static muster_status agree_on_size(struct pair *pair, double first_us, uint64_t 
 /* The rate each way. The first messages also use up what an idle link lets through at once. */
 static muster_status measure_rate(struct pair *pair, enum direction direction, double *ret_GBps)
 {
-    struct load load = {RATE_MESSAGES, FIRST_BYTES, direction, FIRST_REPEATS, false};
+    struct load load = {RATE_MESSAGES, FIRST_BYTES, direction, FIRST_REPEATS};
     double us;
     TRY(exchange(pair, &load, &us));
     TRY(agree_on_size(pair, us, &load.size_bytes));
@@ -209,22 +206,26 @@ static double *samples_of(struct measuring *measuring, enum muster_level level)
     return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
 }
 
+/* What this thread has used of a core so far. */
+static double thread_us(void)
+{
+    struct timespec used = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (double)used.tv_sec * 1e6 + (double)used.tv_nsec / 1e3;
+}
+
 /* What two ranks find alone. */
 static muster_status measure_link(struct pair *pair, enum muster_level level)
 {
-    static const struct load word = {1, 0, BOTH, LATENCY_REPEATS, false};
-    static const struct load burst = {POSTING_MESSAGES, 1, LOWER, REPEATS, true};
-    double latency_us;
-    double burst_us;
-    double rate_GBps;
-    TRY(exchange(pair, &word, &latency_us));
-    TRY(exchange(pair, &burst, &burst_us));
-    TRY(measure_rate(pair, LOWER, &rate_GBps));
+    static const struct load word = {1, 0, BOTH, LATENCY_REPEATS};
     double *samples = samples_of(pair->measuring, level);
-    samples[SAMPLE_LATENCY] = latency_us;
-    if (pair->index == 0) { /* the sender, which waits for nobody */
-        samples[SAMPLE_POSTING] = burst_us / POSTING_MESSAGES;
-    } else {
+    double rate_GBps;
+    double busy_us = thread_us();
+    TRY(exchange(pair, &word, &samples[SAMPLE_LATENCY]));
+    busy_us = thread_us() - busy_us;
+    samples[SAMPLE_POSTING] = busy_us / LATENCY_REPEATS / 2; /* it sends one and receives one */
+    TRY(measure_rate(pair, LOWER, &rate_GBps));
+    if (pair->index == 1) {
         samples[SAMPLE_BANDWIDTH] = rate_GBps;
     }
     return MUSTER_OK;
@@ -393,23 +394,23 @@ static void describe_machine(struct measuring *measuring)
     measuring->samples[SAMPLE_MACHINE] = machine_number();
 }
 
-/* The cores that the ranks of a host share, on the most crowded machine; 0: each has its own. */
-static uint32_t shared_cores(const struct muster_topology *topology, const double *all)
+/* Finds out who shares cores. What counts is the most crowded machine. */
+static void take_cores(const struct muster_topology *topology, const double *all,
+                       struct muster_core_figures *core)
 {
+    bool one_machine = topology->hosts > 1;
     double least = INFINITY;
     for (uint32_t rank = 0; rank < topology->ranks; rank++) {
-        const double *one = all + rank * (size_t)SAMPLE_COUNT;
-        uint32_t neighbours = 0;
-        for (uint32_t other = 0; other < topology->ranks; other++) {
-            neighbours += all[other * (size_t)SAMPLE_COUNT + SAMPLE_MACHINE] == one[SAMPLE_MACHINE];
-        }
-        uint32_t local = muster_topology_locate(topology, rank).local_size;
-        double share = one[SAMPLE_CORES] * local / neighbours;
-        if (share < local && share < least) {
-            least = share < 1 ? 1 : share;
-        }
+        one_machine &= all[rank * (size_t)SAMPLE_COUNT + SAMPLE_MACHINE] == all[SAMPLE_MACHINE];
     }
-    return isfinite(least) ? (uint32_t)least : 0;
+    for (uint32_t rank = 0; rank < topology->ranks; rank++) {
+        double cores = all[rank * (size_t)SAMPLE_COUNT + SAMPLE_CORES];
+        uint32_t crowd =
+            one_machine ? topology->ranks : muster_topology_locate(topology, rank).local_size;
+        least = cores < crowd && cores < least ? cores : least;
+    }
+    core->cores = isfinite(least) ? (uint32_t)least : 0;
+    core->one_machine = one_machine && core->cores > 0 ? 1 : 0;
 }
 
 /* A time or a rate that can be; else what was there stays. */
@@ -457,7 +458,7 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
         medians[i] = median(column, ranks);
     }
     take_figures(medians, ret_model);
-    ret_model->core.cores = shared_cores(measuring->options->topology, all);
+    take_cores(measuring->options->topology, all, &ret_model->core);
     return MUSTER_OK;
 }
 

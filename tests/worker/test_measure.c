@@ -129,6 +129,7 @@ static void figures_survive_being_kept(void **state)
     figures.hosts = 0xfedcba98;
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_WORLD;
     figures.model.core.cores = 3;
+    figures.model.core.one_machine = 1;
     figures.model.links[MUSTER_LEVEL_HOST] = (struct muster_link_figures){1.5, 0.25, 3.75, 12.125};
     figures.model.links[MUSTER_LEVEL_WORLD].latency_us = 1234.5;
     json_t *json = muster_figures_encode(&figures);
@@ -149,12 +150,17 @@ static void what_cannot_be_is_refused(void **state)
         "",
         "[]",
         "{}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1}",
-        "{\"core\":{\"reduce_GBps\":0,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":-1},\"eager_bytes\":1,\"hosts\":1}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1,"
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
+        "bytes\":1}",
+        "{\"core\":{\"reduce_GBps\":0,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
+        "bytes\":1,\"hosts\":1}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":-1,\"one_machine\":false},\"eager_"
+        "bytes\":1,\"hosts\":1}",
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
+        "bytes\":1,\"hosts\":1,"
         "\"host\":{\"latency_us\":1}}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0},\"eager_bytes\":1,\"hosts\":1,"
+        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
+        "bytes\":1,\"hosts\":1,"
         "\"rack\":{\"latency_us\":-1,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -205,6 +205,10 @@ void muster_report_figures(const struct muster_figures *figures)
     }
     (void)printf("a core reduces %.1f GB/s and copies %.1f GB/s", model->core.reduce_GBps,
                  model->core.copy_GBps);
-    (void)printf(model->core.cores > 0 ? "; the ranks of a host share %u\n" : "\n",
-                 model->core.cores);
+    if (model->core.cores > 0) {
+        (void)printf("; %s share %u",
+                     model->core.one_machine != 0 ? "all ranks" : "the ranks of a host",
+                     model->core.cores);
+    }
+    (void)printf("\n");
 }
