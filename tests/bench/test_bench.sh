@@ -32,7 +32,21 @@ for transport in inproc tcp; do
     check_json broadcast $transport 4 2 1024 --bytes 1K --type uint8
     check_json barrier $transport 3 1 0
 done
+# Every collective that has an algorithm, results checked.
+for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
+    for place in "" --in-place; do
+        # shellcheck disable=SC2086
+        "$muster" bench "$collective" -n 3 --hosts 2 --transport inproc --bytes 4,1200 --iterations 2 --json $place \
+            >"$folder/json" 2>"$folder/errors" || fail "$collective $place: $(cat "$folder/errors")"
+        grep -q "^{\"collective\":\"$collective\"" "$folder/json" || fail "$collective: $(cat "$folder/json")"
+    done
+done
 check_json allreduce tcp 1 1 1024 --bytes 1K
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --json --figures >"$folder/json"
+grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail "figures: $(cat "$folder/json")"
+[ "$(wc -l <"$folder/json")" = 2 ] || fail "lines: $(cat "$folder/json")"
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --figures >"$folder/out"
+grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring_two_phase
 
 # Wrong options: status 2, and the word is named.
