@@ -77,6 +77,9 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->root != there->root) {
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
+    } else if (here->ordered != there->ordered) {
+        (void)snprintf(ret_text, size, "reproducible %s here, %s there",
+                       here->ordered != 0 ? "yes" : "no", there->ordered != 0 ? "yes" : "no");
     } else if (here->algorithm != there->algorithm) {
         char names[2][MUSTER_ALGORITHM_NAME_SIZE];
         muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);

@@ -68,6 +68,7 @@ struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
+    uint8_t ordered;    /* 1: reduced in the order of contributors */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 where there is none */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */

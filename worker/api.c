@@ -11,8 +11,10 @@ static muster_status run(struct muster_session *session, muster_scope scope,
                                 muster_collective_name(request->collective), (int)scope);
     }
     uint32_t timeout_ms = session->settings.call_timeout_ms;
+    request->reproducible = session->settings.reproducible;
     if (options != NULL) {
         request->algorithm = options->algorithm;
+        request->reproducible = request->reproducible || options->reproducible != 0;
         timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);

@@ -38,7 +38,9 @@ struct key {
     uint32_t algorithm;
     uint32_t element_size_bytes; /* selection depends on it */
     uint32_t in_place;
+    uint32_t ordered;
     uint32_t bound_count;
+    uint32_t unused;   /* zero */
     uint64_t bounds[]; /* [bound_count] of the input, then of the output */
 };
 
@@ -60,6 +62,7 @@ struct muster_context {
     char *name;
     struct muster_forced forced;
     uint32_t *ranks;
+    uint32_t *contributors; /* [ranks] in the order of their logical numbers */
     struct muster_topology topology;
     struct muster_cost_model model;
     atomic_uint_fast64_t progress;
@@ -78,6 +81,38 @@ struct muster_context {
 
 /* Making -------------------------------------------------------------------------------------- */
 
+struct contributor {
+    uint32_t order, rank;
+};
+
+static int compare_contributors(const void *left_contributor, const void *right_contributor)
+{
+    const struct contributor *left = left_contributor;
+    const struct contributor *right = right_contributor;
+    if (left->order != right->order) {
+        return left->order < right->order ? -1 : 1;
+    }
+    return left->rank < right->rank ? -1 : 1;
+}
+
+static muster_status sort_contributors(struct muster_context *context, const uint32_t *orders,
+                                       uint32_t ranks)
+{
+    AUTO_FREE struct contributor *contributors = calloc(ranks, sizeof *contributors);
+    context->contributors = calloc(ranks, sizeof *context->contributors);
+    if (contributors == NULL || context->contributors == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", context->name);
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        contributors[rank] = (struct contributor){orders != NULL ? orders[rank] : rank, rank};
+    }
+    qsort(contributors, ranks, sizeof *contributors, compare_contributors);
+    for (uint32_t i = 0; i < ranks; i++) {
+        context->contributors[i] = contributors[i].rank;
+    }
+    return MUSTER_OK;
+}
+
 static muster_status copy_options(struct muster_context *context,
                                   const struct muster_context_options *options)
 {
@@ -95,6 +130,7 @@ static muster_status copy_options(struct muster_context *context,
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
+    TRY(sort_contributors(context, options->orders, topology->ranks));
     return muster_topology_init_copy(topology, &context->topology);
 }
 
@@ -148,6 +184,7 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->ranks);
+    free(context->contributors);
     free(context->key);
     free(context->name);
     free(context);
@@ -204,6 +241,11 @@ static muster_status choose(const struct muster_context *context, const struct k
         return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
+    uint32_t forced = context->forced.plus_one[plan->collective];
+    if (forced != 0 && plan->contributors != NULL) {
+        /* To take another would not be what was asked for. */
+        TRY(muster_plan_check(forced - 1, &agreed));
+    }
     if (muster_forced_find(&context->forced, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
@@ -224,6 +266,8 @@ static muster_status fill_key(struct key *key, const struct muster_request *requ
     key->element_size_bytes = (uint32_t)muster_type_size_bytes(
         shape->collective != MUSTER_BARRIER ? request->type : MUSTER_FLOAT32);
     key->in_place = asked->in_place;
+    key->ordered = asked->ordered;
+    key->unused = 0;
     key->bound_count = sides * (shape->ranks + 1);
     if (request->algorithm != NULL) {
         size_t index;
@@ -283,6 +327,7 @@ static struct muster_plan plan_of(const struct muster_context *context,
                                 .count = shape->count,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
+                                .contributors = asked->ordered ? context->contributors : NULL,
                                 .in_place = asked->in_place};
 }
 
@@ -409,7 +454,7 @@ muster_status muster_context_run(struct muster_context *context,
     struct kept_operation *kept;
     TRY(find_operation(context, request, &asked, &kept));
     TRY(reserve_scratch(context, kept->scratch_bytes));
-    const struct muster_call call = muster_request_call(request, &asked.shape, kept->algorithm);
+    const struct muster_call call = muster_request_call(request, &asked, kept->algorithm);
     return run_numbered(context, request, &call, kept, suspect);
 }
 

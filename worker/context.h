@@ -29,6 +29,9 @@ struct muster_context_options {
     const struct muster_cost_model *model;  /* same on all members; copied */
     const char *algorithm;                  /* forced, as muster_forced_parse() takes it; where it
                                                does not fit, and if NULL: chosen by cost */
+    const uint32_t *orders;                 /* [topology->ranks] the logical numbers of those who
+                                               contribute, ranks break ties; NULL: the ranks;
+                                               copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -60,6 +63,7 @@ struct muster_request {
     muster_op op;
     uint32_t root;
     const char *algorithm; /* or NULL */
+    bool reproducible;     /* the result depends on the contributors' logical numbers only */
     int64_t deadline_ns;
 };
 

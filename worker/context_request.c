@@ -77,15 +77,16 @@ static uint64_t agreed_count(const struct muster_shape *shape)
 }
 
 struct muster_call muster_request_call(const struct muster_request *request,
-                                       const struct muster_shape *shape, size_t algorithm)
+                                       const struct muster_asked *asked, size_t algorithm)
 {
     return (struct muster_call){
         .collective = (uint8_t)request->collective,
         .type = request->collective != MUSTER_BARRIER ? (uint8_t)request->type : 0,
         .op = muster_collective_reduces(request->collective) ? (uint8_t)request->op : 0,
+        .ordered = asked->ordered,
         .algorithm = (uint32_t)algorithm,
-        .root = shape->root,
-        .count = agreed_count(shape),
+        .root = asked->shape.root,
+        .count = agreed_count(&asked->shape),
     };
 }
 
@@ -166,6 +167,13 @@ static muster_status check_data(const struct muster_request *request,
     return check_buffers(request, &extents);
 }
 
+/* Integers, and the smallest and largest of floats, are the same in any order. */
+static bool order_matters(const struct muster_request *request)
+{
+    return muster_collective_reduces(request->collective) && muster_type_is_float(request->type) &&
+           request->op != MUSTER_MIN && request->op != MUSTER_MAX;
+}
+
 muster_status muster_request_check(const struct muster_request *request, uint32_t rank,
                                    uint32_t size, uint64_t *room, struct muster_asked *ret_asked)
 {
@@ -180,6 +188,7 @@ muster_status muster_request_check(const struct muster_request *request, uint32_
     }
     asked.in_place =
         muster_collective_in_place_counts(request->collective) && request->in == request->out;
+    asked.ordered = request->reproducible && order_matters(request);
     *ret_asked = asked;
     return MUSTER_OK;
 }

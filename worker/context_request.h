@@ -14,6 +14,7 @@
 struct muster_asked {
     struct muster_shape shape; /* its bounds are in the caller's room */
     bool in_place;             /* that the schedule must know; see muster_plan.in_place */
+    bool ordered;              /* reproducible, and the order of additions matters */
 };
 
 /* Numbers of `room` that the bounds of a call take. */
@@ -28,7 +29,7 @@ MUSTER_CHECKED muster_status muster_request_check(const struct muster_request *r
 
 /* What of the request the members must agree on. */
 struct muster_call muster_request_call(const struct muster_request *request,
-                                       const struct muster_shape *shape, size_t algorithm);
+                                       const struct muster_asked *asked, size_t algorithm);
 
 /* What its buffers hold on this rank, if they have no counts of their own: without bounds. */
 struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,

@@ -33,6 +33,8 @@ void muster_session_take_down(struct muster_session *session)
         muster_context_destroy(contexts[i]);
     }
     muster_topology_finish(&generation->topology);
+    free(generation->orders);
+    generation->orders = NULL;
     free(generation->stale);
     generation->stale = NULL;
     generation->stale_count = 0;
@@ -211,14 +213,16 @@ static muster_status ask_until_formed(struct muster_session *session, int64_t de
 
 /* The group of one scope: its members' global ranks, and their hosts. */
 struct group {
-    uint32_t *ranks; /* owned */
-    uint32_t rank;   /* this member's */
+    uint32_t *ranks;  /* owned */
+    uint32_t *orders; /* owned: of those ranks */
+    uint32_t rank;    /* this member's */
     struct muster_topology topology;
 };
 
 static void group_finish(struct group *group)
 {
     free(group->ranks);
+    free(group->orders);
     muster_topology_finish(&group->topology);
 }
 
@@ -257,7 +261,8 @@ static muster_status group_of(const struct muster_generation *generation, muster
     const struct muster_topology *all = &generation->topology;
     struct muster_position here = muster_topology_locate(all, generation->rank);
     group->ranks = calloc(all->ranks, sizeof *group->ranks);
-    if (group->ranks == NULL) {
+    group->orders = calloc(all->ranks, sizeof *group->orders);
+    if (group->ranks == NULL || group->orders == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     uint32_t count = 0;
@@ -274,6 +279,9 @@ static muster_status group_of(const struct muster_generation *generation, muster
         count = global_ranks(all, group->ranks);
         group->rank = generation->rank;
         break;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        group->orders[i] = generation->orders[group->ranks[i]];
     }
     return muster_topology_init_some(all, group->ranks, count, &group->topology);
 }
@@ -295,6 +303,7 @@ static muster_status make_context(struct muster_session *session, muster_scope s
             .rank = group.rank,
             .model = &muster_cost_model_default,
             .algorithm = session->settings.algorithm,
+            .orders = group.orders,
         };
         status = muster_context_create(&options, &generation->contexts[scope]);
         atomic_store(&session->ranks[scope], group.rank);
@@ -350,6 +359,19 @@ static muster_status take_topology(struct muster_generation *generation,
                                 "that hold %u do not fit",
                                 response->rank, response->size, response->state_source,
                                 generation->topology.ranks);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status take_orders(struct muster_generation *generation,
+                                 const struct muster_join_response *response)
+{
+    generation->orders = calloc(response->size, sizeof *generation->orders);
+    if (generation->orders == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    for (uint32_t rank = 0; rank < response->size; rank++) {
+        generation->orders[rank] = response->peers[rank].order;
     }
     return MUSTER_OK;
 }
@@ -440,6 +462,7 @@ static muster_status build(struct muster_session *session, struct muster_join_re
     generation->stale_count = response->stale_count;
     generation->stale = TAKE(response->stale);
     generation->contexts_made = MUSTER_SCOPE_COUNT;
+    TRY(take_orders(generation, response));
     TRY(open_links(session, response));
     for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
         TRY(make_context(session, (muster_scope)scope));

@@ -109,7 +109,8 @@ typedef struct muster_options {
     uint32_t min_size;     /* MUSTER_MIN: the job waits for at least so many members; default 1 */
     uint32_t max_size;     /* MUSTER_MAX: never more than so many; default 1024 */
     uint32_t target_size;  /* MUSTER_TARGET: start as soon as so many are there; 0: none */
-    uint32_t order;        /* MUSTER_ORDER: newcomers of a host are ranked by it; default 0 */
+    uint32_t order;        /* MUSTER_ORDER: newcomers of a host are ranked by it, and it is the
+                              logical number of what this member contributes; default 0 */
     const char *algorithm; /* MUSTER_ALGORITHM: the algorithm for all collectives that have one of
                               this name and that it fits ("ring"), or one for some collectives
                               ("allreduce=ring,broadcast=binomial"); alike on all members; default:
@@ -123,6 +124,7 @@ typedef struct muster_options {
     int measure;              /* MUSTER_MEASURE: measure the links when the job begins and when its
                                  hosts change, for some tens of milliseconds; 0: predict with
                                  figures of an ordinary machine; default 1 */
+    int reproducible;         /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);
@@ -165,6 +167,11 @@ typedef struct muster_call_options {
     const char *algorithm; /* NULL: chosen by predicted cost (or MUSTER_ALGORITHM); else a name that
                               `muster plan --list` prints. All members must name the same. */
     uint32_t timeout_ms;   /* 0: the session's call_timeout_ms */
+    int reproducible;      /* 1: floats are added in the order of the members' `order` (ranks break
+                              ties), so that the same members' data give the same bits, whoever
+                              has which rank on which host, whatever the algorithm. Named
+                              algorithms that cannot are refused. 0: as the session's option says.
+                              All members must say the same. */
 } muster_call_options;
 
 /* All block until this member's part is done. Buffers are the caller's and need only the alignment

@@ -50,9 +50,9 @@ static uint32_t number_variable(const char *name, uint32_t fallback)
     return number;
 }
 
-static int switch_variable(const char *name)
+static int switch_variable(const char *name, uint32_t fallback)
 {
-    uint32_t number = number_variable(name, 1);
+    uint32_t number = number_variable(name, fallback);
     return number == BAD_NUMBER ? -1 : (int)(number & INT32_MAX);
 }
 
@@ -73,8 +73,9 @@ void muster_options_init(muster_options *options)
         .join_timeout_ms = number_variable("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
         .call_timeout_ms = number_variable("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
     };
-    options->leave_on_sigterm = switch_variable("MUSTER_LEAVE_ON_SIGTERM");
-    options->measure = switch_variable("MUSTER_MEASURE");
+    options->leave_on_sigterm = switch_variable("MUSTER_LEAVE_ON_SIGTERM", 1);
+    options->measure = switch_variable("MUSTER_MEASURE", 1);
+    options->reproducible = switch_variable("MUSTER_REPRODUCIBLE", 0);
 }
 
 /* One number and where it may lie. */
@@ -123,6 +124,7 @@ static muster_status check_numbers(const muster_options *options)
         options->call_timeout_ms,
         (struct range){"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}));
     TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
+    TRY(check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
 }
 
@@ -230,6 +232,7 @@ muster_status muster_settings_init(const muster_options *options,
         .call_timeout_ms = options->call_timeout_ms,
         .leave_on_sigterm = options->leave_on_sigterm != 0,
         .measure = options->measure != 0,
+        .reproducible = options->reproducible != 0,
     };
     muster_status status = copy_strings(options, &settings);
     if (status != MUSTER_OK) {

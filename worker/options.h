@@ -25,6 +25,7 @@ struct muster_settings {
     uint32_t join_timeout_ms, call_timeout_ms;
     bool leave_on_sigterm;
     bool measure; /* the links, when there is reason to */
+    bool reproducible;
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

@@ -52,6 +52,7 @@ struct muster_generation {
     uint64_t state_version; /* the newest committed state; 0: none was ever committed */
     uint32_t state_source;  /* the rank that gives it */
     uint32_t stale_count;
+    uint32_t *orders;       /* owned: what the members are ordered by, by rank */
     uint32_t *stale;        /* owned: the ranks that must get it, rising */
     uint32_t hosts;         /* a number for its hosts and racks */
     uint32_t contexts_made; /* numbers given to contexts, alike on all members */

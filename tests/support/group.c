@@ -71,6 +71,10 @@ static void make_context(struct group_member *member, muster_scope scope,
     while (ranks[rank] != member->rank) {
         rank++;
     }
+    uint32_t orders[GROUP_SIZE_MAX];
+    for (uint32_t i = 0; i < topology->ranks; i++) {
+        orders[i] = member->group->orders[ranks[i]];
+    }
     const struct muster_context_options options = {
         .fabric = member->fabric,
         .generation = member->group->generation,
@@ -81,6 +85,7 @@ static void make_context(struct group_member *member, muster_scope scope,
         .rank = rank,
         .model = &muster_cost_model_default,
         .algorithm = algorithm,
+        .orders = orders,
     };
     must(muster_context_create(&options, &member->contexts[scope]));
 }
@@ -112,10 +117,9 @@ static void make_contexts(struct group_member *member, const char *algorithm)
     muster_topology_finish(&cross);
 }
 
-void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
-                 const uint32_t *host_sizes, const char *algorithm)
+static void start(struct group *group, enum group_transport transport, uint32_t hosts,
+                  const uint32_t *host_sizes, const char *algorithm)
 {
-    *group = (struct group){.generation = 3};
     must(muster_topology_init(hosts, host_sizes, &group->topology));
     group->size = group->topology.ranks;
     assert_in_range(group->size, 1, GROUP_SIZE_MAX);
@@ -123,6 +127,28 @@ void group_start(struct group *group, enum group_transport transport, uint32_t h
     for (uint32_t i = 0; i < group->size; i++) {
         make_contexts(&group->members[i], algorithm);
     }
+}
+
+void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
+                 const uint32_t *host_sizes, const char *algorithm)
+{
+    *group = (struct group){.generation = 3};
+    for (uint32_t i = 0; i < GROUP_SIZE_MAX; i++) {
+        group->orders[i] = i;
+    }
+    start(group, transport, hosts, host_sizes, algorithm);
+}
+
+void group_start_ordered(struct group *group, enum group_transport transport, uint32_t hosts,
+                         const uint32_t *host_sizes, const uint32_t *orders)
+{
+    *group = (struct group){.generation = 3};
+    for (uint32_t host = 0, rank = 0; host < hosts; host++) {
+        for (uint32_t i = 0; i < host_sizes[host]; i++, rank++) {
+            group->orders[rank] = orders[rank];
+        }
+    }
+    start(group, transport, hosts, host_sizes, NULL);
 }
 
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size)

@@ -33,12 +33,16 @@ struct group {
     uint64_t generation;
     struct muster_hub *hub;
     struct muster_topology topology;
+    uint32_t orders[GROUP_SIZE_MAX]; /* logical numbers, by rank */
     struct group_member members[GROUP_SIZE_MAX];
 };
 
 /* Hosts of these sizes; algorithm may be NULL. Asserts that all goes well. */
 void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
                  const uint32_t *host_sizes, const char *algorithm);
+/* With other logical numbers than the ranks. */
+void group_start_ordered(struct group *group, enum group_transport transport, uint32_t hosts,
+                         const uint32_t *host_sizes, const uint32_t *orders);
 /* One host. */
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
 void group_finish(struct group *group);

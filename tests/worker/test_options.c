@@ -26,6 +26,7 @@ static const char *const variables[] = {
     "MUSTER_CALL_TIMEOUT_MS",
     "MUSTER_LEAVE_ON_SIGTERM",
     "MUSTER_MEASURE",
+    "MUSTER_REPRODUCIBLE",
 };
 
 static int clean_environment(void **state)
@@ -198,6 +199,9 @@ static void names_have_bounds(void **state)
     set("MUSTER_HOST", "two words");
     expect_refusal(NULL, "host (MUSTER_HOST)", "two words");
     set("MUSTER_HOST", "h");
+    set("MUSTER_REPRODUCIBLE", "yes");
+    expect_refusal(NULL, "MUSTER_REPRODUCIBLE", "yes");
+    set("MUSTER_REPRODUCIBLE", "1");
     set("MUSTER_RACK", "two words");
     expect_refusal(NULL, "rack (MUSTER_RACK)", "two words");
 }

@@ -283,6 +283,59 @@ static void all_members_know_who_is_in_which_rack(void **state)
     assert_int_equal(crew_run(&crew), 0);
 }
 
+/* Members' data, and so the sum's bits, go by their logical numbers. */
+struct sum_of_floats {
+    bool by_turns; /* on three hosts, one after the other */
+    float sum;
+};
+
+static void choose_order(struct crew_member *member)
+{
+    static const char *const hosts[] = {"host-z", "host-y", "host-x"};
+    const struct sum_of_floats *sum = member->crew->user;
+    member->options.reproducible = 1;
+    if (sum->by_turns) {
+        member->options.order = (member->index + 2) % member->crew->count;
+        member->options.host = hosts[member->options.order % 3];
+    }
+}
+
+static void add_floats(struct crew_member *member)
+{
+    static const float numbers[] = {1e8F, 3.0F, -1e8F, 5.0F, 1.25F};
+    struct sum_of_floats *sum = member->crew->user;
+    float number = numbers[member->options.order];
+    float all = 0;
+    MEMBER_OK(member, muster_allreduce(member->session, MUSTER_GLOBAL, &number, &all, 1,
+                                       MUSTER_FLOAT32, MUSTER_SUM, NULL));
+    if (muster_rank(member->session, MUSTER_GLOBAL) == 0) {
+        sum->sum = all;
+    }
+}
+
+static void a_reproducible_sum_goes_by_the_members_orders(void **state)
+{
+    (void)state;
+    struct sum_of_floats sums[] = {{.by_turns = false}, {.by_turns = true}};
+    for (int i = 0; i < 2; i++) {
+        struct crew crew = {.url = service.url,
+                            .job = i == 0 ? "orders-0" : "orders-1",
+                            .count = 5,
+                            .hosts = 1,
+                            .prepare = choose_order,
+                            .function = add_floats,
+                            .user = &sums[i]};
+        assert_int_equal(crew_run(&crew), 0);
+    }
+    /* ((0 + 1) + (2 + 3)) + 4, each time rounded to a float32. */
+    float lower = 1e8F + 3.0F;
+    float upper = -1e8F + 5.0F;
+    float expected = lower + upper;
+    expected += 1.25F;
+    assert_memory_equal(&sums[0].sum, &expected, sizeof expected);
+    assert_memory_equal(&sums[1].sum, &expected, sizeof expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +347,7 @@ int main(void)
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(a_call_that_waits_too_long_says_for_whom),
         cmocka_unit_test(all_members_know_who_is_in_which_rack),
+        cmocka_unit_test(a_reproducible_sum_goes_by_the_members_orders),
     };
     if (!test_service_built()) {
         return 77;

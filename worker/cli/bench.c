@@ -21,6 +21,7 @@ enum {
     KEY_SECONDS,
     KEY_IN_PLACE,
     KEY_FIGURES,
+    KEY_REPRODUCIBLE,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
     SECONDS_MAX = 3600,
@@ -66,6 +67,8 @@ static const struct argp_option argp_options[] = {
     {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
     {"figures", KEY_FIGURES, NULL, 0, "Print what was measured of the links, too", 0},
+    {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
+     "Add floats in the order of the members, whatever the algorithm", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
     {0},
 };
@@ -153,6 +156,7 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     default:
         options->in_place |= key == KEY_IN_PLACE;
         options->figures |= key == KEY_FIGURES;
+        options->reproducible |= key == KEY_REPRODUCIBLE;
         options->json |= key == KEY_JSON;
         return MUSTER_OK;
     }

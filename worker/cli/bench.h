@@ -43,6 +43,7 @@ struct muster_bench_options {
     uint32_t seconds;
     bool in_place;
     bool figures;
+    bool reproducible;
     bool json;
 };
 

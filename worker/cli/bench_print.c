@@ -115,12 +115,13 @@ muster_status muster_bench_print_head(const struct muster_bench_board *board)
     if (options->figures) {
         muster_report_figures(&board->figures);
     }
-    (void)printf("%s, %u ranks on %u host%s over %s%s%s, %s %s%s\n",
+    (void)printf("%s, %u ranks on %u host%s over %s%s%s, %s %s%s%s\n",
                  muster_collective_name(options->collective), options->ranks, options->hosts,
                  options->hosts == 1 ? "" : "s", transport_name(options->transport),
                  options->shape != NULL ? " at " : "", options->shape != NULL ? options->shape : "",
                  muster_type_name(options->type), muster_op_name(options->op),
-                 options->in_place ? ", in place" : "");
+                 options->in_place ? ", in place" : "",
+                 options->reproducible ? ", reproducible" : "");
     (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s\n", "bytes", "algorithm", "iterations",
                  "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s");
     return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");

@@ -172,6 +172,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .type = options->type,
         .op = options->op,
         .algorithm = options->algorithm,
+        .reproducible = options->reproducible,
     };
     set_counts(run, &request);
     if (options->collective == MUSTER_BROADCAST || options->in_place) {

@@ -27,7 +27,8 @@ enum {
     AT_CREDIT = 64,    /* 4 */
     AT_OP = 68,        /* 1 */
     AT_ALGORITHM = 69, /* 4 */
-    AT_RESERVED = 73,  /* 3, zero */
+    AT_ORDERED = 73,   /* 1 */
+    AT_RESERVED = 74,  /* 2, zero */
     AT_CHECKSUM = 76,  /* 4 */
     RESERVED_BYTES = AT_CHECKSUM - AT_RESERVED,
 };
@@ -54,6 +55,7 @@ void muster_frame_encode(const struct muster_frame *frame,
     muster_bytes_put(b + AT_CREDIT, frame->credit, 4);
     b[AT_OP] = frame->call.op;
     muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
+    b[AT_ORDERED] = frame->call.ordered;
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
     muster_bytes_put(b + AT_CHECKSUM, crc32(0, b, AT_CHECKSUM), 4);
 }
@@ -142,6 +144,7 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
                  .type = b[AT_TYPE],
                  .op = b[AT_OP],
                  .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
+                 .ordered = b[AT_ORDERED],
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
                  .count = muster_bytes_get(b + AT_COUNT, 8)},
         .offset = muster_bytes_get(b + AT_OFFSET, 8),

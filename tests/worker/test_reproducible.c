@@ -1,0 +1,273 @@
+/* The same contributors give the same bits, whoever has which rank on which host. Their data are
+ * such that the order of additions shows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/group.h"
+#include "tests/support/schedules.h"
+
+enum { CONTRIBUTORS = 7, COUNT = 3001 };
+
+/* One call of all members, each as the contributor that its order names. */
+struct sums {
+    muster_type type;
+    enum muster_collective collective;
+    const char *algorithm;
+    bool reproducible;
+    size_t count;
+    uint64_t seed;
+    bool first; /* rank 0's result is to be kept */
+    double kept[COUNT];
+    double result[COUNT];
+};
+
+/* Of very different sizes, so that what is lost depends on the order. */
+static void contribute(const struct sums *sums, uint32_t contributor, void *data)
+{
+    uint64_t random = sums->seed + contributor + 1;
+    for (size_t i = 0; i < COUNT; i++) {
+        double value = (double)(test_random(&random) >> 40) - 8e6;
+        for (uint32_t scale = test_random_below(&random, 12); scale > 0; scale--) {
+            value *= 17.0;
+        }
+        if (sums->type == MUSTER_FLOAT32) {
+            ((float *)data)[i] = (float)value;
+        } else {
+            ((double *)data)[i] = value;
+        }
+    }
+}
+
+static void add_up(struct group_member *member, void *argument)
+{
+    struct sums *sums = argument;
+    double in[COUNT];
+    double out[COUNT] = {0};
+    const struct muster_request request = {.collective = sums->collective,
+                                           .in = in,
+                                           .out = out,
+                                           .count = sums->count,
+                                           .type = sums->type,
+                                           .op = MUSTER_SUM,
+                                           .algorithm = sums->algorithm,
+                                           .reproducible = sums->reproducible,
+                                           .deadline_ns = group_deadline()};
+    contribute(sums, member->group->orders[member->rank] / 10, in);
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s: %s", sums->algorithm != NULL ? sums->algorithm : "by cost",
+                   muster_last_error());
+    }
+    if (member->rank == 0) {
+        memcpy(sums->result, out, sizeof out);
+    }
+}
+
+static bool is_same(const struct sums *sums)
+{
+    size_t size_bytes = COUNT * muster_type_size_bytes(sums->type);
+    return memcmp(sums->kept, sums->result, size_bytes) == 0;
+}
+
+/* Contributors 0, 10, 20, ... on hosts of these sizes, in this or that order. */
+static void start(struct group *group, unsigned layout, uint64_t *random)
+{
+    static const uint32_t hosts[][4] = {{7}, {4, 3}, {1, 5, 1}, {2, 2, 2, 1}};
+    uint32_t orders[CONTRIBUTORS];
+    uint32_t count = 0;
+    while (count < 4 && hosts[layout][count] > 0) {
+        count++;
+    }
+    for (uint32_t i = 0; i < CONTRIBUTORS; i++) {
+        uint32_t other = test_random_below(random, i + 1);
+        orders[i] = orders[other];
+        orders[other] = 10 * i;
+    }
+    group_start_ordered(group, GROUP_INPROC, count, hosts[layout], orders);
+}
+
+/* Runs all that fit; returns how many results differ from the first. */
+static int count_others(struct group *group, struct sums *sums)
+{
+    int others = 0;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        struct muster_plan plan = {
+            .collective = sums->collective, .topology = &group->topology, .count = COUNT};
+        uint32_t any[CONTRIBUTORS] = {0, 1, 2, 3, 4, 5, 6};
+        plan.contributors = sums->reproducible ? any : NULL;
+        if (muster_algorithms[i].collective != sums->collective || !test_fits(i, &plan)) {
+            continue;
+        }
+        sums->algorithm = muster_algorithms[i].name;
+        group_each(group, add_up, sums);
+        if (sums->first) {
+            memcpy(sums->kept, sums->result, sizeof sums->kept);
+            sums->first = false;
+        }
+        others += is_same(sums) ? 0 : 1;
+    }
+    return others;
+}
+
+static int count_over_layouts(struct sums *sums, uint64_t seed)
+{
+    int others = 0;
+    uint64_t random = seed;
+    for (unsigned layout = 0; layout < 4; layout++) {
+        for (int times = 0; times < 2; times++) {
+            struct group group;
+            start(&group, layout, &random);
+            others += count_others(&group, sums);
+            group_finish(&group);
+        }
+    }
+    return others;
+}
+
+static void bits_do_not_depend_on_ranks_hosts_or_algorithms(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    static const muster_type types[] = {MUSTER_FLOAT32, MUSTER_FLOAT64};
+    static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE};
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < 2; j++) {
+            struct sums *sums = calloc(1, sizeof *sums);
+            assert_non_null(sums);
+            *sums = (struct sums){.type = types[i],
+                                  .collective = collectives[j],
+                                  .reproducible = true,
+                                  .count = COUNT,
+                                  .seed = seed,
+                                  .first = true};
+            assert_int_equal(count_over_layouts(sums, seed), 0);
+            free(sums);
+        }
+    }
+}
+
+static void otherwise_they_do(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    struct sums *sums = calloc(1, sizeof *sums);
+    assert_non_null(sums);
+    *sums = (struct sums){.type = MUSTER_FLOAT32,
+                          .collective = MUSTER_ALLREDUCE,
+                          .count = COUNT,
+                          .seed = seed,
+                          .first = true};
+    assert_true(count_over_layouts(sums, seed) > 0);
+    free(sums);
+}
+
+/* Also by what is chosen by cost, for any count that cuts the data otherwise. */
+static void a_part_of_the_data_has_the_bits_that_it_has_in_the_whole(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    float whole[COUNT];
+    static const size_t counts[] = {COUNT, COUNT / 2, 100, 7, 1};
+    uint64_t random = seed;
+    struct group group;
+    start(&group, 1, &random);
+    struct sums *sums = calloc(1, sizeof *sums);
+    assert_non_null(sums);
+    *sums = (struct sums){
+        .type = MUSTER_FLOAT32, .collective = MUSTER_ALLREDUCE, .reproducible = true, .seed = seed};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        sums->count = counts[i];
+        group_each(&group, add_up, sums);
+        if (i == 0) {
+            memcpy(whole, sums->result, sizeof whole);
+        }
+        assert_memory_equal(whole, sums->result, counts[i] * sizeof(float));
+    }
+    free(sums);
+    group_finish(&group);
+}
+
+struct refusal {
+    muster_status statuses[GROUP_SIZE_MAX];
+    char texts[GROUP_SIZE_MAX][MUSTER_ERROR_MAX];
+    struct muster_request requests[GROUP_SIZE_MAX];
+};
+
+static void ask(struct group_member *member, void *argument)
+{
+    struct refusal *refusal = argument;
+    float in = 1;
+    float out = 0;
+    struct muster_request request = refusal->requests[member->rank];
+    request.collective = MUSTER_ALLREDUCE;
+    request.in = &in;
+    request.out = &out;
+    request.count = 1;
+    request.deadline_ns = group_deadline();
+    refusal->statuses[member->rank] =
+        muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL);
+    (void)snprintf(refusal->texts[member->rank], MUSTER_ERROR_MAX, "%s", muster_last_error());
+}
+
+static void other_algorithms_are_refused_with_those_that_fit(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {2, 1};
+    static const char *const forced[] = {NULL, "ring_two_phase"};
+    for (size_t i = 0; i < 2; i++) {
+        struct group group;
+        struct refusal *refusal = calloc(1, sizeof *refusal);
+        assert_non_null(refusal);
+        group_start(&group, GROUP_INPROC, 2, sizes, forced[i]);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            refusal->requests[rank].reproducible = true;
+            refusal->requests[rank].algorithm = forced[i] == NULL ? "ring_two_phase" : NULL;
+        }
+        group_each(&group, ask, refusal);
+        group_finish(&group);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
+            assert_non_null(strstr(refusal->texts[rank], "algorithm ring_two_phase does not fit"));
+            assert_non_null(strstr(refusal->texts[rank], "these do: ring, halving_doubling"));
+        }
+        free(refusal);
+    }
+}
+
+static void members_that_disagree_about_it_are_told(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {2};
+    struct group group;
+    struct refusal *refusal = calloc(1, sizeof *refusal);
+    assert_non_null(refusal);
+    group_start(&group, GROUP_INPROC, 1, sizes, NULL);
+    refusal->requests[0] =
+        (struct muster_request){.reproducible = true, .algorithm = "halving_doubling"};
+    refusal->requests[1] = (struct muster_request){.algorithm = "halving_doubling"};
+    group_each(&group, ask, refusal);
+    group_finish(&group);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
+        assert_non_null(strstr(refusal->texts[rank], "reproducible "));
+    }
+    free(refusal);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_do_not_depend_on_ranks_hosts_or_algorithms),
+        cmocka_unit_test(otherwise_they_do),
+        cmocka_unit_test(a_part_of_the_data_has_the_bits_that_it_has_in_the_whole),
+        cmocka_unit_test(other_algorithms_are_refused_with_those_that_fit),
+        cmocka_unit_test(members_that_disagree_about_it_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
