@@ -34,6 +34,7 @@ muster_status muster_allreduce(muster_session *session, muster_scope scope, cons
     return run(session, scope, &request, options);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): as many parameters as the field's reduce has */
 muster_status muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
                             size_t count, muster_type type, muster_op op, uint32_t root,
                             const muster_call_options *options)
