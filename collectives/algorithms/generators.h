@@ -162,6 +162,12 @@ void muster_ordered_pairwise_formula(const struct muster_plan *plan,
 void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
                                              struct muster_formula *ret_formula);
 
+/* ordered_hierarchical.c; it fits where hierarchical does */
+muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder);
+void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula);
+
 /* ordered_allgather.c */
 muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
                                                 struct muster_builder *builder);

@@ -1,0 +1,331 @@
+/*
+ * Hierarchical allreduce in the order of contributors. Within each host the owners of a share (see
+ * hierarchical.c: every host has as many as the smallest has ranks) collect it from all its ranks
+ * and reduce what the contributors' tree allows: sums that are a whole branch of it. Where the
+ * contributors of a host are neighbours that is one sum or a few, where they are scattered it is
+ * more, up to all of them. Between hosts those sums travel to the owners of parts of the share, who
+ * reduce them to the end; the results go back the same ways.
+ *
+ * Source: as ordered.h and hierarchical.c.
+ *
+ * Four contributors in order on two hosts, {0, 1} and {2, 3}; the data are halves ab, each of which
+ * is cut in two between the hosts: a'a" b'b":
+ *
+ *   local    0 -- b --> 1    0 <-- a -- 1        2 -- b --> 3    2 <-- a -- 3
+ *   reduce   0: a0+a1        1: b0+b1            2: a2+a3        3: b2+b3
+ *   cross    0 -- a"01 --> 2    0 <-- a'23 -- 2    1 and 3 likewise
+ *   reduce   0: a'01+a'23    2: a"01+a"23        1 and 3 likewise
+ *   back     a' and a" between 0 and 2, b' and b" between 1 and 3, then a and b within the hosts
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/level.h"
+#include "collectives/algorithms/ordered.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* What all ranks know: for each host which sums leave it. */
+struct forest {
+    const struct muster_topology *topology;
+    uint32_t *places;             /* [ranks] of each rank among the contributors */
+    struct muster_ordered *nodes; /* [ranks] those of host h from host_first[h] on */
+    uint32_t *counts;             /* [hosts] how many are left */
+    uint32_t *passes;             /* [hosts] in how many passes */
+    uint32_t owners;              /* of each host */
+};
+
+static void finish(struct forest *forest)
+{
+    free(forest->places);
+    free(forest->nodes);
+    free(forest->counts);
+    free(forest->passes);
+}
+
+static int compare_nodes(const void *left_node, const void *right_node)
+{
+    const struct muster_ordered *left = left_node;
+    const struct muster_ordered *right = right_node;
+    return left->first < right->first ? -1 : left->first > right->first;
+}
+
+/* The contributors of a host by place; `at` is the local rank. */
+static void list_host(const struct forest *forest, uint32_t host, struct muster_ordered *nodes)
+{
+    uint32_t size = forest->topology->host_sizes[host];
+    for (uint32_t i = 0; i < size; i++) {
+        nodes[i] = (struct muster_ordered){
+            .first = forest->places[muster_topology_rank(forest->topology, host, i)],
+            .buffer = MUSTER_SCRATCH,
+            .at = i};
+    }
+    qsort(nodes, size, sizeof *nodes, compare_nodes);
+}
+
+static muster_status make_forest(const struct muster_plan *plan, struct forest *forest)
+{
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_group all = muster_group_all(plan);
+    *forest = (struct forest){.topology = topology,
+                              .places = calloc(topology->ranks, sizeof *forest->places),
+                              .nodes = calloc(topology->ranks, sizeof *forest->nodes),
+                              .counts = calloc(topology->hosts, sizeof *forest->counts),
+                              .passes = calloc(topology->hosts, sizeof *forest->passes),
+                              .owners = topology->ranks};
+    if (forest->places == NULL || forest->nodes == NULL || forest->counts == NULL ||
+        forest->passes == NULL) {
+        finish(forest);
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
+                                topology->ranks);
+    }
+    for (uint32_t place = 0; place < topology->ranks; place++) {
+        forest->places[muster_group_rank(&all, place)] = place;
+    }
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        struct muster_ordered *nodes = &forest->nodes[topology->host_first[host]];
+        forest->counts[host] = topology->host_sizes[host];
+        list_host(forest, host, nodes);
+        forest->passes[host] =
+            muster_ordered_merge(NULL, topology->ranks, 1, nodes, &forest->counts[host]);
+        forest->owners = topology->host_sizes[host] < forest->owners ? topology->host_sizes[host]
+                                                                     : forest->owners;
+    }
+    return MUSTER_OK;
+}
+
+/* Levels as in hierarchical.c: within the host, and for the owner of a share between hosts. */
+static struct muster_level local_level(const struct forest *forest, uint32_t host,
+                                       uint32_t local_rank, uint64_t count)
+{
+    return (struct muster_level){
+        .group = {.size = forest->topology->host_sizes[host], .index = local_rank},
+        .span = {.count = count},
+        .owners = forest->owners};
+}
+
+static struct muster_level cross_level(const struct forest *forest, uint32_t host,
+                                       struct muster_span share)
+{
+    return (struct muster_level){.group = {.size = forest->topology->hosts, .index = host},
+                                 .span = share,
+                                 .owners = forest->topology->hosts};
+}
+
+/* To the owners of shares, who get all of the host's. Leaves the sums' places in nodes. */
+static void collect_local(struct muster_builder *builder, const struct forest *forest,
+                          const struct muster_level *level, uint32_t host,
+                          struct muster_ordered *nodes)
+{
+    const struct muster_group *group = &level->group;
+    bool owns = muster_level_owns(level, group->index);
+    const struct muster_span share =
+        owns ? muster_level_share(level, group->index) : (struct muster_span){0};
+    uint64_t slots = owns ? muster_builder_reserve(builder, group->size * share.count) : 0;
+    muster_builder_copy(builder, MUSTER_INPUT, share, MUSTER_SCRATCH,
+                        slots + group->index * share.count);
+    for (uint32_t distance = 1; distance < group->size; distance++) {
+        uint32_t to = (group->index + distance) % group->size;
+        uint32_t from = (group->index + group->size - distance) % group->size;
+        if (muster_level_owns(level, to)) {
+            muster_builder_send(builder, muster_group_rank(group, to), MUSTER_INPUT,
+                                muster_level_share(level, to));
+        }
+        if (owns) {
+            muster_builder_recv(
+                builder, muster_group_rank(group, from), MUSTER_SCRATCH,
+                (struct muster_span){.offset = slots + from * share.count, .count = share.count});
+        }
+        muster_builder_next_round(builder);
+    }
+    muster_builder_next_round(builder);
+    if (owns) {
+        uint32_t count = group->size;
+        list_host(forest, host, nodes);
+        for (uint32_t i = 0; i < count; i++) {
+            nodes[i].at = slots + nodes[i].at * share.count;
+        }
+        (void)muster_ordered_merge(builder, forest->topology->ranks, share.count, nodes, &count);
+    }
+}
+
+/* Sums of the hosts to the owners of parts; nodes begin with this host's and have room for those of
+ * all others. Returns how many there are. */
+static uint32_t exchange_sums(struct muster_builder *builder, const struct forest *forest,
+                              const struct muster_level *level, struct muster_ordered *nodes)
+{
+    const struct muster_topology *topology = forest->topology;
+    const struct muster_group *group = &level->group;
+    uint32_t mine = forest->counts[group->index];
+    uint32_t all = mine;
+    const struct muster_span own = muster_level_share(level, group->index);
+    for (uint32_t distance = 1; distance < group->size; distance++) {
+        uint32_t to = (group->index + distance) % group->size;
+        uint32_t from = (group->index + group->size - distance) % group->size;
+        const struct muster_span part = muster_level_share(level, to);
+        for (uint32_t i = 0; i < mine; i++) {
+            muster_builder_send(
+                builder, muster_group_rank(group, to), MUSTER_SCRATCH,
+                (struct muster_span){.offset = nodes[i].at + part.offset - level->span.offset,
+                                     .count = part.count});
+        }
+        for (uint32_t i = 0; i < forest->counts[from]; i++) {
+            struct muster_ordered node = forest->nodes[topology->host_first[from] + i];
+            node.at = muster_builder_reserve(builder, own.count);
+            muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_SCRATCH,
+                                (struct muster_span){.offset = node.at, .count = own.count});
+            nodes[all++] = node;
+        }
+        muster_builder_next_round(builder);
+    }
+    for (uint32_t i = 0; i < mine; i++) {
+        nodes[i].at += own.offset - level->span.offset;
+    }
+    qsort(nodes, all, sizeof *nodes, compare_nodes);
+    return all;
+}
+
+static void cross(struct muster_builder *builder, const struct forest *forest,
+                  const struct muster_level *level, struct muster_ordered *nodes)
+{
+    const struct muster_span own = muster_level_share(level, level->group.index);
+    uint32_t count = exchange_sums(builder, forest, level, nodes);
+    (void)muster_ordered_merge(builder, forest->topology->ranks, own.count, nodes, &count);
+    muster_builder_copy(builder, nodes[0].buffer,
+                        (struct muster_span){.offset = nodes[0].at, .count = own.count},
+                        MUSTER_OUTPUT, own.offset);
+    muster_builder_next_round(builder);
+    muster_pairwise_allgather(builder, level);
+    muster_builder_next_round(builder);
+}
+
+static muster_status generate(const struct muster_plan *plan, const struct forest *forest,
+                              struct muster_builder *builder)
+{
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_position here = muster_topology_locate(topology, plan->rank);
+    AUTO_FREE uint32_t *near = calloc(here.local_size, sizeof *near);
+    AUTO_FREE uint32_t *far = calloc(topology->hosts, sizeof *far);
+    AUTO_FREE struct muster_ordered *nodes = calloc(topology->ranks, sizeof *nodes);
+    if (near == NULL || far == NULL || nodes == NULL) {
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
+                                topology->ranks);
+    }
+    struct muster_level local = local_level(forest, here.host, here.local_rank, plan->count);
+    for (uint32_t i = 0; i < here.local_size; i++) {
+        near[i] = muster_topology_rank(topology, here.host, i);
+    }
+    local.group.ranks = near;
+    collect_local(builder, forest, &local, here.host, nodes);
+    if (muster_level_owns(&local, here.local_rank)) {
+        struct muster_level level =
+            cross_level(forest, here.host, muster_level_share(&local, here.local_rank));
+        for (uint32_t host = 0; host < topology->hosts; host++) {
+            far[host] = muster_topology_rank(topology, host, here.local_rank);
+        }
+        level.group.ranks = far;
+        cross(builder, forest, &level, nodes);
+    }
+    muster_pairwise_allgather(builder, &local);
+    return MUSTER_OK;
+}
+
+muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder)
+{
+    struct forest forest;
+    TRY(make_forest(plan, &forest));
+    muster_status status = generate(plan, &forest, builder);
+    finish(&forest);
+    return status;
+}
+
+/* What is left of all hosts' sums, between the hosts: the passes to the last one. Changes them. */
+static uint32_t count_last_passes(struct forest *forest)
+{
+    const struct muster_topology *topology = forest->topology;
+    uint32_t all = 0;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        for (uint32_t i = 0; i < forest->counts[host]; i++) {
+            forest->nodes[all++] = forest->nodes[topology->host_first[host] + i];
+        }
+    }
+    qsort(forest->nodes, all, sizeof *forest->nodes, compare_nodes);
+    return muster_ordered_merge(NULL, topology->ranks, 1, forest->nodes, &all);
+}
+
+/* Between hosts: what the owner of a share does there and back. */
+static struct muster_tally tally_cross(const struct forest *forest,
+                                       const struct muster_level *level, uint32_t last_passes)
+{
+    uint64_t own = muster_level_share(level, level->group.index).count;
+    uint64_t sums = forest->counts[level->group.index];
+    uint32_t others = level->group.size - 1;
+    return (struct muster_tally){.rounds = 2 * others + (own > 0 ? last_passes + 1 : 0),
+                                 .elements = sums * (level->span.count - own) + others * own,
+                                 .reduced = others * own};
+}
+
+/* Within the host. */
+static struct muster_tally tally_local(const struct forest *forest,
+                                       const struct muster_level *level, uint32_t host)
+{
+    if (!muster_level_owns(level, level->group.index)) {
+        return (struct muster_tally){.rounds = 2 * level->owners, .elements = level->span.count};
+    }
+    uint64_t share = muster_level_share(level, level->group.index).count;
+    uint32_t others = level->group.size - 1;
+    uint32_t copies = others == 0 && share > 0 ? 1 : 0;
+    return (struct muster_tally){.rounds =
+                                     2 * others + copies + (share > 0 ? forest->passes[host] : 0),
+                                 .elements = level->span.count - share + others * share,
+                                 .reduced = others * share};
+}
+
+static void fill_formula(const struct muster_plan *plan, struct forest *forest,
+                         struct muster_formula *formula)
+{
+    const struct muster_topology *topology = plan->topology;
+    uint32_t last_passes = count_last_passes(forest);
+    uint32_t largest = 0;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
+            const struct muster_level local = local_level(forest, host, rank, plan->count);
+            const struct muster_tally near = tally_local(forest, &local, host);
+            struct muster_tally far = {0};
+            if (muster_level_owns(&local, rank)) {
+                const struct muster_level level =
+                    cross_level(forest, host, muster_level_share(&local, rank));
+                far = tally_cross(forest, &level, last_passes);
+            }
+            uint32_t rounds = near.rounds + far.rounds;
+            uint64_t elements = near.elements + far.elements;
+            formula->rounds = rounds > formula->rounds ? rounds : formula->rounds;
+            formula->elements = elements > formula->elements ? elements : formula->elements;
+            if (rank == 0 && topology->host_sizes[host] > largest) {
+                largest = topology->host_sizes[host];
+                formula->local =
+                    (struct muster_path){.messages = near.rounds, .elements = near.elements};
+                formula->cross = (struct muster_path){.messages = far.rounds,
+                                                      .elements = far.elements * forest->owners};
+                formula->reduced = near.reduced + far.reduced;
+            }
+        }
+    }
+}
+
+void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula)
+{
+    struct forest forest;
+    *ret_formula = (struct muster_formula){0};
+    if (make_forest(plan, &forest) == MUSTER_OK) {
+        fill_formula(plan, &forest, ret_formula);
+        finish(&forest);
+    } else {
+        /* Without memory no schedule will be made either: not to be chosen. */
+        ret_formula->cross.elements = UINT64_MAX;
+    }
+}
