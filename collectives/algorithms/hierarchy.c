@@ -67,8 +67,8 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
         {"leaders", &hierarchy->leaders, 1, MUSTER_LEADERS_MAX},
         {"levels", &hierarchy->levels, 2, 2},
     };
-    const char *value = word;
-    const char *key = strsep((char **)&value, "=");
+    char *value = word;
+    const char *key = strsep(&value, "=");
     for (size_t i = 0; i < sizeof fields / sizeof fields[0] && value != NULL; i++) {
         if (strcmp(fields[i].key, key) != 0) {
             continue;
