@@ -86,6 +86,8 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
     struct muster_formula formula = {0};
     muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
+    /* A formula does not tell apart what stays within a rack. */
+    enum muster_level far = plan->topology->racks > 1 ? MUSTER_LEVEL_WORLD : MUSTER_LEVEL_RACK;
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
     double host_GBps = host->shared_GBps / crowd(plan->topology);
     host_GBps = host_GBps < host->bandwidth_GBps ? host_GBps : host->bandwidth_GBps;
@@ -93,6 +95,6 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
     double net_GBps =
         net->shared_GBps < net->bandwidth_GBps ? net->shared_GBps : net->bandwidth_GBps;
     return path_us(&formula.local, model, MUSTER_LEVEL_HOST, host_GBps, element_size_bytes) +
-           path_us(&formula.cross, model, MUSTER_LEVEL_RACK, net_GBps, element_size_bytes) +
+           path_us(&formula.cross, model, far, net_GBps, element_size_bytes) +
            muster_cost_bytes_us(formula.reduced, element_size_bytes, model->core.reduce_GBps);
 }
