@@ -470,3 +470,16 @@ muster_status muster_context_algorithm(struct muster_context *context,
     *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
 }
+
+muster_status muster_context_predict(struct muster_context *context,
+                                     const struct muster_request *request, double *ret_us)
+{
+    AUTO_LOCK(&context->mutex);
+    struct muster_asked asked;
+    TRY(check(context, request, &asked));
+    struct kept_operation *kept;
+    TRY(find_operation(context, request, &asked, &kept));
+    const struct muster_plan plan = plan_of(context, &asked);
+    return muster_select_cost_us(kept->algorithm, &plan, context->key->element_size_bytes,
+                                 &context->model, ret_us);
+}

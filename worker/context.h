@@ -86,4 +86,10 @@ MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *con
                                                       const struct muster_request *request,
                                                       size_t *ret_algorithm);
 
+/* How long it would take by the cost model. Of an alltoallv a member knows only its own blocks, and
+ * takes it that those of the others are like them. */
+MUSTER_CHECKED muster_status muster_context_predict(struct muster_context *context,
+                                                    const struct muster_request *request,
+                                                    double *ret_us);
+
 #endif

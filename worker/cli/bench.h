@@ -65,6 +65,7 @@ struct muster_bench_board {
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
     struct muster_figures figures;              /* that algorithms are chosen by; rank 0's */
     double warm_us;                             /* time of a warm iteration; rank 0's */
+    double predicted_us;                        /* by the link figures; rank 0's */
     struct muster_bench_seat seats[];           /* [ranks] */
 };
 

@@ -17,9 +17,6 @@
 enum {
     BATCH_SIZE = 256 * MUSTER_BENCH_HOSTS_MAX, /* of one command's input */
     EXIT_NO_COMMAND = 127,
-    /* What an idle link lets through at once. Smaller buckets lose their rate when the machine is
-     * too busy to serve the timer in time. */
-    BURST_BYTES = 128 << 10,
     QUEUE_MS = 50, /* what a link keeps for later before it drops */
 };
 
@@ -147,7 +144,7 @@ static muster_status make_spaces(struct muster_bench_network *network)
 static void shape(struct batch *batch, const char *device, const char *rate)
 {
     add(batch, "qdisc add dev %s root tbf rate %s burst %d latency %dms\n", device, rate,
-        BURST_BYTES, QUEUE_MS);
+        MUSTER_BENCH_BURST_BYTES, QUEUE_MS);
 }
 
 /* The bridge's end of each link: what it shapes is on its way to the host. */
@@ -235,12 +232,24 @@ void muster_bench_network_destroy(struct muster_bench_network *network)
     network->bridge = -1;
 }
 
+/* What Linux uses unless told otherwise. BBR, which some machines have instead, goes by a rate that
+ * it estimates, and needs many round trips of a shaped link to find it again after each pause. */
+static void use_cubic(void)
+{
+    FILE *setting = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "we");
+    if (setting != NULL) {
+        (void)fputs("cubic\n", setting);
+        (void)fclose(setting); /* a kernel without it keeps what it has */
+    }
+}
+
 muster_status muster_bench_network_enter(const struct muster_bench_network *network, uint32_t host,
                                          char ret_address[MUSTER_BENCH_ADDRESS_SIZE])
 {
     if (setns(network->spaces[host], CLONE_NEWNET) != 0) {
         return muster_error_errno(MUSTER_FATAL, "--shape: the network namespace of host %u", host);
     }
+    use_cubic();
     format_address(host, ret_address);
     return MUSTER_OK;
 }

@@ -12,7 +12,13 @@
 
 #include <stdint.h>
 
-enum { MUSTER_BENCH_HOSTS_MAX = 128, MUSTER_BENCH_ADDRESS_SIZE = 16 };
+enum {
+    MUSTER_BENCH_HOSTS_MAX = 128,
+    MUSTER_BENCH_ADDRESS_SIZE = 16,
+    /* What an idle link lets through at once. Smaller buckets lose their rate when the machine is
+     * too busy to serve the timer in time. */
+    MUSTER_BENCH_BURST_BYTES = 128 << 10,
+};
 
 struct muster_bench_network {
     uint32_t hosts;

@@ -94,13 +94,13 @@ static muster_status print_json(const struct muster_bench_board *board,
 {
     const struct muster_bench_options *options = &board->options;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "collective",
+        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "collective",
         muster_collective_name(options->collective), "algorithm", board->algorithm, "transport",
         transport_name(options->transport), "ranks", (json_int_t)options->ranks, "hosts",
         (json_int_t)options->hosts, "shape", options->shape, "bytes", (json_int_t)figures->bytes,
         "iterations", (json_int_t)board->iterations, "p50_us", figures->p50_us, "p99_us",
         figures->p99_us, "min_us", figures->min_us, "algbw_GBps", figures->algbw_GBps, "busbw_GBps",
-        figures->busbw_GBps);
+        figures->busbw_GBps, "predicted_us", board->predicted_us);
     return print_object(object);
 }
 
@@ -122,8 +122,9 @@ muster_status muster_bench_print_head(const struct muster_bench_board *board)
                  muster_type_name(options->type), muster_op_name(options->op),
                  options->in_place ? ", in place" : "",
                  options->reproducible ? ", reproducible" : "");
-    (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s\n", "bytes", "algorithm", "iterations",
-                 "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s");
+    (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s %12s\n", "bytes", "algorithm",
+                 "iterations", "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s",
+                 "predicted us");
     return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }
 
@@ -134,10 +135,10 @@ muster_status muster_bench_print(const struct muster_bench_board *board, size_t 
     if (board->options.json) {
         TRY(print_json(board, &figures));
     } else {
-        (void)printf("%12llu %-18s %10u %12.1f %12.1f %12.1f %10.3f %10.3f\n",
+        (void)printf("%12llu %-18s %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f\n",
                      (unsigned long long)figures.bytes, board->algorithm, board->iterations,
                      figures.p50_us, figures.p99_us, figures.min_us, figures.algbw_GBps,
-                     figures.busbw_GBps);
+                     figures.busbw_GBps, board->predicted_us);
     }
     return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }

@@ -91,6 +91,9 @@ static muster_status make_context(struct rank_run *run)
     }
     struct muster_cost_model model;
     TRY(measure_links(run, &model));
+    if (run->board->options.shape != NULL) {
+        model.burst_bytes = MUSTER_BENCH_BURST_BYTES;
+    }
     if (run->rank == 0) {
         run->board->figures.model = model;
         run->board->figures.levels = muster_measure_levels(&run->topology);
@@ -216,6 +219,7 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
         size_t algorithm;
         TRY(muster_context_algorithm(run->context, request, &algorithm));
         muster_algorithm_print(algorithm, run->board->algorithm, sizeof run->board->algorithm);
+        TRY(muster_context_predict(run->context, request, &run->board->predicted_us));
         run->board->warm_us = sum_us / MUSTER_BENCH_WARM_UP;
     }
     return end_phase(run);
