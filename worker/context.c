@@ -480,6 +480,7 @@ muster_status muster_context_predict(struct muster_context *context,
     struct kept_operation *kept;
     TRY(find_operation(context, request, &asked, &kept));
     const struct muster_plan plan = plan_of(context, &asked);
-    return muster_select_cost_us(kept->algorithm, &plan, context->key->element_size_bytes,
+    size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
                                  &context->model, ret_us);
 }

@@ -36,6 +36,7 @@ static void add(struct batch *batch, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     size_t room = sizeof batch->text - batch->size;
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start() has */
     int size = vsnprintf(batch->text + batch->size, room, format, arguments);
     va_end(arguments);
     batch->size += size > 0 && (size_t)size < room ? (size_t)size : 0;
