@@ -58,6 +58,14 @@ static void say_counts(uint64_t here, uint64_t there, char *ret_text, size_t siz
                    mine, theirs);
 }
 
+/* The other side's may be anything, a NaN too. */
+static uint64_t factor_bits(double factor)
+{
+    uint64_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    return bits;
+}
+
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -74,6 +82,14 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->op != there->op) {
         (void)snprintf(ret_text, size, "operation %s here, %s there",
                        muster_op_name((muster_op)here->op), muster_op_name((muster_op)there->op));
+    } else if (here->inputs != there->inputs) {
+        (void)snprintf(ret_text, size, "%u buffers here, %u there", here->inputs, there->inputs);
+    } else if (factor_bits(here->prescale) != factor_bits(there->prescale)) {
+        (void)snprintf(ret_text, size, "prescale %.17g here, %.17g there", here->prescale,
+                       there->prescale);
+    } else if (factor_bits(here->postscale) != factor_bits(there->postscale)) {
+        (void)snprintf(ret_text, size, "postscale %.17g here, %.17g there", here->postscale,
+                       there->postscale);
     } else if (here->root != there->root) {
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);

@@ -26,7 +26,7 @@ enum muster_collective {
     MUSTER_COLLECTIVE_END = 14,    /* one more than the last */
 };
 
-enum { MUSTER_TYPE_COUNT = 13, MUSTER_OP_COUNT = 10 };
+enum { MUSTER_TYPE_COUNT = 13, MUSTER_OP_COUNT = 11 };
 
 /* "allreduce", "float32", "sum"; "unknown" for values out of range. */
 const char *muster_collective_name(enum muster_collective collective);
@@ -63,15 +63,19 @@ struct muster_span {
 /* Part number index of the span cut into parts, sizes differing by one at most, larger first. */
 struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index);
 
+enum { MUSTER_BUFFERS_MAX = 64 }; /* of one member in one call */
+
 /* What all members of a context must agree on for one operation; travels in every frame. */
 struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
     uint8_t ordered;    /* 1: reduced in the order of contributors */
+    uint8_t inputs;     /* that each member reduces on its own before; 0 where nothing is reduced */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 where there is none */
     uint64_t count;     /* the caller's count, elements; or MUSTER_CALL_LISTED with a checksum */
+    double prescale, postscale; /* 0 where nothing is reduced, 1 where there are none */
 };
 
 /* In muster_call.count: the call has a count for each rank, and the low half is a checksum of them.

@@ -17,12 +17,13 @@ static const unsigned char type_kinds[MUSTER_TYPE_COUNT] = {
     INTEGERS, INTEGERS, INTEGERS, FLOATS,   FLOATS,   BOOLS};
 
 static const char *const op_names[MUSTER_OP_COUNT] = {
-    "sum",         "average",    "prod",        "min",         "max",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or"};
+    "sum",        "average",     "prod",        "min",        "max", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "user"};
 /* What kinds of types each operation is for. */
 static const unsigned char op_kinds[MUSTER_OP_COUNT] = {
-    NUMBERS,          NUMBERS,          NUMBERS,          NUMBERS | BOOLS,  NUMBERS | BOOLS,
-    INTEGERS | BOOLS, INTEGERS | BOOLS, INTEGERS | BOOLS, INTEGERS | BOOLS, INTEGERS | BOOLS,
+    NUMBERS,          NUMBERS,          NUMBERS,          NUMBERS | BOOLS,
+    NUMBERS | BOOLS,  INTEGERS | BOOLS, INTEGERS | BOOLS, INTEGERS | BOOLS,
+    INTEGERS | BOOLS, INTEGERS | BOOLS, NUMBERS | BOOLS,
 };
 
 const char *muster_type_name(muster_type type)

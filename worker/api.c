@@ -15,6 +15,10 @@ static muster_status run(struct muster_session *session, muster_scope scope,
     if (options != NULL) {
         request->algorithm = options->algorithm;
         request->reproducible = request->reproducible || options->reproducible != 0;
+        request->prescale = options->prescale;
+        request->postscale = options->postscale;
+        request->user_function = options->user_function;
+        request->user_data = options->user_data;
         timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : timeout_ms;
     }
     request->deadline_ns = muster_clock_after_ms(timeout_ms);

@@ -18,9 +18,10 @@
 #include <uthash.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
-#include "worker/context_request.h"
+#include "worker/context_local.h"
 #include "worker/executor.h"
 
 enum {
@@ -67,9 +68,11 @@ struct muster_context {
     struct muster_cost_model model;
     atomic_uint_fast64_t progress;
 
-    pthread_mutex_t mutex; /* held for a whole collective; guards what follows */
-    uint64_t sequence;     /* of the last operation */
-    struct key *key;       /* room for that of any call */
+    pthread_mutex_t mutex; /* guards `taken` */
+    pthread_cond_t given_back;
+    bool taken;        /* a collective is under way; its caller owns what follows */
+    uint64_t sequence; /* of the last operation */
+    struct key *key;   /* room for that of any call */
     struct kept_operation *kept;
     TAILQ_HEAD(kept_order, kept_operation) order; /* by last use, newest first */
     size_t kept_steps;
@@ -151,6 +154,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     }
     context->forced = forced;
     muster_mutex_init(&context->mutex);
+    muster_condition_init(&context->given_back);
     TAILQ_INIT(&context->order);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
@@ -181,6 +185,7 @@ void muster_context_destroy(struct muster_context *context)
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
     muster_topology_finish(&context->topology);
+    pthread_cond_destroy(&context->given_back);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->ranks);
@@ -213,6 +218,31 @@ uint64_t muster_context_progress(const struct muster_context *context)
 {
     return atomic_load(&context->progress);
 }
+
+/* Turns --------------------------------------------------------------------------------------- */
+
+/* One caller at a time, and no lock held meanwhile: a user's function may run in between. */
+static struct muster_context *take_turn(struct muster_context *context)
+{
+    AUTO_LOCK(&context->mutex);
+    while (context->taken) {
+        (void)muster_condition_wait(&context->given_back, &context->mutex, MUSTER_NEVER);
+    }
+    context->taken = true;
+    return context;
+}
+
+static void give_turn(struct muster_context **context)
+{
+    AUTO_LOCK(&(*context)->mutex);
+    (*context)->taken = false;
+    pthread_cond_signal(&(*context)->given_back);
+}
+
+/* Until the scope ends. */
+#define AUTO_TURN(context)                                                          \
+    __attribute__((cleanup(give_turn), unused)) struct muster_context *auto_turn_ = \
+        take_turn(context)
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
@@ -408,24 +438,37 @@ static muster_status break_context(struct muster_context *context, muster_status
     return status;
 }
 
+static uint64_t aligned(uint64_t size_bytes)
+{
+    return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
+
 static muster_status run_numbered(struct muster_context *context,
                                   const struct muster_request *request,
-                                  const struct muster_call *call, const struct kept_operation *kept,
-                                  uint32_t *ret_suspect)
+                                  const struct muster_asked *asked,
+                                  const struct kept_operation *kept, uint32_t *ret_suspect)
 {
+    struct muster_local_work work;
+    muster_local_plan(request, &asked->shape, &work);
+    uint64_t scratch_bytes = aligned(kept->scratch_bytes);
+    TRY(reserve_scratch(context, scratch_bytes + work.scratch_bytes));
+    void *scratch = work.scratch_bytes > 0 ? (char *)context->scratch + scratch_bytes : NULL;
+    const void *in = muster_local_begin(&work, scratch);
     struct muster_binding binding = {
         .fabric = context->fabric,
         .generation = context->generation,
         .context = context->number,
         .sequence = ++context->sequence,
-        .call = *call,
-        .in = request->collective == MUSTER_BROADCAST ? request->out : request->in,
+        .call = muster_request_call(request, asked, kept->algorithm),
+        .reduction = &work.reduction,
+        .in = in,
         .out = request->out,
         .scratch = context->scratch,
         .deadline_ns = request->deadline_ns,
     };
     muster_status status = muster_operation_run(kept->operation, &binding, ret_suspect);
     if (status == MUSTER_OK) {
+        muster_local_end(&work);
         atomic_fetch_add(&context->progress, 1);
         return MUSTER_OK;
     }
@@ -445,7 +488,7 @@ muster_status muster_context_run(struct muster_context *context,
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    AUTO_LOCK(&context->mutex);
+    AUTO_TURN(context);
     struct muster_asked asked;
     TRY(check(context, request, &asked));
     if (context->broken != MUSTER_OK) {
@@ -453,15 +496,13 @@ muster_status muster_context_run(struct muster_context *context,
     }
     struct kept_operation *kept;
     TRY(find_operation(context, request, &asked, &kept));
-    TRY(reserve_scratch(context, kept->scratch_bytes));
-    const struct muster_call call = muster_request_call(request, &asked, kept->algorithm);
-    return run_numbered(context, request, &call, kept, suspect);
+    return run_numbered(context, request, &asked, kept, suspect);
 }
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
-    AUTO_LOCK(&context->mutex);
+    AUTO_TURN(context);
     struct muster_asked asked;
     TRY(check(context, request, &asked));
     struct kept_operation *kept;

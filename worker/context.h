@@ -13,6 +13,7 @@
 #define MUSTER_WORKER_CONTEXT_H
 
 #include "collectives/forced.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/select.h"
 #include "worker/fabric/fabric.h"
 
@@ -62,8 +63,15 @@ struct muster_request {
     muster_type type;
     muster_op op;
     uint32_t root;
-    const char *algorithm; /* or NULL */
-    bool reproducible;     /* the result depends on the contributors' logical numbers only */
+    muster_user_function user_function; /* of op USER */
+    void *user_data;
+    double prescale, postscale; /* 0 and 1 both mean none */
+    /* Several buffers of this member in place of one; in and out are then the first of them. */
+    uint32_t buffer_count;     /* 0: in and out are all there are */
+    const void *const *inputs; /* [buffer_count]; NULL where there is no `in` */
+    void *const *outputs;      /* [buffer_count] */
+    const char *algorithm;     /* or NULL */
+    bool reproducible;         /* the result depends on the contributors' logical numbers only */
     int64_t deadline_ns;
 };
 

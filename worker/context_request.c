@@ -79,14 +79,19 @@ static uint64_t agreed_count(const struct muster_shape *shape)
 struct muster_call muster_request_call(const struct muster_request *request,
                                        const struct muster_asked *asked, size_t algorithm)
 {
+    bool reduces = muster_collective_reduces(request->collective);
+    const struct muster_reduction reduction = muster_request_reduction(request);
     return (struct muster_call){
         .collective = (uint8_t)request->collective,
         .type = request->collective != MUSTER_BARRIER ? (uint8_t)request->type : 0,
-        .op = muster_collective_reduces(request->collective) ? (uint8_t)request->op : 0,
+        .op = reduces ? (uint8_t)request->op : 0,
         .ordered = asked->ordered,
+        .inputs = reduces ? muster_request_buffers(request) : 0,
         .algorithm = (uint32_t)algorithm,
         .root = asked->shape.root,
         .count = agreed_count(&asked->shape),
+        .prescale = reduces ? reduction.prescale : 0,
+        .postscale = reduces ? reduction.postscale : 0,
     };
 }
 
@@ -163,8 +168,10 @@ static muster_status check_data(const struct muster_request *request,
 {
     struct extents extents = {0};
     TRY(check_values(request));
+    TRY(muster_request_check_reduction(request));
     TRY(measure(shape, request->type, &extents));
-    return check_buffers(request, &extents);
+    TRY(check_buffers(request, &extents));
+    return muster_request_check_several(request, extents.out_bytes);
 }
 
 /* Integers, and the smallest and largest of floats, are the same in any order. */

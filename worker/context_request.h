@@ -27,6 +27,18 @@ MUSTER_CHECKED muster_status muster_request_check(const struct muster_request *r
                                                   uint32_t rank, uint32_t size, uint64_t *room,
                                                   struct muster_asked *ret_asked);
 
+/* Parts of muster_request_check(): the factors and the user's function; several buffers, all of
+ * size_bytes. */
+MUSTER_CHECKED muster_status muster_request_check_reduction(const struct muster_request *request);
+MUSTER_CHECKED muster_status muster_request_check_several(const struct muster_request *request,
+                                                          uint64_t size_bytes);
+
+/* The number of buffers that this member contributes, from 1 to MUSTER_BUFFERS_MAX. */
+uint8_t muster_request_buffers(const struct muster_request *request);
+
+/* How it reduces; for collectives that do. */
+struct muster_reduction muster_request_reduction(const struct muster_request *request);
+
 /* What of the request the members must agree on. */
 struct muster_call muster_request_call(const struct muster_request *request,
                                        const struct muster_asked *asked, size_t algorithm);

@@ -61,7 +61,6 @@ struct muster_operation {
     const struct muster_binding *binding;
     char *buffers[3]; /* by enum muster_buffer */
     size_t element_size_bytes;
-    muster_reduce_function reduce;
     atomic_size_t lanes_left;
     bool awake; /* the owner has something to do; see wake() */
     atomic_bool failed;
@@ -100,7 +99,8 @@ static void run_local_step(const struct muster_operation *operation, const struc
         return;
     }
     if (step->kind == MUSTER_STEP_REDUCE) {
-        operation->reduce(target, target, source, step->span.count);
+        muster_reduction_combine(operation->binding->reduction, target, target, source,
+                                 step->span.count);
     } else if (target != source) {
         memcpy(target, source, step->span.count * operation->element_size_bytes);
     }
@@ -124,7 +124,8 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
     const struct muster_step *step = message->step;
     char *target = address_of(operation, step->target, step->at) + offset_bytes;
     const char *source = address_of(operation, step->source, step->span.offset) + offset_bytes;
-    operation->reduce(target, source, data, size_bytes / operation->element_size_bytes);
+    muster_reduction_combine(operation->binding->reduction, target, source, data,
+                             size_bytes / operation->element_size_bytes);
 }
 
 /* Rounds -------------------------------------------------------------------------------------- */
@@ -257,9 +258,6 @@ static void bind_operation(struct muster_operation *operation, const struct must
     operation->buffers[MUSTER_OUTPUT] = binding->out;
     operation->buffers[MUSTER_SCRATCH] = binding->scratch;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
-    operation->reduce = muster_collective_reduces((enum muster_collective)call->collective)
-                            ? muster_reduce_kernel((muster_type)call->type, (muster_op)call->op)
-                            : NULL;
     operation->failure = MUSTER_OK;
     operation->awake = false;
     atomic_store(&operation->failed, false);
@@ -443,17 +441,6 @@ static muster_status end_failed(struct muster_operation *operation, muster_statu
     return status;
 }
 
-static void divide_by_ranks(const struct muster_operation *operation)
-{
-    const struct muster_call *call = &operation->binding->call;
-    uint64_t count = operation->schedule.output_count;
-    bool reduces = muster_collective_reduces((enum muster_collective)call->collective);
-    if (reduces && call->op == MUSTER_AVERAGE && count > 0) {
-        muster_reduce_divide(operation->binding->out, count, (muster_type)call->type,
-                             operation->schedule.ranks);
-    }
-}
-
 muster_status muster_operation_run(struct muster_operation *operation,
                                    const struct muster_binding *binding, uint32_t *ret_suspect)
 {
@@ -470,7 +457,6 @@ muster_status muster_operation_run(struct muster_operation *operation,
     if (operation->peer_count > 0) {
         settle(operation);
     }
-    divide_by_ranks(operation);
     return MUSTER_OK;
 }
 

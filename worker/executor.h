@@ -27,7 +27,8 @@ struct muster_binding {
     uint64_t generation;
     uint32_t context;
     uint64_t sequence;
-    struct muster_call call; /* compared with the peers' */
+    struct muster_call call;                  /* compared with the peers' */
+    const struct muster_reduction *reduction; /* borrowed; NULL where nothing is reduced */
     const void *in;
     void *out;
     void *scratch; /* at least the schedule's scratch_count elements */

@@ -80,7 +80,19 @@ typedef enum muster_op {
     MUSTER_BITWISE_XOR = 7,
     MUSTER_LOGICAL_AND = 8,
     MUSTER_LOGICAL_OR = 9,
+    MUSTER_USER = 10, /* the function in muster_call_options; for all types */
 } muster_op;
+
+/* An operation of the user's: out[i] = left[i] op right[i] for i in [0, count). out may be left or
+ * right, the very same address, and overlaps them in no other way; all three are aligned for the
+ * type and nothing more. It must be associative and commutative, bit for bit, for all members to
+ * get the same result: who is left and who is right is not said.
+ *
+ * Called with no lock of the fabric's held, by any thread that is in a call of Muster at that
+ * moment, for pieces of any count and from several threads at once. It must not call Muster, nor
+ * leave by a jump or an exception. */
+typedef void (*muster_user_function)(void *out, const void *left, const void *right, size_t count,
+                                     muster_type type, void *user_data);
 
 /* Which members act together: all; those of this host; those that have this local rank on the
  * other hosts (the cross size is the number of hosts that have it). */
@@ -172,7 +184,22 @@ typedef struct muster_call_options {
                               has which rank on which host, whatever the algorithm. Named
                               algorithms that cannot are refused. 0: as the session's option says.
                               All members must say the same. */
+    double prescale;       /* 0 and 1: none. Reductions: out = postscale x op(prescale x in) */
+    double postscale;      /* 0 and 1: none. All members must give the same factors */
+    muster_user_function user_function; /* of MUSTER_USER; all members' must do the same */
+    void *user_data;                    /* handed to user_function */
 } muster_call_options;
+
+/* Factors are for SUM, AVERAGE, PROD, MIN, MAX and USER of numbers, and must be finite. The result
+ * is that of these steps, each of which rounds to the element type:
+ *   1. this member's input times prescale, and if it has several buffers, their reduction;
+ *   2. the reduction of all members' results;
+ *   3. for AVERAGE the quotient by the number of inputs, and in any case times postscale.
+ * 16-bit floats are in float32 within a step, and rounded at its end. Floats are multiplied by the
+ * factor rounded to float32 (float64: by the factor as it is). Integers are multiplied in float64
+ * (those of 64 bits beyond 2^53 are rounded to it before) and truncated toward zero; what is beyond
+ * the type becomes its nearest end. AVERAGE of integers truncates the quotient before postscale.
+ * SUM of 16-bit floats may overflow where the average would not: scale by 1/size before, then. */
 
 /* All block until this member's part is done. Buffers are the caller's and need only the alignment
  * of their type. Each call says where input and output may share memory: that is in place; other

@@ -1,6 +1,7 @@
 /*
  * The kernels' loops. Each file that includes this is compiled for another instruction set and
- * gives one table; MUSTER_KERNELS is the table's name.
+ * gives one table; MUSTER_KERNELS is the table's name. Where it also defines MUSTER_LANES, 16-bit
+ * floats are converted by so many lanes at once, with the instructions of vectors16.h.
  *
  * Integers wrap around. For floats, whatever the order of the operands the result has the same
  * bits: a NaN on either side gives the one quiet NaN with a clear sign; the smaller of -0 and +0 is
@@ -37,110 +38,186 @@
         }                                                                             \
     }
 
-#define FLOAT_KERNELS(name, type, bits_type)                                       \
-    static inline type name##_quiet(type value)                                    \
-    {                                                                              \
-        return value != value ? (type)NAN : value;                                 \
-    }                                                                              \
-    static inline type name##_or(type a, type b)                                   \
-    {                                                                              \
-        bits_type x;                                                               \
-        bits_type y;                                                               \
-        memcpy(&x, &a, sizeof x);                                                  \
-        memcpy(&y, &b, sizeof y);                                                  \
-        x |= y;                                                                    \
-        memcpy(&a, &x, sizeof a);                                                  \
-        return a;                                                                  \
-    }                                                                              \
-    static inline type name##_lesser(type a, type b)                               \
-    {                                                                              \
-        /* Equal or unordered: the OR is -0 if either is, and NaN if either is. */ \
-        return name##_quiet(a < b ? a : b < a ? b : name##_or(a, b));              \
-    }                                                                              \
-    KERNEL(name##_sum, type, name##_quiet(a + b))                                  \
-    KERNEL(name##_prod, type, name##_quiet(a *b))                                  \
-    KERNEL(name##_min, type, name##_lesser(a, b))                                  \
-    KERNEL(name##_max, type, name##_quiet(-name##_lesser(-a, -b)))
+/* target[i] = expression of value = source[i] and factor. */
+#define SCALE_KERNEL(name, type, factor_type, expression)                               \
+    static void name##_scale(void *target, const void *source, size_t count, double by) \
+    {                                                                                   \
+        __typeof__(type) *out = target;                                                 \
+        const type *values = source;                                                    \
+        const factor_type factor = (factor_type)by;                                     \
+        INDEPENDENT                                                                     \
+        for (size_t i = 0; i < count; i++) {                                            \
+            type value = values[i];                                                     \
+            out[i] = (expression);                                                      \
+        }                                                                               \
+    }
 
-/* Computed in float32, and rounded once: both sums and products of two 16-bit floats are then the
- * nearest there are. */
-#define FLOAT16_KERNELS(name)                                                    \
-    static inline uint16_t name##_lesser(uint16_t a, uint16_t b)                 \
-    {                                                                            \
-        return narrow(name, float32_lesser(widen(name, a), widen(name, b)));     \
-    }                                                                            \
-    static inline uint16_t name##_greater(uint16_t a, uint16_t b)                \
-    {                                                                            \
-        return narrow(name, -float32_lesser(-widen(name, a), -widen(name, b)));  \
-    }                                                                            \
-    KERNEL(name##_sum, uint16_t, narrow(name, widen(name, a) + widen(name, b)))  \
-    KERNEL(name##_prod, uint16_t, narrow(name, widen(name, a) * widen(name, b))) \
-    KERNEL(name##_min, uint16_t, name##_lesser(a, b))                            \
-    KERNEL(name##_max, uint16_t, name##_greater(a, b))
-#define widen(name, value) muster_##name##_widen(value)
-#define narrow(name, value) muster_##name##_narrow(value)
+/* target[i] = expression of value = source[i] and divisor. */
+#define DIVIDE_KERNEL(name, type, divisor_type, expression)                                \
+    static void name##_divide(void *target, const void *source, size_t count, uint64_t by) \
+    {                                                                                      \
+        __typeof__(type) *out = target;                                                    \
+        const type *values = source;                                                       \
+        const divisor_type divisor = (divisor_type)by;                                     \
+        INDEPENDENT                                                                        \
+        for (size_t i = 0; i < count; i++) {                                               \
+            type value = values[i];                                                        \
+            out[i] = (expression);                                                         \
+        }                                                                                  \
+    }
+
+/* Floats ------------------------------------------------------------------------------------- */
+
+/* Without its sign a float is ordered like the integer with the same bits; a negative one the other
+ * way round. -0 comes before +0. */
+#define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                      \
+    static inline signed_type name##_rank(bits_type bits)                                        \
+    {                                                                                            \
+        bits_type sign = (bits_type)((signed_type)bits >> (8 * sizeof bits - 1));                \
+        return (signed_type)(bits ^ (bits_type)(sign >> 1));                                     \
+    }                                                                                            \
+    static inline bits_type name##_or_nan(bits_type a, bits_type b, bits_type picked)            \
+    {                                                                                            \
+        const signed_type limit = (infinity);                                                    \
+        const bits_type magnitude = (bits_type)((bits_type)-1 >> 1);                             \
+        bool nan = (signed_type)(a & magnitude) > limit || (signed_type)(b & magnitude) > limit; \
+        return nan ? (bits_type)(not_a_number) : picked;                                         \
+    }                                                                                            \
+    KERNEL(name##_min, bits_type, name##_or_nan(a, b, name##_rank(a) < name##_rank(b) ? a : b))  \
+    KERNEL(name##_max, bits_type, name##_or_nan(a, b, name##_rank(a) < name##_rank(b) ? b : a))
+
+#define FLOAT_KERNELS(name, type)                               \
+    static inline type name##_quiet(type value)                 \
+    {                                                           \
+        return value != value ? (type)NAN : value;              \
+    }                                                           \
+    KERNEL(name##_sum, type, name##_quiet(a + b))               \
+    KERNEL(name##_prod, type, name##_quiet(a *b))               \
+    SCALE_KERNEL(name, type, type, name##_quiet(value *factor)) \
+    DIVIDE_KERNEL(name, type, type, name##_quiet(value / divisor))
+
+FLOAT_KERNELS(float32, float)
+FLOAT_KERNELS(float64, double)
+ORDER_KERNELS(float32, uint32_t, int32_t, 0x7f800000, 0x7fc00000)
+ORDER_KERNELS(float64, uint64_t, int64_t, 0x7ff0000000000000, 0x7ff8000000000000)
+ORDER_KERNELS(float16, uint16_t, int16_t, 0x7c00, 0x7e00)
+ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
+
+#ifdef MUSTER_LANES
+#include "collectives/reduce/vectors16.h"
+#else
+
+#define FLOAT16_KERNELS(name)                                                      \
+    static inline uint16_t name##_of(float value)                                  \
+    {                                                                              \
+        return muster_##name##_narrow(value);                                      \
+    }                                                                              \
+    static inline float name##_value(uint16_t half)                                \
+    {                                                                              \
+        return muster_##name##_widen(half);                                        \
+    }                                                                              \
+    KERNEL(name##_sum, uint16_t, name##_of(name##_value(a) + name##_value(b)))     \
+    KERNEL(name##_prod, uint16_t, name##_of(name##_value(a) * name##_value(b)))    \
+    static void name##_widen(float *target, const uint16_t *source, size_t count)  \
+    {                                                                              \
+        for (size_t i = 0; i < count; i++) {                                       \
+            target[i] = name##_value(source[i]);                                   \
+        }                                                                          \
+    }                                                                              \
+    static void name##_narrow(uint16_t *target, const float *source, size_t count) \
+    {                                                                              \
+        for (size_t i = 0; i < count; i++) {                                       \
+            target[i] = name##_of(source[i]);                                      \
+        }                                                                          \
+    }
+
+FLOAT16_KERNELS(float16)
+FLOAT16_KERNELS(bfloat16)
+#endif
+
+/* Integers ----------------------------------------------------------------------------------- */
 
 #define LOGICAL_KERNELS(name, type)                               \
     KERNEL(name##_logical_and, type, (type)((a != 0) & (b != 0))) \
     KERNEL(name##_logical_or, type, (type)((a | b) != 0))
 
-#define INTEGER_KERNELS(name, type, unsigned_type)            \
-    KERNEL(name##_sum, unsigned_type, (unsigned_type)(a + b)) \
-    KERNEL(name##_min, type, a < b ? a : b)                   \
-    KERNEL(name##_max, type, a > b ? a : b)                   \
-    KERNEL(name##_bitwise_and, unsigned_type, a &b)           \
-    KERNEL(name##_bitwise_or, unsigned_type, a | b)           \
-    KERNEL(name##_bitwise_xor, unsigned_type, a ^ b)          \
+/* 1U: what is narrower than int would be promoted to int, and overflow there. */
+#define INTEGER_KERNELS(name, type, unsigned_type)                    \
+    KERNEL(name##_sum, unsigned_type, (unsigned_type)(a + b))         \
+    KERNEL(name##_prod, unsigned_type, (unsigned_type)(1U * a * b))   \
+    KERNEL(name##_min, type, a < b ? a : b)                           \
+    KERNEL(name##_max, type, a > b ? a : b)                           \
+    KERNEL(name##_bitwise_and, unsigned_type, (unsigned_type)(a & b)) \
+    KERNEL(name##_bitwise_or, unsigned_type, (unsigned_type)(a | b))  \
+    KERNEL(name##_bitwise_xor, unsigned_type, (unsigned_type)(a ^ b)) \
     LOGICAL_KERNELS(name, unsigned_type)
 
-/* 1U: what is narrower than int would be promoted to int, and overflow there. */
-#define PROD_KERNEL(name, unsigned_type) \
-    KERNEL(name##_prod, unsigned_type, (unsigned_type)(1U * a * b))
+/* Truncated toward zero; what is beyond the type becomes its nearest end. In a double, all of these
+ * types and their quotients are exact, and of a quotient that is no whole number enough is kept to
+ * truncate it right. */
+#define SMALL_INTEGER_KERNELS(name, type, unsigned_type, least, most)     \
+    INTEGER_KERNELS(name, type, unsigned_type)                            \
+    static inline type name##_of(double value)                            \
+    {                                                                     \
+        value = value > (double)(most) ? (double)(most) : value;          \
+        return (type)(value < (double)(least) ? (double)(least) : value); \
+    }                                                                     \
+    SCALE_KERNEL(name, type, double, name##_of((double)value *factor))    \
+    DIVIDE_KERNEL(name, type, double, (type)((double)value / divisor))
 
-FLOAT_KERNELS(float32, float, uint32_t)
-FLOAT_KERNELS(float64, double, uint64_t)
-FLOAT16_KERNELS(float16)
-FLOAT16_KERNELS(bfloat16)
-#define BOTH_SIGNS(bits)                                        \
-    INTEGER_KERNELS(int##bits, int##bits##_t, uint##bits##_t)   \
-    INTEGER_KERNELS(uint##bits, uint##bits##_t, uint##bits##_t) \
-    PROD_KERNEL(int##bits, uint##bits##_t)                      \
-    PROD_KERNEL(uint##bits, uint##bits##_t)
-BOTH_SIGNS(8)
-BOTH_SIGNS(16)
-BOTH_SIGNS(32)
-BOTH_SIGNS(64)
+/* 64 bits do not fit into a double: above 2^53 scaling takes the nearest that does. Its `most` is
+ * one more than the type's. */
+#define LARGE_INTEGER_KERNELS(name, type, unsigned_type, least, most, beyond)                 \
+    INTEGER_KERNELS(name, type, unsigned_type)                                                \
+    static inline type name##_of(double value)                                                \
+    {                                                                                         \
+        return value >= (beyond) ? (most) : value <= (double)(least) ? (least) : (type)value; \
+    }                                                                                         \
+    SCALE_KERNEL(name, type, double, name##_of((double)value *factor))                        \
+    DIVIDE_KERNEL(name, type, type, (type)(value / divisor))
+
+SMALL_INTEGER_KERNELS(int8, int8_t, uint8_t, INT8_MIN, INT8_MAX)
+SMALL_INTEGER_KERNELS(uint8, uint8_t, uint8_t, 0, UINT8_MAX)
+SMALL_INTEGER_KERNELS(int16, int16_t, uint16_t, INT16_MIN, INT16_MAX)
+SMALL_INTEGER_KERNELS(uint16, uint16_t, uint16_t, 0, UINT16_MAX)
+SMALL_INTEGER_KERNELS(int32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
+SMALL_INTEGER_KERNELS(uint32, uint32_t, uint32_t, 0, UINT32_MAX)
+LARGE_INTEGER_KERNELS(int64, int64_t, uint64_t, INT64_MIN, INT64_MAX, 0x1p63)
+LARGE_INTEGER_KERNELS(uint64, uint64_t, uint64_t, 0, UINT64_MAX, 0x1p64)
 LOGICAL_KERNELS(bool, uint8_t)
 KERNEL(bool_logical_xor, uint8_t, (uint8_t)((a != 0) ^ (b != 0)))
 
+/* The table ---------------------------------------------------------------------------------- */
+
 #define NUMBER_ROW(name) name##_sum, name##_sum, name##_prod, name##_min, name##_max
-#define FLOAT_ROW(name)                                \
-    {                                                  \
-        NUMBER_ROW(name), NULL, NULL, NULL, NULL, NULL \
+#define FLOAT_ROW(name)                                      \
+    {                                                        \
+        NUMBER_ROW(name), NULL, NULL, NULL, NULL, NULL, NULL \
     }
 #define INTEGER_ROW(name)                                                            \
     {                                                                                \
         NUMBER_ROW(name), name##_bitwise_and, name##_bitwise_or, name##_bitwise_xor, \
-            name##_logical_and, name##_logical_or                                    \
+            name##_logical_and, name##_logical_or, NULL                              \
     }
 /* Of two truths the lesser is AND, the greater is OR. */
 #define BOOL_ROW                                                                                \
     {                                                                                           \
         NULL, NULL, NULL, bool_logical_and, bool_logical_or, bool_logical_and, bool_logical_or, \
-            bool_logical_xor, bool_logical_and, bool_logical_or                                 \
+            bool_logical_xor, bool_logical_and, bool_logical_or, NULL                           \
     }
 
-const muster_reduce_function MUSTER_KERNELS[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT] = {
-    FLOAT_ROW(float32),
-    FLOAT_ROW(float64),
-    INTEGER_ROW(int32),
-    INTEGER_ROW(int64),
-    INTEGER_ROW(uint8),
-    INTEGER_ROW(int8),
-    INTEGER_ROW(int16),
-    INTEGER_ROW(uint16),
-    INTEGER_ROW(uint32),
-    INTEGER_ROW(uint64),
-    FLOAT_ROW(float16),
-    FLOAT_ROW(bfloat16),
-    BOOL_ROW};
+const struct muster_kernels MUSTER_KERNELS = {
+    .reduce = {FLOAT_ROW(float32), FLOAT_ROW(float64), INTEGER_ROW(int32), INTEGER_ROW(int64),
+               INTEGER_ROW(uint8), INTEGER_ROW(int8), INTEGER_ROW(int16), INTEGER_ROW(uint16),
+               INTEGER_ROW(uint32), INTEGER_ROW(uint64), FLOAT_ROW(float16), FLOAT_ROW(bfloat16),
+               BOOL_ROW},
+    .scale = {float32_scale, float64_scale, int32_scale, int64_scale, uint8_scale, int8_scale,
+              int16_scale, uint16_scale, uint32_scale, uint64_scale, NULL, NULL, NULL},
+    .divide = {float32_divide, float64_divide, int32_divide, int64_divide, uint8_divide,
+               int8_divide, int16_divide, uint16_divide, uint32_divide, uint64_divide, NULL, NULL,
+               NULL},
+    .widen_float16 = float16_widen,
+    .widen_bfloat16 = bfloat16_widen,
+    .narrow_float16 = float16_narrow,
+    .narrow_bfloat16 = bfloat16_narrow,
+};

@@ -2,86 +2,218 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
-#include "collectives/reduce/floats16.h"
 #include "collectives/reduce/tables.h"
 
-/* Called each time, not cached: the builtin only tests bits that libgcc set at start. */
-bool muster_kernels_avx2_usable(void)
-{
+enum {
+    BLOCK = 1024, /* elements that are worked on at a time, so that they stay in the cache */
+    ELEMENT_MAX_BYTES = 8,
+};
+
+/* Choosing ----------------------------------------------------------------------------------- */
+
 #ifdef __x86_64__
-    return __builtin_cpu_supports("avx2");
+/* Not cached: the builtins only test bits that the compiler's library set at start. Clang's does
+ * not know F16C, which came before FMA and AVX2 in every line of processors. */
+#ifdef __clang__
+#define HAS_F16C __builtin_cpu_supports("fma")
 #else
-    return false;
+#define HAS_F16C __builtin_cpu_supports("f16c")
+#endif
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && HAS_F16C;
+}
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TABLES_MAX])
+{
+    memset(ret_tables, 0, MUSTER_KERNEL_TABLES_MAX * sizeof *ret_tables);
+    ret_tables[0] = (struct muster_kernel_table){"plain", &muster_kernels_plain, true};
+#ifdef __x86_64__
+    ret_tables[1] = (struct muster_kernel_table){"avx2", &muster_kernels_avx2, has_avx2()};
+    ret_tables[2] = (struct muster_kernel_table){"avx512", &muster_kernels_avx512, has_avx512()};
+#endif
+#ifdef __aarch64__
+    ret_tables[1] = (struct muster_kernel_table){"neon", &muster_kernels_neon, true};
 #endif
 }
 
-bool muster_kernels_avx512_usable(void)
+const struct muster_kernels *muster_kernels_best(void)
 {
 #ifdef __x86_64__
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return has_avx512() ? &muster_kernels_avx512
+           : has_avx2() ? &muster_kernels_avx2
+                        : &muster_kernels_plain;
+#elif defined(__aarch64__)
+    return &muster_kernels_neon;
 #else
-    return false;
+    return &muster_kernels_plain;
 #endif
 }
 
 muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op)
 {
     assert((unsigned)type < MUSTER_TYPE_COUNT && (unsigned)op < MUSTER_OP_COUNT);
-    assert(muster_kernels_plain[type][op] != NULL);
-#ifdef __x86_64__
-    if (muster_kernels_avx512_usable()) {
-        return muster_kernels_avx512[type][op];
-    }
-    if (muster_kernels_avx2_usable()) {
-        return muster_kernels_avx2[type][op];
-    }
-#endif
-    return muster_kernels_plain[type][op];
+    muster_reduce_function kernel = muster_kernels_best()->reduce[type][op];
+    assert(kernel != NULL);
+    return kernel;
 }
 
-/* Divided, not multiplied by the inverse: the quotient is then the nearest there is. The wider type
- * holds the number of ranks and both ends of the narrower one. */
-#define DIVIDE(name, type, wide)                                              \
-    static void name##_divide(void *data, size_t count, uint32_t ranks)       \
-    {                                                                         \
-        type *values = data; /* NOLINT(bugprone-macro-parentheses): a type */ \
-        for (size_t i = 0; i < count; i++) {                                  \
-            values[i] = (type)((wide)values[i] / (wide)ranks);                \
-        }                                                                     \
-    }
-DIVIDE(float32, float, float)
-DIVIDE(float64, double, double)
-DIVIDE(int8, int8_t, int64_t)
-DIVIDE(int16, int16_t, int64_t)
-DIVIDE(int32, int32_t, int64_t)
-DIVIDE(int64, int64_t, int64_t)
-DIVIDE(uint8, uint8_t, uint32_t)
-DIVIDE(uint16, uint16_t, uint32_t)
-DIVIDE(uint32, uint32_t, uint32_t)
-DIVIDE(uint64, uint64_t, uint64_t)
+/* Factors ------------------------------------------------------------------------------------ */
 
-#define DIVIDE16(name)                                                        \
-    static void name##_divide(void *data, size_t count, uint32_t ranks)       \
-    {                                                                         \
-        uint16_t *values = data;                                              \
-        for (size_t i = 0; i < count; i++) {                                  \
-            float quotient = muster_##name##_widen(values[i]) / (float)ranks; \
-            values[i] = muster_##name##_narrow(quotient);                     \
-        }                                                                     \
-    }
-DIVIDE16(float16)
-DIVIDE16(bfloat16)
-
-typedef void (*divide_function)(void *data, size_t count, uint32_t ranks);
-
-void muster_reduce_divide(void *data, size_t count, muster_type type, uint32_t ranks)
+static bool has_16_bits(const struct muster_reduction *reduction)
 {
-    static const divide_function functions[MUSTER_TYPE_COUNT] = {
-        float32_divide, float64_divide,  int32_divide,  int64_divide,  uint8_divide,
-        int8_divide,    int16_divide,    uint16_divide, uint32_divide, uint64_divide,
-        float16_divide, bfloat16_divide, NULL};
-    assert((unsigned)type < MUSTER_TYPE_COUNT && functions[type] != NULL && ranks > 0);
-    functions[type](data, count, ranks);
+    return reduction->type == MUSTER_FLOAT16 || reduction->type == MUSTER_BFLOAT16;
+}
+
+static void widen(const struct muster_kernels *kernels, muster_type type, float *target,
+                  const uint16_t *source, size_t count)
+{
+    (type == MUSTER_FLOAT16 ? kernels->widen_float16 : kernels->widen_bfloat16)(target, source,
+                                                                                count);
+}
+
+static void narrow(const struct muster_kernels *kernels, muster_type type, uint16_t *target,
+                   const float *source, size_t count)
+{
+    (type == MUSTER_FLOAT16 ? kernels->narrow_float16 : kernels->narrow_bfloat16)(target, source,
+                                                                                  count);
+}
+
+/* target = source / divisor x factor, of at most BLOCK elements. */
+static void scale_block(const struct muster_reduction *reduction, void *target, const void *source,
+                        size_t count, uint64_t divisor, double factor)
+{
+    const struct muster_kernels *kernels = muster_kernels_best();
+    _Alignas(64) float floats[BLOCK];
+    bool short_floats = has_16_bits(reduction);
+    muster_type type = short_floats ? MUSTER_FLOAT32 : reduction->type;
+    void *values = short_floats ? floats : target;
+    if (short_floats) {
+        widen(kernels, reduction->type, floats, source, count);
+        source = floats;
+    }
+    if (divisor != 1) {
+        kernels->divide[type](values, source, count, divisor);
+        source = values;
+    }
+    if (factor != 1) {
+        kernels->scale[type](values, source, count, factor);
+    }
+    if (short_floats) {
+        narrow(kernels, reduction->type, target, floats, count);
+    }
+}
+
+/* Combining ---------------------------------------------------------------------------------- */
+
+void muster_reduction_combine(const struct muster_reduction *reduction, void *target,
+                              const void *left, const void *right, size_t count)
+{
+    if (reduction->op == MUSTER_USER) {
+        reduction->user_function(target, left, right, count, reduction->type, reduction->user_data);
+    } else {
+        muster_reduce_kernel(reduction->type, reduction->op)(target, left, right, count);
+    }
+}
+
+/* Inputs of 16-bit floats: what is added up is not rounded in between. */
+static void gather_in_float32(const struct muster_reduction *reduction, uint16_t *target,
+                              const void *const *inputs, size_t input_count, size_t first,
+                              size_t count)
+{
+    const struct muster_kernels *kernels = muster_kernels_best();
+    _Alignas(64) float result[BLOCK];
+    _Alignas(64) float next[BLOCK];
+    for (size_t i = 0; i < input_count; i++) {
+        float *values = i == 0 ? result : next;
+        widen(kernels, reduction->type, values, (const uint16_t *)inputs[i] + first, count);
+        if (reduction->prescale != 1) {
+            kernels->scale[MUSTER_FLOAT32](values, values, count, reduction->prescale);
+        }
+        if (i > 0) {
+            kernels->reduce[MUSTER_FLOAT32][reduction->op](result, result, next, count);
+        }
+    }
+    narrow(kernels, reduction->type, target + first, result, count);
+}
+
+static void gather_block(const struct muster_reduction *reduction, char *target,
+                         const void *const *inputs, size_t input_count, size_t first, size_t count)
+{
+    _Alignas(64) char scaled[BLOCK * ELEMENT_MAX_BYTES];
+    size_t size = muster_type_size_bytes(reduction->type);
+    for (size_t i = 0; i < input_count; i++) {
+        const char *input = (const char *)inputs[i] + first * size;
+        if (reduction->prescale != 1) {
+            char *to = i == 0 ? target + first * size : scaled;
+            scale_block(reduction, to, input, count, 1, reduction->prescale);
+            input = to;
+        }
+        if (i > 0) {
+            char *result = target + first * size;
+            muster_reduction_combine(reduction, result, result, input, count);
+        } else if (input != target + first * size) {
+            memcpy(target + first * size, input, count * size);
+        }
+    }
+}
+
+void muster_reduction_gather(const struct muster_reduction *reduction, void *target,
+                             const void *const *inputs, size_t input_count, size_t count)
+{
+    bool changes = input_count > 1 || reduction->prescale != 1;
+    bool in_float32 = has_16_bits(reduction) && reduction->op != MUSTER_USER && changes;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t some = count - first < BLOCK ? count - first : BLOCK;
+        if (in_float32) {
+            gather_in_float32(reduction, target, inputs, input_count, first, some);
+        } else {
+            gather_block(reduction, target, inputs, input_count, first, some);
+        }
+    }
+}
+
+/* Finishing ---------------------------------------------------------------------------------- */
+
+/* Whether what was never reduced may be true and not 1. */
+static bool is_raw_truth(const struct muster_reduction *reduction, uint64_t inputs)
+{
+    return inputs == 1 && reduction->op != MUSTER_USER &&
+           (reduction->type == MUSTER_BOOL || reduction->op == MUSTER_LOGICAL_AND ||
+            reduction->op == MUSTER_LOGICAL_OR);
+}
+
+bool muster_reduction_has_finish(const struct muster_reduction *reduction, uint64_t inputs)
+{
+    return (reduction->op == MUSTER_AVERAGE && inputs > 1) || reduction->postscale != 1 ||
+           is_raw_truth(reduction, inputs);
+}
+
+void muster_reduction_finish(const struct muster_reduction *reduction, void *data, size_t count,
+                             uint64_t inputs)
+{
+    if (!muster_reduction_has_finish(reduction, inputs)) {
+        return;
+    }
+    if (is_raw_truth(reduction, inputs)) {
+        muster_reduce_kernel(reduction->type, MUSTER_LOGICAL_OR)(data, data, data, count);
+        return;
+    }
+    size_t size = muster_type_size_bytes(reduction->type);
+    uint64_t divisor = reduction->op == MUSTER_AVERAGE ? inputs : 1;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        char *block = (char *)data + first * size;
+        size_t some = count - first < BLOCK ? count - first : BLOCK;
+        scale_block(reduction, block, block, some, divisor, reduction->postscale);
+    }
 }

@@ -9,10 +9,36 @@
 typedef void (*muster_reduce_function)(void *target, const void *left, const void *right,
                                        size_t count);
 
-/* The kernel of a pair that muster_op_check() has passed. AVERAGE reduces like SUM. */
+/* The kernel of a pair that muster_op_check() has passed, other than USER. AVERAGE reduces like
+ * SUM. */
 muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op);
 
-/* The last touch of AVERAGE: data[i] /= ranks; integers are truncated toward zero. */
-void muster_reduce_divide(void *data, size_t count, muster_type type, uint32_t ranks);
+/* How one call reduces. */
+struct muster_reduction {
+    muster_type type;
+    muster_op op;                       /* muster_op_check() has passed the two */
+    muster_user_function user_function; /* of op USER */
+    void *user_data;                    /* handed to it */
+    double prescale, postscale;         /* 1 where there is none */
+};
+
+/* target[i] = left[i] op right[i], as a kernel does it. */
+void muster_reduction_combine(const struct muster_reduction *reduction, void *target,
+                              const void *left, const void *right, size_t count);
+
+/* target[i] = inputs[0][i] x prescale op inputs[1][i] x prescale op ..., from the first to the
+ * last. target may be inputs[0], or not overlap the inputs. 16-bit floats are scaled and added or
+ * multiplied up in float32, and rounded once. */
+void muster_reduction_gather(const struct muster_reduction *reduction, void *target,
+                             const void *const *inputs, size_t input_count, size_t count);
+
+/* True if muster_reduction_finish() would change anything. */
+bool muster_reduction_has_finish(const struct muster_reduction *reduction, uint64_t inputs);
+
+/* The last touch, in place: the sum of so many inputs becomes their average, then comes postscale,
+ * and what is true becomes 1 if nothing was there to reduce it with. 16-bit floats are rounded
+ * once. */
+void muster_reduction_finish(const struct muster_reduction *reduction, void *data, size_t count,
+                             uint64_t inputs);
 
 #endif

@@ -1,19 +1,47 @@
-/* The same kernels for each instruction set. Private to the folder and its tests. */
+/* The same kernels for each instruction set. Private to the folder, its tests and measurements. */
 #ifndef MUSTER_COLLECTIVES_REDUCE_TABLES_H
 #define MUSTER_COLLECTIVES_REDUCE_TABLES_H
 
 #include "collectives/reduce/reduce.h"
 
-/* Every processor that the compiler was told to build for. NULL: the operation does not fit. */
-extern const muster_reduce_function muster_kernels_plain[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
+/* target[i] = source[i] times a factor, or divided by a number; target may be source. */
+typedef void (*muster_scale_function)(void *target, const void *source, size_t count,
+                                      double factor);
+typedef void (*muster_divide_function)(void *target, const void *source, size_t count,
+                                       uint64_t divisor);
 
+struct muster_kernels {
+    /* NULL: the operation does not fit the type. */
+    muster_reduce_function reduce[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
+    /* NULL for bool, which has no factors, and for 16-bit floats, which have them as float32. */
+    muster_scale_function scale[MUSTER_TYPE_COUNT];
+    muster_divide_function divide[MUSTER_TYPE_COUNT];
+    void (*widen_float16)(float *target, const uint16_t *source, size_t count);
+    void (*widen_bfloat16)(float *target, const uint16_t *source, size_t count);
+    void (*narrow_float16)(uint16_t *target, const float *source, size_t count);
+    void (*narrow_bfloat16)(uint16_t *target, const float *source, size_t count);
+};
+
+/* For every processor that the compiler was told to build for. */
+extern const struct muster_kernels muster_kernels_plain;
 #ifdef __x86_64__
-extern const muster_reduce_function muster_kernels_avx2[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
-extern const muster_reduce_function muster_kernels_avx512[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
+extern const struct muster_kernels muster_kernels_avx2; /* with F16C */
+extern const struct muster_kernels muster_kernels_avx512;
+#endif
+#ifdef __aarch64__
+extern const struct muster_kernels muster_kernels_neon;
 #endif
 
-/* True if this processor can run the table. */
-bool muster_kernels_avx2_usable(void);
-bool muster_kernels_avx512_usable(void);
+/* The tables that there are on this architecture, the plain one first, better ones later. */
+enum { MUSTER_KERNEL_TABLES_MAX = 3 };
+struct muster_kernel_table {
+    const char *name; /* NULL: there is none */
+    const struct muster_kernels *kernels;
+    bool usable; /* by this processor */
+};
+void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TABLES_MAX]);
+
+/* The best one that this processor can run. */
+const struct muster_kernels *muster_kernels_best(void);
 
 #endif

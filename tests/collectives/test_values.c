@@ -50,7 +50,7 @@ static void an_unknown_name_is_refused_with_those_there_are(void **state)
     assert_string_equal(muster_last_error(),
                         "no operation is called \"mean\": there are sum, "
                         "average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, "
-                        "logical_and, logical_or");
+                        "logical_and, logical_or, user");
 }
 
 static void an_operation_that_does_not_fit_is_refused_with_those_that_do(void **state)
@@ -61,11 +61,11 @@ static void an_operation_that_does_not_fit_is_refused_with_those_that_do(void **
     assert_int_equal(muster_op_check(MUSTER_FLOAT16, MUSTER_BITWISE_AND), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
                         "operation bitwise_and is not one for float16: there "
-                        "are sum, average, prod, min, max");
+                        "are sum, average, prod, min, max, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, MUSTER_SUM), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
                         "operation sum is not one for bool: there are min, max, bitwise_and, "
-                        "bitwise_or, bitwise_xor, logical_and, logical_or");
+                        "bitwise_or, bitwise_xor, logical_and, logical_or, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, (muster_op)77), MUSTER_INVALID);
     assert_string_equal(muster_last_error(), "operation 77: there is none such");
     assert_int_equal(muster_op_check((muster_type)99, MUSTER_SUM), MUSTER_INVALID);

@@ -140,6 +140,8 @@ static uint64_t reduce_integers(muster_op op, bool less, uint64_t a, uint64_t b)
         return a != 0 && b != 0;
     case MUSTER_LOGICAL_OR:
         return a != 0 || b != 0;
+    case MUSTER_USER:
+        break;
     }
     abort();
 }

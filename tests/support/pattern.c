@@ -10,6 +10,45 @@
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };
 
+static double combine(muster_op op, double left, double right)
+{
+    switch (op) {
+    case MUSTER_PROD:
+        return left * right;
+    case MUSTER_MIN:
+        return left < right ? left : right;
+    case MUSTER_MAX:
+        return left > right ? left : right;
+    case MUSTER_BITWISE_AND:
+        return (double)((int64_t)left & (int64_t)right);
+    case MUSTER_BITWISE_OR:
+        return (double)((int64_t)left | (int64_t)right);
+    case MUSTER_BITWISE_XOR:
+        return (double)((int64_t)left ^ (int64_t)right);
+    case MUSTER_LOGICAL_AND:
+        return left != 0 && right != 0;
+    case MUSTER_LOGICAL_OR:
+        return left != 0 || right != 0;
+    case MUSTER_USER:
+        return left > right ? left : right;
+    case MUSTER_SUM:
+    case MUSTER_AVERAGE:
+        break;
+    }
+    return left + right;
+}
+
+void pattern_user(void *out, const void *left, const void *right, size_t count, muster_type type,
+                  void *user_data)
+{
+    (void)user_data;
+    for (size_t i = 0; i < count; i++) {
+        double a = muster_type_load(left, i, type);
+        double b = muster_type_load(right, i, type);
+        muster_type_store(out, i, type, combine(MUSTER_USER, a, b));
+    }
+}
+
 size_t pattern_pairs(void)
 {
     size_t pairs = 0;
@@ -54,37 +93,14 @@ static double value_of(const struct muster_request *request, uint32_t rank, uint
     return has_sign ? small - 4 : small;
 }
 
-static double combine(muster_op op, double left, double right)
-{
-    switch (op) {
-    case MUSTER_PROD:
-        return left * right;
-    case MUSTER_MIN:
-        return left < right ? left : right;
-    case MUSTER_MAX:
-        return left > right ? left : right;
-    case MUSTER_BITWISE_AND:
-        return (double)((int64_t)left & (int64_t)right);
-    case MUSTER_BITWISE_OR:
-        return (double)((int64_t)left | (int64_t)right);
-    case MUSTER_BITWISE_XOR:
-        return (double)((int64_t)left ^ (int64_t)right);
-    case MUSTER_LOGICAL_AND:
-        return left != 0 && right != 0;
-    case MUSTER_LOGICAL_OR:
-        return left != 0 || right != 0;
-    case MUSTER_SUM:
-    case MUSTER_AVERAGE:
-        break;
-    }
-    return left + right;
-}
-
 static double reduced(const struct muster_request *request, uint32_t ranks, uint64_t index)
 {
     double result = value_of(request, 0, index);
     for (uint32_t i = 1; i < ranks; i++) {
         result = combine(request->op, result, value_of(request, i, index));
+    }
+    if (request->op == MUSTER_LOGICAL_AND || request->op == MUSTER_LOGICAL_OR) {
+        return result != 0;
     }
     if (request->op == MUSTER_AVERAGE) {
         result /= ranks;

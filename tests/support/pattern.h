@@ -8,6 +8,10 @@
 size_t pattern_pairs(void);
 void pattern_pair(size_t index, muster_type *ret_type, muster_op *ret_op);
 
+/* A function for operation USER: the larger one. */
+void pattern_user(void *out, const void *left, const void *right, size_t count, muster_type type,
+                  void *user_data);
+
 /* In what follows a request has no counts for each rank, or those of pattern_make_counts().
  *
  * Fills what `rank` contributes to the request: request->in (a broadcast: request->out), which is

@@ -66,6 +66,29 @@ static void members_that_disagree_all_get_told(void **state)
     assert_disagreement(calls, "ring_two_phase", "ring_chunked");
 }
 
+static void members_must_agree_on_how_the_reduction_is_scaled(void **state)
+{
+    (void)state;
+    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
+    calls->requests[1].prescale = 0.5;
+    assert_disagreement(calls, "prescale", "0.5");
+
+    calls = group_calls_create(MUSTER_REDUCE_SCATTER);
+    for (uint32_t i = 0; i < 4; i++) {
+        calls->requests[i].count = 10;
+        calls->requests[i].postscale = i == 1 ? 3 : 2;
+    }
+    assert_disagreement(calls, "postscale", "3");
+
+    calls = group_calls_create(MUSTER_ALLREDUCE);
+    const void *inputs[] = {calls->in[1], calls->in[1]};
+    void *outputs[] = {calls->out[1], calls->out[1] + 200};
+    calls->requests[1].buffer_count = 2;
+    calls->requests[1].inputs = inputs;
+    calls->requests[1].outputs = outputs;
+    assert_disagreement(calls, " buffers here", "2");
+}
+
 static void large_calls_that_disagree_fail_too(void **state)
 {
     (void)state;
@@ -208,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_that_disagree_all_get_told),
+        cmocka_unit_test(members_must_agree_on_how_the_reduction_is_scaled),
         cmocka_unit_test(large_calls_that_disagree_fail_too),
         cmocka_unit_test(members_that_disagree_on_a_list_of_counts_all_get_told),
         cmocka_unit_test(blocks_that_do_not_fit_each_other_are_noticed),

@@ -114,6 +114,7 @@ static void run_algorithm(struct group_member *member, const struct sweep *sweep
             .collective = collective,
             .count = sweep->counts[i / ways],
             .algorithm = muster_algorithms[algorithm].name,
+            .user_function = pattern_user,
             .deadline_ns = muster_clock_after_ms(HANGS_MS),
         };
         bool uneven = muster_collective_needs_bounds(collective) ||
@@ -234,6 +235,7 @@ static void reduce_every_pair(struct group_member *member, void *argument)
         struct muster_request request = {
             .collective = MUSTER_ALLREDUCE,
             .count = COUNT,
+            .user_function = pattern_user,
             .deadline_ns = muster_clock_after_ms(HANGS_MS),
         };
         pattern_pair(pair, &request.type, &request.op);

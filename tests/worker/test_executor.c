@@ -100,6 +100,8 @@ static muster_status run_part(struct group_member *member, struct part *part, ui
     memcpy(schedule.steps, part->steps, sizeof part->steps);
     struct muster_operation *operation = NULL;
     TRY(muster_operation_create(&schedule, global_ranks, &operation));
+    const struct muster_reduction reduction = {
+        .type = MUSTER_INT32, .op = part->op, .prescale = 1, .postscale = 1};
     const struct muster_binding binding = {
         .fabric = member->fabric,
         .generation = member->group->generation,
@@ -109,6 +111,7 @@ static muster_status run_part(struct group_member *member, struct part *part, ui
                  .type = MUSTER_INT32,
                  .op = (uint8_t)part->op,
                  .count = part->count},
+        .reduction = &reduction,
         .in = part->in_place ? part->out : part->in,
         .out = part->out,
         .scratch = part->scratch,
@@ -196,13 +199,13 @@ static void a_received_message_is_reduced_with_what_is_here(void **state)
         step.source = MUSTER_INPUT;
         add(&parts[rank], send_step(0, 0, 1 - rank, MUSTER_INPUT, all));
         add(&parts[rank], step);
-        parts[rank].op = MUSTER_AVERAGE;
+        parts[rank].op = MUSTER_MAX;
     }
     run_parts(2, parts);
     for (int i = 0; i < COUNT_MAX; i++) {
         assert_int_equal(parts[0].in[i], 1000 + i);
-        assert_int_equal(parts[0].out[i], 1500 + i);
-        assert_int_equal(parts[1].out[i], 1500 + i);
+        assert_int_equal(parts[0].out[i], 2000 + i);
+        assert_int_equal(parts[1].out[i], 2000 + i);
     }
     free(parts);
 }

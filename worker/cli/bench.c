@@ -60,8 +60,8 @@ static const struct argp_option argp_options[] = {
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},
     {"op", KEY_OP, "NAME", 0,
-     "sum (default), average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, logical_and or "
-     "logical_or",
+     "sum (default), average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, logical_and, "
+     "logical_or or user (a function that takes the larger one)",
      0},
     {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
     {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},

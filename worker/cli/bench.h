@@ -79,6 +79,10 @@ uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t
 muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
                                 struct muster_hub *hub);
 
+/* The function of operation USER: the larger one. */
+void muster_bench_user(void *out, const void *left, const void *right, size_t count,
+                       muster_type type, void *user_data);
+
 /* Fills a rank's input; and checks what came out. MUSTER_FATAL names the first wrong element. */
 void muster_bench_fill(const struct muster_request *request, void *in, uint32_t rank,
                        uint32_t ranks);

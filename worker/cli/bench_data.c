@@ -30,6 +30,7 @@ static double combine(muster_op op, double left, double right)
     case MUSTER_MIN:
         return fmin(left, right);
     case MUSTER_MAX:
+    case MUSTER_USER:
         return fmax(left, right);
     case MUSTER_BITWISE_AND:
         return (double)((unsigned)left & (unsigned)right);
@@ -43,6 +44,13 @@ static double combine(muster_op op, double left, double right)
         return left != 0 || right != 0;
     }
     return 0;
+}
+
+void muster_bench_user(void *out, const void *left, const void *right, size_t count,
+                       muster_type type, void *user_data)
+{
+    (void)user_data;
+    muster_reduce_kernel(type, MUSTER_MAX)(out, left, right, count);
 }
 
 static double reduced(const struct muster_request *request, uint32_t ranks, uint64_t index)

@@ -174,6 +174,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .count = muster_bench_count(options, options->sizes_bytes[size_index], &bytes),
         .type = options->type,
         .op = options->op,
+        .user_function = muster_bench_user,
         .algorithm = options->algorithm,
         .reproducible = options->reproducible,
     };

@@ -28,10 +28,28 @@ enum {
     AT_OP = 68,        /* 1 */
     AT_ALGORITHM = 69, /* 4 */
     AT_ORDERED = 73,   /* 1 */
-    AT_RESERVED = 74,  /* 2, zero */
-    AT_CHECKSUM = 76,  /* 4 */
-    RESERVED_BYTES = AT_CHECKSUM - AT_RESERVED,
+    AT_INPUTS = 74,    /* 1 */
+    AT_RESERVED = 75,  /* 1, zero */
+    RESERVED_BYTES = 1,
+    AT_PRESCALE = 76,  /* 8 */
+    AT_POSTSCALE = 84, /* 8 */
+    AT_CHECKSUM = 92,  /* 4 */
 };
+
+static void put_double(unsigned char *bytes, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    muster_bytes_put(bytes, bits, 8);
+}
+
+static double get_double(const unsigned char *bytes)
+{
+    uint64_t bits = muster_bytes_get(bytes, 8);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 void muster_frame_encode(const struct muster_frame *frame,
                          unsigned char ret_bytes[MUSTER_FRAME_SIZE])
@@ -56,7 +74,10 @@ void muster_frame_encode(const struct muster_frame *frame,
     b[AT_OP] = frame->call.op;
     muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
     b[AT_ORDERED] = frame->call.ordered;
+    b[AT_INPUTS] = frame->call.inputs;
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
+    put_double(b + AT_PRESCALE, frame->call.prescale);
+    put_double(b + AT_POSTSCALE, frame->call.postscale);
     muster_bytes_put(b + AT_CHECKSUM, crc32(0, b, AT_CHECKSUM), 4);
 }
 
@@ -143,10 +164,13 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
         .call = {.collective = b[AT_COLLECTIVE],
                  .type = b[AT_TYPE],
                  .op = b[AT_OP],
+                 .inputs = b[AT_INPUTS],
                  .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
                  .ordered = b[AT_ORDERED],
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
-                 .count = muster_bytes_get(b + AT_COUNT, 8)},
+                 .count = muster_bytes_get(b + AT_COUNT, 8),
+                 .prescale = get_double(b + AT_PRESCALE),
+                 .postscale = get_double(b + AT_POSTSCALE)},
         .offset = muster_bytes_get(b + AT_OFFSET, 8),
         .total = muster_bytes_get(b + AT_TOTAL, 8),
         .length = (uint32_t)muster_bytes_get(b + AT_LENGTH, 4),

@@ -10,7 +10,7 @@
 #include "worker/fabric/fabric.h"
 
 enum {
-    MUSTER_FRAME_SIZE = 80,
+    MUSTER_FRAME_SIZE = 96,
     MUSTER_FRAME_VERSION = 1,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
     MUSTER_EAGER_MAX = 16 * 1024,            /* larger messages wait for a grant */

@@ -1,0 +1,94 @@
+/*
+ * How fast the reduction kernels are: one line for each pair of type and operation, one column for
+ * each instruction set that this processor has. Figures are bytes of the result a second, from
+ * buffers that fit into the second-level cache; memcpy() of the same bytes stands above them.
+ *
+ *     build/release/tests/kernels [TYPE]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/reduce/tables.h"
+#include "worker/base/clock.h"
+
+enum { BUFFER_BYTES = 128 * 1024, ROUNDS = 5, ROUND_NS = 4000000 };
+
+static _Alignas(64) unsigned char buffers[3][BUFFER_BYTES];
+
+static void copy(void *target, const void *left, const void *right, size_t count)
+{
+    (void)right;
+    memcpy(target, left, count);
+}
+
+/* The best of some rounds: others only make it slower. */
+static double gigabytes_per_second(muster_reduce_function kernel, size_t count)
+{
+    double best = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t start_ns = muster_clock_ns();
+        int64_t took_ns = 0;
+        double bytes = 0;
+        while (took_ns < ROUND_NS) {
+            kernel(buffers[0], buffers[1], buffers[2], count);
+            bytes += BUFFER_BYTES;
+            took_ns = muster_clock_ns() - start_ns;
+        }
+        best = bytes / (double)took_ns > best ? bytes / (double)took_ns : best;
+    }
+    return best;
+}
+
+/* Numbers of every type: zeros, ones and small values, so that nothing is denormal. */
+static void fill(muster_type type)
+{
+    size_t count = BUFFER_BYTES / muster_type_size_bytes(type);
+    for (size_t i = 0; i < count; i++) {
+        muster_type_store(buffers[1], i, type, (double)(i % 5));
+        muster_type_store(buffers[2], i, type, (double)(i % 3 + 1));
+    }
+}
+
+static void measure_type(muster_type type, const struct muster_kernel_table *tables)
+{
+    fill(type);
+    for (unsigned op = 0; op < MUSTER_OP_COUNT; op++) {
+        if (muster_kernels_plain.reduce[type][op] == NULL || op == MUSTER_AVERAGE) {
+            continue;
+        }
+        printf("%-9s %-12s", muster_type_name(type), muster_op_name((muster_op)op));
+        for (size_t i = 0; i < MUSTER_KERNEL_TABLES_MAX; i++) {
+            if (tables[i].usable) {
+                size_t count = BUFFER_BYTES / muster_type_size_bytes(type);
+                printf(" %8.1f", gigabytes_per_second(tables[i].kernels->reduce[type][op], count));
+            }
+        }
+        printf("\n");
+        (void)fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct muster_kernel_table tables[MUSTER_KERNEL_TABLES_MAX];
+    muster_kernel_tables(tables);
+    muster_type only = MUSTER_FLOAT32;
+    if (argc > 1 && muster_type_parse(argv[1], &only) != MUSTER_OK) {
+        (void)fprintf(stderr, "%s\n", muster_last_error());
+        return 2;
+    }
+    printf("GB/s%18s", "");
+    for (size_t i = 0; i < MUSTER_KERNEL_TABLES_MAX; i++) {
+        if (tables[i].usable) {
+            printf(" %8s", tables[i].name);
+        }
+    }
+    printf("\nmemcpy%16s %8.1f\n", "", gigabytes_per_second(copy, BUFFER_BYTES));
+    for (unsigned type = 0; type < MUSTER_TYPE_COUNT; type++) {
+        if (argc < 2 || type == (unsigned)only) {
+            measure_type((muster_type)type, tables);
+        }
+    }
+    return 0;
+}
