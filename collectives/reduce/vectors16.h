@@ -16,8 +16,13 @@ typedef uint16_t halves __attribute__((vector_size(2 * MUSTER_LANES)));
 
 static inline floats quiet(floats values)
 {
+#if MUSTER_LANES == 16
+    __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)values, (__m512)values, _CMP_UNORD_Q);
+    return (floats)_mm512_mask_mov_ps((__m512)values, is_nan, _mm512_set1_ps(NAN));
+#else
     words nan = (words)(values != values); /* NOLINT(misc-redundant-expression): NaN */
     return (floats)(((words)values & ~nan) | (nan & 0x7fc00000U));
+#endif
 }
 
 /* Lanes below 2^16. */
@@ -61,11 +66,16 @@ static inline floats bfloat16_widen_lanes(halves lanes)
     return (floats)(__builtin_convertvector(lanes, words) << 16);
 }
 
-static inline halves bfloat16_narrow_lanes(floats values)
+/* The upper halves are the result. */
+static inline words bfloat16_round(floats values)
 {
     words bits = (words)quiet(values); /* so that no NaN can be rounded to infinity */
-    bits = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    return shorten(bits);
+    return bits + 0x7fffU + ((bits >> 16) & 1U);
+}
+
+static inline halves bfloat16_narrow_lanes(floats values)
+{
+    return shorten(bfloat16_round(values) >> 16);
 }
 
 /* The last lanes of an array may be fewer. */
@@ -83,28 +93,54 @@ static inline floats load_floats(const float *source, size_t count)
     return lanes;
 }
 
-#define KERNEL16(type, name, operator)                                                         \
-    static inline void type##_##name##_lanes(uint16_t *target, const uint16_t *left,           \
-                                             const uint16_t *right, size_t count)              \
-    {                                                                                          \
-        floats a = type##_widen_lanes(load_halves(left, count));                               \
-        floats b = type##_widen_lanes(load_halves(right, count));                              \
-        halves result = type##_narrow_lanes(a operator b);                                     \
-        memcpy(target, &result, count * sizeof *target);                                       \
-    }                                                                                          \
-    static void type##_##name(void *target, const void *left, const void *right, size_t count) \
-    {                                                                                          \
-        uint16_t *out = target;                                                                \
-        const uint16_t *as = left;                                                             \
-        const uint16_t *bs = right;                                                            \
-        size_t at = 0;                                                                         \
-        for (; at + MUSTER_LANES <= count; at += MUSTER_LANES) {                               \
-            type##_##name##_lanes(out + at, as + at, bs + at, MUSTER_LANES);                   \
-        }                                                                                      \
-        if (at < count) {                                                                      \
-            type##_##name##_lanes(out + at, as + at, bs + at, count - at);                     \
-        }                                                                                      \
+/* Two bfloat16 in a word are a float32 each, the upper one as it stands but for the lower bits, so
+ * that nothing needs to be moved across lanes. */
+static inline words load_pairs(const uint16_t *source, size_t count)
+{
+    words lanes = {0};
+    memcpy(&lanes, source, count * sizeof *source);
+    return lanes;
+}
+
+/* A function of whole arrays out of name_lanes(), which takes up to `most` elements. */
+#define BY_LANES16(name, most)                                                        \
+    static void name(void *target, const void *left, const void *right, size_t count) \
+    {                                                                                 \
+        uint16_t *out = target;                                                       \
+        const uint16_t *as = left;                                                    \
+        const uint16_t *bs = right;                                                   \
+        size_t at = 0;                                                                \
+        for (; at + (most) <= count; at += (most)) {                                  \
+            name##_lanes(out + at, as + at, bs + at, (most));                         \
+        }                                                                             \
+        if (at < count) {                                                             \
+            name##_lanes(out + at, as + at, bs + at, count - at);                     \
+        }                                                                             \
     }
+
+#define FLOAT16_KERNEL(name, operator)                                                \
+    static inline void float16_##name##_lanes(uint16_t *target, const uint16_t *left, \
+                                              const uint16_t *right, size_t count)    \
+    {                                                                                 \
+        floats a = float16_widen_lanes(load_halves(left, count));                     \
+        floats b = float16_widen_lanes(load_halves(right, count));                    \
+        halves result = float16_narrow_lanes(a operator b);                           \
+        memcpy(target, &result, count * sizeof *target);                              \
+    }                                                                                 \
+    BY_LANES16(float16_##name, MUSTER_LANES)
+
+#define BFLOAT16_KERNEL(name, operator)                                                    \
+    static inline void bfloat16_##name##_lanes(uint16_t *target, const uint16_t *left,     \
+                                               const uint16_t *right, size_t count)        \
+    {                                                                                      \
+        words a = load_pairs(left, count);                                                 \
+        words b = load_pairs(right, count);                                                \
+        floats low = (floats)(a << 16) operator(floats)(b << 16);                          \
+        floats high = (floats)(a & 0xffff0000U) operator(floats)(b & 0xffff0000U);         \
+        words result = (bfloat16_round(low) >> 16) | (bfloat16_round(high) & 0xffff0000U); \
+        memcpy(target, &result, count * sizeof *target);                                   \
+    }                                                                                      \
+    BY_LANES16(bfloat16_##name, 2 * MUSTER_LANES)
 
 #define CONVERSIONS16(type)                                                                    \
     static inline void type##_widen_some(float *target, const uint16_t *source, size_t count)  \
@@ -138,9 +174,9 @@ static inline floats load_floats(const float *source, size_t count)
         }                                                                                      \
     }
 
-KERNEL16(float16, sum, +)
-KERNEL16(float16, prod, *)
-KERNEL16(bfloat16, sum, +)
-KERNEL16(bfloat16, prod, *)
+FLOAT16_KERNEL(sum, +)
+FLOAT16_KERNEL(prod, *)
+BFLOAT16_KERNEL(sum, +)
+BFLOAT16_KERNEL(prod, *)
 CONVERSIONS16(float16)
 CONVERSIONS16(bfloat16)
