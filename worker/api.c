@@ -38,7 +38,55 @@ muster_status muster_allreduce(muster_session *session, muster_scope scope, cons
     return run(session, scope, &request, options);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): as many parameters as the field's reduce has */
+static muster_status check_buffers(enum muster_collective collective, const void *list,
+                                   size_t buffer_count)
+{
+    if (buffer_count == 0 || buffer_count > MUSTER_BUFFERS_MAX || list == NULL) {
+        return muster_error_set(MUSTER_INVALID, "%s: %zu buffers%s: must be from 1 to %d",
+                                muster_collective_name(collective), buffer_count,
+                                list == NULL ? " in a list that is NULL" : "", MUSTER_BUFFERS_MAX);
+    }
+    return MUSTER_OK;
+}
+
+/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
+muster_status muster_allreduce_buffers(muster_session *session, muster_scope scope,
+                                       const void *const *ins, void *const *outs,
+                                       size_t buffer_count, size_t count, muster_type type,
+                                       muster_op op, const muster_call_options *options)
+{
+    TRY(check_buffers(MUSTER_ALLREDUCE, ins, buffer_count));
+    TRY(check_buffers(MUSTER_ALLREDUCE, outs, buffer_count));
+    struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                     .in = ins[0],
+                                     .out = outs[0],
+                                     .buffer_count = (uint32_t)buffer_count,
+                                     .inputs = ins,
+                                     .outputs = outs,
+                                     .count = count,
+                                     .type = type,
+                                     .op = op};
+    return run(session, scope, &request, options);
+}
+
+muster_status muster_broadcast_buffers(muster_session *session, muster_scope scope,
+                                       void *const *buffers, size_t buffer_count, size_t count,
+                                       muster_type type, uint32_t root,
+                                       const muster_call_options *options)
+{
+    TRY(check_buffers(MUSTER_BROADCAST, buffers, buffer_count));
+    struct muster_request request = {.collective = MUSTER_BROADCAST,
+                                     .in = buffers[0],
+                                     .out = buffers[0],
+                                     .buffer_count = (uint32_t)buffer_count,
+                                     .outputs = buffers,
+                                     .count = count,
+                                     .type = type,
+                                     .root = root};
+    return run(session, scope, &request, options);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 muster_status muster_reduce(muster_session *session, muster_scope scope, const void *in, void *out,
                             size_t count, muster_type type, muster_op op, uint32_t root,
                             const muster_call_options *options)

@@ -205,15 +205,6 @@ uint32_t muster_context_size(const struct muster_context *context)
     return context->topology.ranks;
 }
 
-void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
-{
-    AUTO_LOCK(&context->mutex);
-    while (!TAILQ_EMPTY(&context->order)) {
-        drop_operation(context, TAILQ_FIRST(&context->order));
-    }
-    context->model = *model;
-}
-
 uint64_t muster_context_progress(const struct muster_context *context)
 {
     return atomic_load(&context->progress);
@@ -243,6 +234,15 @@ static void give_turn(struct muster_context **context)
 #define AUTO_TURN(context)                                                          \
     __attribute__((cleanup(give_turn), unused)) struct muster_context *auto_turn_ = \
         take_turn(context)
+
+void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
+{
+    AUTO_TURN(context);
+    while (!TAILQ_EMPTY(&context->order)) {
+        drop_operation(context, TAILQ_FIRST(&context->order));
+    }
+    context->model = *model;
+}
 
 /* Choosing ------------------------------------------------------------------------------------ */
 

@@ -313,6 +313,25 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session
                                                          const size_t *out_counts, muster_type type,
                                                          const muster_call_options *options);
 
+/* An allreduce for members that have several buffers each, as one for each device: outs[i] = op
+ * over all buffers of all members, for each i < buffer_count, which is 1 to 64 and the same on
+ * every member. A member's buffers are reduced to one first, in their order, then those of the
+ * members, and the result is copied to all of outs. AVERAGE divides by the number of all buffers.
+ *
+ * In place: outs[i] == ins[i] for every i. Otherwise no output may overlap another buffer; an input
+ * may be given several times. */
+MUSTER_API MUSTER_CHECKED muster_status
+muster_allreduce_buffers(muster_session *session, muster_scope scope, const void *const *ins,
+                         void *const *outs, size_t buffer_count, size_t count, muster_type type,
+                         muster_op op, const muster_call_options *options);
+
+/* A broadcast for members that have several buffers each: buffers[0] of the root is copied to all
+ * buffers of all members, those of the root too. buffer_count is 1 to 64, each member's own. The
+ * buffers must not overlap. */
+MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_buffers(
+    muster_session *session, muster_scope scope, void *const *buffers, size_t buffer_count,
+    size_t count, muster_type type, uint32_t root, const muster_call_options *options);
+
 /* Returns when every member has called it. */
 MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
                                                        const muster_call_options *options);

@@ -95,6 +95,45 @@ static void check_scatter_and_gather(struct crew_member *member, muster_scope sc
     }
 }
 
+static void subtract_from_nine(void *out, const void *left, const void *right, size_t count,
+                               muster_type type, void *user_data)
+{
+    (void)type;
+    for (size_t i = 0; i < count; i++) { /* nine less what each is less than nine */
+        int16_t nine = *(const int16_t *)user_data;
+        int l = ((const int16_t *)left)[i];
+        int r = ((const int16_t *)right)[i];
+        ((int16_t *)out)[i] = (int16_t)(nine - (nine - l) - (nine - r));
+    }
+}
+
+static void check_options_and_buffers(struct crew_member *member, muster_scope scope)
+{
+    int n = (int)muster_size(member->session, scope);
+    int16_t nine = 9;
+    int16_t one[3] = {8, 8, 8};
+    int16_t two[3] = {1, 2, 3};
+    const muster_call_options options = {
+        .prescale = 2, .postscale = -1, .user_function = subtract_from_nine, .user_data = &nine};
+    MEMBER_OK(member, muster_allreduce(member->session, scope, one, one, 3, MUSTER_INT16,
+                                       MUSTER_USER, &options));
+    MEMBER_CHECK(member, one[0] == -(16 * n - 9 * (n - 1)) && one[2] == one[0]);
+    int16_t out[2][3];
+    const void *ins[] = {two, two};
+    void *outs[] = {out[0], out[1]};
+    MEMBER_OK(member, muster_allreduce_buffers(member->session, scope, ins, outs, 2, 3,
+                                               MUSTER_INT16, MUSTER_SUM, NULL));
+    MEMBER_CHECK(member, out[0][2] == 6 * n && out[1][0] == 2 * n);
+    MEMBER_OK(member,
+              muster_broadcast_buffers(member->session, scope, outs, 2, 1, MUSTER_INT16, 0, NULL));
+    MEMBER_CHECK(member, out[1][0] == 2 * n && out[1][1] == 4 * n);
+    MEMBER_CHECK(member,
+                 muster_allreduce_buffers(member->session, scope, ins, outs, 0, 3, MUSTER_INT16,
+                                          MUSTER_SUM, NULL) == MUSTER_INVALID);
+    MEMBER_CHECK(member, muster_broadcast_buffers(member->session, scope, NULL, 2, 3, MUSTER_INT16,
+                                                  0, NULL) == MUSTER_INVALID);
+}
+
 static void check_broadcast(struct crew_member *member, muster_scope scope)
 {
     uint32_t n = muster_size(member->session, scope);
@@ -116,6 +155,7 @@ static void do_everything(struct crew_member *member)
         check_allreduce(member, (muster_scope)scope);
         check_scatter_and_gather(member, (muster_scope)scope);
         check_broadcast(member, (muster_scope)scope);
+        check_options_and_buffers(member, (muster_scope)scope);
     }
     MEMBER_CHECK(member, muster_generation(member->session) == 1);
 }
