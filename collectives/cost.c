@@ -71,7 +71,7 @@ static uint32_t crowd(const struct muster_topology *topology)
 
 /* A message that is not eager waits for the receiver's word. */
 static double path_us(const struct muster_path *path, const struct muster_cost_model *model,
-                      enum muster_level level, double rate_GBps, size_t element_size_bytes)
+                      enum muster_link_level level, double rate_GBps, size_t element_size_bytes)
 {
     double latency_us = (double)path->messages * model->links[level].latency_us;
     bool eager = path->messages == 0 ||
@@ -87,7 +87,7 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
     muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
     /* A formula does not tell apart what stays within a rack. */
-    enum muster_level far = plan->topology->racks > 1 ? MUSTER_LEVEL_WORLD : MUSTER_LEVEL_RACK;
+    enum muster_link_level far = plan->topology->racks > 1 ? MUSTER_LEVEL_WORLD : MUSTER_LEVEL_RACK;
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
     double host_GBps = host->shared_GBps / crowd(plan->topology);
     host_GBps = host_GBps < host->bandwidth_GBps ? host_GBps : host->bandwidth_GBps;

@@ -12,7 +12,7 @@
 #include "collectives/algorithms/algorithm.h"
 
 /* Of a link: how far apart its two ends are. */
-enum muster_level {
+enum muster_link_level {
     MUSTER_LEVEL_HOST = 0,  /* ranks of one host */
     MUSTER_LEVEL_RACK = 1,  /* hosts of one rack; all hosts, where no rack is named */
     MUSTER_LEVEL_WORLD = 2, /* between racks */

@@ -100,8 +100,8 @@ void muster_sim_network_finish(struct muster_simulation *sim)
     free(sim->changed);
 }
 
-enum muster_level muster_sim_level(const struct muster_simulation *sim, uint32_t rank,
-                                   uint32_t peer)
+enum muster_link_level muster_sim_level(const struct muster_simulation *sim, uint32_t rank,
+                                        uint32_t peer)
 {
     const struct muster_sim_rank *one = &sim->ranks[rank];
     const struct muster_sim_rank *other = &sim->ranks[peer];

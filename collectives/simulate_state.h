@@ -190,8 +190,8 @@ uint32_t muster_sim_pop(struct muster_simulation *sim);
 MUSTER_CHECKED muster_status muster_sim_network_init(struct muster_simulation *sim);
 void muster_sim_network_finish(struct muster_simulation *sim);
 /* How far apart two ranks are. */
-enum muster_level muster_sim_level(const struct muster_simulation *sim, uint32_t rank,
-                                   uint32_t peer);
+enum muster_link_level muster_sim_level(const struct muster_simulation *sim, uint32_t rank,
+                                        uint32_t peer);
 /* The message begins to flow; the next sharing-out gives it a rate. */
 void muster_sim_flow_begin(struct muster_simulation *sim, uint32_t node);
 void muster_sim_flow_end(struct muster_simulation *sim, uint32_t node);

@@ -87,7 +87,7 @@ static muster_status make_schedule(const struct pair *pair, const struct load *l
         enum direction needed = sends == (pair->index == 0) ? LOWER : UPPER;
         uint64_t offset = i % load->messages * load->size_bytes;
         if ((load->direction & needed) != 0) {
-            steps[count++] = (struct muster_step){
+            steps[count] = (struct muster_step){
                 .kind = sends ? MUSTER_STEP_SEND : MUSTER_STEP_RECV,
                 .source = MUSTER_INPUT,
                 .target = MUSTER_OUTPUT,
@@ -95,6 +95,7 @@ static muster_status make_schedule(const struct pair *pair, const struct load *l
                 .span = {.offset = offset, .count = load->size_bytes},
                 .at = offset,
             };
+            count++;
         }
     }
     *ret_schedule = (struct muster_schedule){.rank = pair->index,
@@ -206,7 +207,7 @@ static muster_status measure_rate(struct pair *pair, enum direction direction, d
     return MUSTER_OK;
 }
 
-static double *samples_of(struct measuring *measuring, enum muster_level level)
+static double *samples_of(struct measuring *measuring, enum muster_link_level level)
 {
     return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
 }
@@ -220,7 +221,7 @@ static double thread_us(void)
 }
 
 /* What two ranks find alone. */
-static muster_status measure_link(struct pair *pair, enum muster_level level)
+static muster_status measure_link(struct pair *pair, enum muster_link_level level)
 {
     static const struct load word = {1, 0, BOTH, LATENCY_REPEATS};
     double *samples = samples_of(pair->measuring, level);
@@ -237,7 +238,8 @@ static muster_status measure_link(struct pair *pair, enum muster_level level)
 }
 
 /* What they find while others of theirs measure as well: `streams` go through what is shared. */
-static muster_status measure_shared(struct pair *pair, enum muster_level level, uint32_t streams)
+static muster_status measure_shared(struct pair *pair, enum muster_link_level level,
+                                    uint32_t streams)
 {
     double rate_GBps;
     TRY(measure_rate(pair, BOTH, &rate_GBps));
@@ -303,7 +305,7 @@ static struct part world_part(const struct muster_topology *topology, uint32_t r
 }
 
 static struct part part_of(const struct muster_topology *topology, uint32_t rank,
-                           enum muster_level level, bool alone)
+                           enum muster_link_level level, bool alone)
 {
     switch (level) {
     case MUSTER_LEVEL_HOST:
@@ -333,7 +335,8 @@ static muster_status run_all(struct measuring *measuring, struct muster_request 
 }
 
 /* Nobody begins before those that are still at the one before are through. */
-static muster_status run_stage(struct measuring *measuring, enum muster_level level, bool alone)
+static muster_status run_stage(struct measuring *measuring, enum muster_link_level level,
+                               bool alone)
 {
     const struct muster_measure_options *options = measuring->options;
     TRY(run_all(measuring, (struct muster_request){.collective = MUSTER_BARRIER}));

@@ -25,7 +25,7 @@ struct muster_measure_options {
     int64_t deadline_ns;
 };
 
-/* The levels that links between these ranks have, as bits 1 << enum muster_level. */
+/* The levels that links between these ranks have, as bits 1 << enum muster_link_level. */
 unsigned muster_measure_levels(const struct muster_topology *topology);
 
 /* Called by all members alike. *ret_model must hold a model: levels that the topology lacks keep

@@ -110,8 +110,8 @@ static struct muster_simulation_result simulate(const struct draw *drawn, uint32
     return result;
 }
 
-static enum muster_level level_of(const struct muster_topology *topology, uint32_t rank,
-                                  uint32_t peer)
+static enum muster_link_level level_of(const struct muster_topology *topology, uint32_t rank,
+                                       uint32_t peer)
 {
     struct muster_position here = muster_topology_locate(topology, rank);
     struct muster_position there = muster_topology_locate(topology, peer);
@@ -122,7 +122,7 @@ static enum muster_level level_of(const struct muster_topology *topology, uint32
 }
 
 /* A burst comes as fast as within a host. */
-static double rate_of_port(const struct muster_cost_model *model, enum muster_level level)
+static double rate_of_port(const struct muster_cost_model *model, enum muster_link_level level)
 {
     double local_GBps = model->links[MUSTER_LEVEL_HOST].bandwidth_GBps;
     double own_GBps = model->links[level].bandwidth_GBps;
@@ -147,7 +147,7 @@ static double bound_us(const struct draw *drawn, uint32_t rank)
         if (step->kind > MUSTER_STEP_RECV_REDUCE) {
             continue;
         }
-        enum muster_level level = level_of(&drawn->topology, rank, step->peer);
+        enum muster_link_level level = level_of(&drawn->topology, rank, step->peer);
         const struct muster_link_figures *link = &model->links[level];
         bool sends = step->kind == MUSTER_STEP_SEND;
         *(sends ? &out_us[level] : &in_us[level]) +=

@@ -44,7 +44,7 @@ static void take_part(struct group_member *member, void *argument)
     }
 }
 
-static bool is_default(const struct muster_cost_model *model, enum muster_level level)
+static bool is_default(const struct muster_cost_model *model, enum muster_link_level level)
 {
     return memcmp(&model->links[level], &muster_cost_model_default.links[level],
                   sizeof model->links[level]) == 0;
