@@ -73,7 +73,7 @@
 #define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                      \
     static inline signed_type name##_rank(bits_type bits)                                        \
     {                                                                                            \
-        bits_type sign = (bits_type)((signed_type)bits >> (8 * sizeof bits - 1));                \
+        const bits_type sign = (bits_type)(0 - (bits >> (8 * sizeof bits - 1)));                 \
         return (signed_type)(bits ^ (bits_type)(sign >> 1));                                     \
     }                                                                                            \
     static inline bits_type name##_or_nan(bits_type a, bits_type b, bits_type picked)            \
