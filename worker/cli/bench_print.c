@@ -115,11 +115,13 @@ muster_status muster_bench_print_head(const struct muster_bench_board *board)
     if (options->figures) {
         muster_report_figures(&board->figures);
     }
-    (void)printf("%s, %u ranks on %u host%s over %s%s%s, %s %s%s%s\n",
-                 muster_collective_name(options->collective), options->ranks, options->hosts,
-                 options->hosts == 1 ? "" : "s", transport_name(options->transport),
-                 options->shape != NULL ? " at " : "", options->shape != NULL ? options->shape : "",
-                 muster_type_name(options->type), muster_op_name(options->op),
+    bool reduces = muster_collective_reduces(options->collective);
+    (void)printf("%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s\n",
+                 muster_collective_name(options->collective), options->ranks,
+                 options->ranks == 1 ? "" : "s", options->hosts, options->hosts == 1 ? "" : "s",
+                 transport_name(options->transport), options->shape != NULL ? " at " : "",
+                 options->shape != NULL ? options->shape : "", muster_type_name(options->type),
+                 reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
                  options->in_place ? ", in place" : "",
                  options->reproducible ? ", reproducible" : "");
     (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s %12s\n", "bytes", "algorithm",
