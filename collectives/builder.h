@@ -10,7 +10,8 @@
 #ifndef MUSTER_COLLECTIVES_BUILDER_H
 #define MUSTER_COLLECTIVES_BUILDER_H
 
-#include "collectives/algorithms/algorithm.h"
+#include "collectives/call_plan.h"
+#include "collectives/schedule.h"
 
 enum {
     MUSTER_LANES_MAX = 16,

@@ -132,18 +132,6 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
 
 /* Plans --------------------------------------------------------------------------------------- */
 
-struct muster_shape muster_plan_shape(const struct muster_plan *plan)
-{
-    return (struct muster_shape){.collective = plan->collective,
-                                 .rank = plan->rank,
-                                 .ranks = plan->topology->ranks,
-                                 .root = plan->root,
-                                 .count = plan->count,
-                                 .input_bounds = plan->input_bounds,
-                                 .output_bounds = plan->output_bounds,
-                                 .contributors = plan->contributors};
-}
-
 muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)
 {
     const struct muster_algorithm *row = row_of(algorithm);

@@ -8,28 +8,8 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 
+#include "collectives/call_plan.h"
 #include "collectives/schedule.h"
-#include "collectives/topology.h"
-
-/* What a generator gets. */
-struct muster_plan {
-    enum muster_collective collective;
-    const struct muster_topology *topology; /* borrowed */
-    uint32_t rank;
-    uint32_t root; /* as in muster_shape, as all that follows */
-    uint64_t count;
-    const uint64_t *input_bounds;  /* borrowed, or NULL */
-    const uint64_t *output_bounds; /* borrowed, or NULL */
-    const uint32_t *contributors;  /* borrowed, or NULL */
-    /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
-     * which then need room for a copy; in all others a schedule is right either way. */
-    bool in_place;
-    uint32_t variant; /* of an algorithm that has variants: muster_schedule_generate() and its like
-                         take it from the algorithm's number */
-};
-
-/* What the plan says of the call's buffers. */
-struct muster_shape muster_plan_shape(const struct muster_plan *plan);
 
 struct muster_builder; /* collectives/builder.h */
 

@@ -9,6 +9,7 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
 
+#include "collectives/algorithms/algorithm.h"
 #include "collectives/builder.h"
 
 /* ring_two_phase.c */

@@ -3,6 +3,7 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHY_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHY_H
 
+#include "collectives/algorithms/algorithm.h"
 #include "collectives/algorithms/level.h"
 
 enum { MUSTER_LEADERS_MAX = 255 };

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "collectives/algorithms/hierarchy.h"
+#include "collectives/call.h"
 #include "tests/support/schedules.h"
 
 enum { HOSTS_MAX = 12 };

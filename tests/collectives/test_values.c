@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "collectives/builder.h"
+#include "collectives/call.h"
 #include "tests/support/schedules.h"
 
 static void names_and_values_belong_together(void **state)

@@ -8,7 +8,7 @@ pure_base="worker/muster.h worker/base/status.h worker/base/cleanup.h"
 rules="
 worker/muster.h:
 worker/base/: worker/muster.h worker/base/
-worker/fabric/: worker/muster.h worker/base/ worker/fabric/ collectives/collective.h
+worker/fabric/: worker/muster.h worker/base/ worker/fabric/ collectives/call.h
 worker/executor: worker/muster.h worker/base/ worker/fabric/fabric.h worker/executor collectives/
 worker/context: worker/muster.h worker/base/ worker/fabric/fabric.h worker/executor.h worker/context collectives/
 worker/examples/: muster.h worker/examples/

@@ -21,7 +21,7 @@
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
 
-#include "collectives/collective.h"
+#include "collectives/call.h"
 #include "worker/base/random.h"
 
 enum {

@@ -1,0 +1,77 @@
+#include "collectives/call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/algorithms/algorithm.h"
+
+static void say_count(uint64_t count, char *ret_text, size_t size)
+{
+    if ((count & MUSTER_CALL_LISTED) == 0) {
+        (void)snprintf(ret_text, size, "%" PRIu64, count);
+    } else {
+        (void)snprintf(ret_text, size, "a list with checksum %08" PRIx32, (uint32_t)count);
+    }
+}
+
+/* "count 100 here, 128 there"; of lists it is not known which item differs. */
+static void say_counts(uint64_t here, uint64_t there, char *ret_text, size_t size)
+{
+    char mine[64];
+    char theirs[64];
+    say_count(here, mine, sizeof mine);
+    say_count(there, theirs, sizeof theirs);
+    bool lists = (here & there & MUSTER_CALL_LISTED) != 0;
+    (void)snprintf(ret_text, size, "%s %s here, %s there", lists ? "counts per rank:" : "count",
+                   mine, theirs);
+}
+
+/* The other side's may be anything, a NaN too. */
+static uint64_t factor_bits(double factor)
+{
+    uint64_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    return bits;
+}
+
+bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
+                         char *ret_text, size_t size)
+{
+    if (here->collective != there->collective) {
+        (void)snprintf(ret_text, size, "collective %s here, %s there",
+                       muster_collective_name((enum muster_collective)here->collective),
+                       muster_collective_name((enum muster_collective)there->collective));
+    } else if (here->count != there->count) {
+        say_counts(here->count, there->count, ret_text, size);
+    } else if (here->type != there->type) {
+        (void)snprintf(ret_text, size, "type %s here, %s there",
+                       muster_type_name((muster_type)here->type),
+                       muster_type_name((muster_type)there->type));
+    } else if (here->op != there->op) {
+        (void)snprintf(ret_text, size, "operation %s here, %s there",
+                       muster_op_name((muster_op)here->op), muster_op_name((muster_op)there->op));
+    } else if (here->inputs != there->inputs) {
+        (void)snprintf(ret_text, size, "%u buffers here, %u there", here->inputs, there->inputs);
+    } else if (factor_bits(here->prescale) != factor_bits(there->prescale)) {
+        (void)snprintf(ret_text, size, "prescale %.17g here, %.17g there", here->prescale,
+                       there->prescale);
+    } else if (factor_bits(here->postscale) != factor_bits(there->postscale)) {
+        (void)snprintf(ret_text, size, "postscale %.17g here, %.17g there", here->postscale,
+                       there->postscale);
+    } else if (here->root != there->root) {
+        (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
+                       there->root);
+    } else if (here->ordered != there->ordered) {
+        (void)snprintf(ret_text, size, "reproducible %s here, %s there",
+                       here->ordered != 0 ? "yes" : "no", there->ordered != 0 ? "yes" : "no");
+    } else if (here->algorithm != there->algorithm) {
+        char names[2][MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
+        muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
+        (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
+    } else {
+        return true;
+    }
+    return false;
+}
