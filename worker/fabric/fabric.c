@@ -2,11 +2,11 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/cores.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,24 +267,24 @@ static muster_status name_links(struct muster_fabric *fabric, const struct muste
     return MUSTER_OK;
 }
 
-/* Looking for a while before sleeping pays only if the peers on this host need not the same core.
- */
+/* Looking for a while before sleeping pays only if the members on this host need not the same core,
+ * and are not stopped for having used up their quota while they looked. */
 static int64_t choose_spin(const struct muster_fabric *fabric, const struct muster_peer *peers,
                            uint32_t count)
 {
-    cpu_set_t cores;
     const char *host = NULL;
     for (uint32_t i = 0; i < count && host == NULL; i++) {
         host = strcmp(peers[i].member, fabric->member) == 0 ? peers[i].host : NULL;
     }
-    if (host == NULL || sched_getaffinity(0, sizeof cores, &cores) != 0) {
+    if (host == NULL) {
         return 0;
     }
-    int neighbours = 0;
+    uint32_t cores = muster_cores_usable();
+    uint32_t neighbours = 0;
     for (uint32_t i = 0; i < count; i++) {
         neighbours += strcmp(peers[i].host, host) == 0;
     }
-    return CPU_COUNT(&cores) >= 2 && neighbours <= CPU_COUNT(&cores) ? SPIN_NS : 0;
+    return cores >= 2 && neighbours <= cores ? SPIN_NS : 0;
 }
 
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,

@@ -1,0 +1,166 @@
+#include "worker/base/cores.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MILLIS = 1000,        /* in a core */
+    LINE_SIZE = 4608,     /* of /proc/self/cgroup: PATH_MAX and the names of controllers */
+    NAME_SIZE = 5120,     /* of a file */
+    CPUS_MAX = 64 * 1024, /* that an affinity can name */
+};
+
+/* Where the controller for the CPU is mounted, and what its groups say. */
+static const struct hierarchy {
+    const char *mount;
+    bool second; /* version 2 */
+} hierarchies[] = {
+    {"/sys/fs/cgroup", true},
+    {"/sys/fs/cgroup/unified", true},
+    {"/sys/fs/cgroup/cpu", false},
+    {"/sys/fs/cgroup/cpu,cpuacct", false},
+};
+
+static bool read_line(const char *name, char *line, int size)
+{
+    FILE *file = fopen(name, "re");
+    if (file == NULL) {
+        return false;
+    }
+    bool there = fgets(line, size, file) != NULL;
+    (void)fclose(file);
+    return there;
+}
+
+static uint64_t ratio_millis(long long quota, long long period)
+{
+    return quota > 0 && period > 0 && quota < INT64_MAX / MILLIS
+               ? (uint64_t)quota * MILLIS / (uint64_t)period
+               : UINT64_MAX;
+}
+
+/* "50000 100000" or "max 100000". */
+static uint64_t quota_of_second(const char *group)
+{
+    char name[NAME_SIZE];
+    char line[64];
+    (void)snprintf(name, sizeof name, "%s/cpu.max", group);
+    if (!read_line(name, line, sizeof line)) {
+        return UINT64_MAX;
+    }
+    char *end = NULL;
+    long long quota = strtoll(line, &end, 10); /* 0 for "max" */
+    return ratio_millis(quota, strtoll(end, NULL, 10));
+}
+
+static uint64_t quota_of_first(const char *group)
+{
+    char name[NAME_SIZE];
+    char quota[64];
+    char period[64];
+    (void)snprintf(name, sizeof name, "%s/cpu.cfs_quota_us", group);
+    if (!read_line(name, quota, sizeof quota)) {
+        return UINT64_MAX;
+    }
+    (void)snprintf(name, sizeof name, "%s/cpu.cfs_period_us", group);
+    if (!read_line(name, period, sizeof period)) {
+        return UINT64_MAX;
+    }
+    return ratio_millis(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+/* The least of a group and those above it. Groups that are not there, because a container sees
+ * another tree than the one that its path is of, have none. */
+static uint64_t quota_along(const char *root, const struct hierarchy *hierarchy, const char *path)
+{
+    char group[LINE_SIZE];
+    int length = snprintf(group, sizeof group, "%s%s%s", root, hierarchy->mount, path);
+    size_t top = strlen(root) + strlen(hierarchy->mount);
+    if (length < 0 || (size_t)length >= sizeof group) {
+        return UINT64_MAX;
+    }
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        uint64_t quota = hierarchy->second ? quota_of_second(group) : quota_of_first(group);
+        least = quota < least ? quota : least;
+        if (strlen(group) <= top) {
+            return least;
+        }
+        *strrchr(group, '/') = '\0';
+    }
+}
+
+/* "0::/path" is of version 2, "4:cpu,cpuacct:/path" of version 1 if the CPU is among the names. */
+static bool parse_group(char *line, bool *ret_second, const char **ret_path)
+{
+    line[strcspn(line, "\n")] = '\0';
+    char *names = strchr(line, ':');
+    char *path = names != NULL ? strchr(names + 1, ':') : NULL;
+    if (path == NULL || path[1] != '/') {
+        return false;
+    }
+    *names++ = '\0';
+    *path++ = '\0';
+    *ret_second = strcmp(line, "0") == 0 && names[0] == '\0';
+    *ret_path = path;
+    if (*ret_second) {
+        return true;
+    }
+    char *left = NULL;
+    for (char *name = strtok_r(names, ",", &left); name != NULL;
+         name = strtok_r(NULL, ",", &left)) {
+        if (strcmp(name, "cpu") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t muster_cores_quota_millis(const char *root)
+{
+    char line[LINE_SIZE];
+    (void)snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "re");
+    uint64_t least = UINT64_MAX;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        bool second;
+        const char *path;
+        if (!parse_group(line, &second, &path)) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof hierarchies / sizeof hierarchies[0]; i++) {
+            if (hierarchies[i].second == second) {
+                uint64_t quota = quota_along(root, &hierarchies[i], path);
+                least = quota < least ? quota : least;
+            }
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return least;
+}
+
+/* UINT32_MAX if the kernel does not say. */
+static uint32_t affinity_cores(void)
+{
+    uint32_t cores = UINT32_MAX;
+    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+    size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
+    if (set != NULL && sched_getaffinity(0, size, set) == 0) {
+        cores = (uint32_t)CPU_COUNT_S(size, set);
+    }
+    CPU_FREE(set);
+    return cores;
+}
+
+uint32_t muster_cores_usable(void)
+{
+    uint32_t cores = affinity_cores();
+    uint64_t paid = muster_cores_quota_millis("") / MILLIS;
+    uint64_t usable = cores == UINT32_MAX || paid < cores ? paid : cores;
+    return usable == 0 || usable > CPUS_MAX ? 1 : (uint32_t)usable;
+}
