@@ -24,17 +24,7 @@ void muster_bidirectional_ring_part(struct muster_builder *builder,
                                     const struct muster_group *group, enum muster_buffer source,
                                     struct muster_span span)
 {
-    if (group->size == 1) {
-        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
-        return;
-    }
-    for (uint32_t round = 0; round < 2 * (group->size - 1); round++) {
-        for (uint32_t way = 0; way < WAYS; way++) {
-            muster_ring_two_phase_round(builder, group, source, muster_span_part(span, WAYS, way),
-                                        round, way == 1);
-        }
-        muster_builder_next_round(builder);
-    }
+    muster_ring_halves_part(builder, group, source, span, true);
 }
 
 uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)

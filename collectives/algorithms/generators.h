@@ -40,6 +40,14 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
                                            struct muster_builder *builder);
 void muster_ring_chunked_formula(const struct muster_plan *plan,
                                  struct muster_formula *ret_formula);
+void muster_ring_chunked_part(struct muster_builder *builder, const struct muster_group *group,
+                              enum muster_buffer source, struct muster_span span);
+uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32_t index);
+uint32_t muster_ring_chunked_part_rounds(uint64_t count, uint32_t size, uint32_t index);
+
+/* A ring for each half of the span, in the same rounds; opposite: the second one goes backward. */
+void muster_ring_halves_part(struct muster_builder *builder, const struct muster_group *group,
+                             enum muster_buffer source, struct muster_span span, bool opposite);
 
 /* bidirectional_ring.c */
 muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,

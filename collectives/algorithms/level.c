@@ -59,6 +59,10 @@ static const struct muster_exchange exchanges[MUSTER_EXCHANGE_END] = {
                                      .part = muster_double_tree_part,
                                      .part_elements = muster_double_tree_part_elements,
                                      .part_rounds = muster_double_tree_part_rounds},
+    [MUSTER_EXCHANGE_RING_CHUNKED] = {.name = "ring_chunked",
+                                      .part = muster_ring_chunked_part,
+                                      .part_elements = muster_ring_chunked_part_elements,
+                                      .part_rounds = muster_ring_chunked_part_rounds},
 };
 
 const struct muster_exchange *muster_exchange_of(unsigned kind)

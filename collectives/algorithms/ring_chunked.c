@@ -11,10 +11,51 @@
  *   lane 0   send 0, reduce 3 | send 3, reduce 2 | ... 2(P-1) rounds
  *   lane 1       send 4, reduce 7 | send 7, reduce 6 | ...
  *   time     ------------------------------------------>
+ *
+ * As a part of another algorithm, which has one lane, both rings are in the same rounds: while one
+ * chunk is reduced, the other is on its way.
  */
 #include "collectives/algorithms/generators.h"
 
 enum { LANES = 2 };
+
+void muster_ring_halves_part(struct muster_builder *builder, const struct muster_group *group,
+                             enum muster_buffer source, struct muster_span span, bool opposite)
+{
+    if (group->size == 1) {
+        muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
+        return;
+    }
+    for (uint32_t round = 0; round < 2 * (group->size - 1); round++) {
+        for (uint32_t half = 0; half < 2; half++) {
+            muster_ring_two_phase_round(builder, group, source, muster_span_part(span, 2, half),
+                                        round, opposite && half == 1);
+        }
+        muster_builder_next_round(builder);
+    }
+}
+
+void muster_ring_chunked_part(struct muster_builder *builder, const struct muster_group *group,
+                              enum muster_buffer source, struct muster_span span)
+{
+    muster_ring_halves_part(builder, group, source, span, false);
+}
+
+uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    struct muster_span whole = {.count = count};
+    uint64_t elements = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        elements += muster_ring_two_phase_part_elements(muster_span_part(whole, LANES, lane).count,
+                                                        size, index);
+    }
+    return elements;
+}
+
+uint32_t muster_ring_chunked_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+{
+    return muster_ring_two_phase_part_rounds(count, size, index);
+}
 
 muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
                                            struct muster_builder *builder)
@@ -36,13 +77,9 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
 void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
-    struct muster_span whole = {.count = plan->count};
-    uint64_t elements = 0;
-    for (uint32_t lane = 0; lane < LANES; lane++) {
-        /* In both lanes the same rank leaves out the two smallest chunks. */
-        elements += muster_ring_two_phase_part_elements(muster_span_part(whole, LANES, lane).count,
-                                                        ranks, (2 * ranks - 3) % ranks);
-    }
+    /* In both lanes the same rank leaves out the two smallest chunks. */
+    uint64_t elements =
+        muster_ring_chunked_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
         .rounds =
             ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
