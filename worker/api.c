@@ -49,24 +49,48 @@ static muster_status check_buffers(enum muster_collective collective, const void
     return MUSTER_OK;
 }
 
+/* Of one size each, in both lists. */
+static muster_status reduce_buffers(struct muster_session *session, muster_scope scope,
+                                    const struct muster_request *several, size_t buffer_count,
+                                    const muster_call_options *options)
+{
+    TRY(check_buffers(several->collective, several->inputs, buffer_count));
+    TRY(check_buffers(several->collective, several->outputs, buffer_count));
+    struct muster_request request = *several;
+    request.in = several->inputs[0];
+    request.out = several->outputs[0];
+    request.buffer_count = (uint32_t)buffer_count;
+    return run(session, scope, &request, options);
+}
+
 /* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
 muster_status muster_allreduce_buffers(muster_session *session, muster_scope scope,
                                        const void *const *ins, void *const *outs,
                                        size_t buffer_count, size_t count, muster_type type,
                                        muster_op op, const muster_call_options *options)
 {
-    TRY(check_buffers(MUSTER_ALLREDUCE, ins, buffer_count));
-    TRY(check_buffers(MUSTER_ALLREDUCE, outs, buffer_count));
-    struct muster_request request = {.collective = MUSTER_ALLREDUCE,
-                                     .in = ins[0],
-                                     .out = outs[0],
-                                     .buffer_count = (uint32_t)buffer_count,
-                                     .inputs = ins,
-                                     .outputs = outs,
-                                     .count = count,
-                                     .type = type,
-                                     .op = op};
-    return run(session, scope, &request, options);
+    const struct muster_request several = {.collective = MUSTER_ALLREDUCE,
+                                           .inputs = ins,
+                                           .outputs = outs,
+                                           .count = count,
+                                           .type = type,
+                                           .op = op};
+    return reduce_buffers(session, scope, &several, buffer_count, options);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): as many as such functions have in the field */
+muster_status muster_reduce_scatter_buffers(muster_session *session, muster_scope scope,
+                                            const void *const *ins, void *const *outs,
+                                            size_t buffer_count, size_t count, muster_type type,
+                                            muster_op op, const muster_call_options *options)
+{
+    const struct muster_request several = {.collective = MUSTER_REDUCE_SCATTER,
+                                           .inputs = ins,
+                                           .outputs = outs,
+                                           .count = count,
+                                           .type = type,
+                                           .op = op};
+    return reduce_buffers(session, scope, &several, buffer_count, options);
 }
 
 muster_status muster_broadcast_buffers(muster_session *session, muster_scope scope,

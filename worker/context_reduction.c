@@ -59,23 +59,33 @@ muster_status muster_request_check_reduction(const struct muster_request *reques
     return check_factor(request, "postscale", request->postscale);
 }
 
-static bool overlap(const void *one, const void *other, uint64_t size_bytes)
+static bool overlap(const void *one, uint64_t one_bytes, const void *other, uint64_t other_bytes)
 {
     uintptr_t a = (uintptr_t)one;
     uintptr_t b = (uintptr_t)other;
-    return a < b + size_bytes && b < a + size_bytes;
+    return a < b + other_bytes && b < a + one_bytes;
+}
+
+/* The output of this index is the input, or the place in it that an in-place call takes. */
+static bool is_in_place(const struct muster_request *request, uint32_t index,
+                        const struct muster_extents *extents)
+{
+    return request->inputs != NULL &&
+           (uintptr_t)request->inputs[index] ==
+               (uintptr_t)request->outputs[index] + (uintptr_t)extents->in_place_bytes;
 }
 
 /* An output may be the input of the same index, if all are; it touches nothing else. */
 static muster_status check_output(const struct muster_request *request, uint32_t index,
-                                  uint64_t size_bytes, bool in_place)
+                                  const struct muster_extents *extents, bool in_place)
 {
     const void *output = request->outputs[index];
+    uint64_t bytes = extents->out_bytes;
     for (uint32_t i = 0; i < request->buffer_count; i++) {
         const void *input = request->inputs != NULL ? request->inputs[i] : NULL;
-        bool meets_output = i != index && overlap(output, request->outputs[i], size_bytes);
-        bool meets_input =
-            input != NULL && !(in_place && i == index) && overlap(output, input, size_bytes);
+        bool meets_output = i != index && overlap(output, bytes, request->outputs[i], bytes);
+        bool meets_input = input != NULL && !(in_place && i == index) &&
+                           overlap(output, bytes, input, extents->in_bytes);
         if (meets_output || meets_input) {
             return muster_error_set(MUSTER_INVALID, "output buffer %u overlaps %s buffer %u", index,
                                     meets_output ? "output" : "input", i);
@@ -84,31 +94,37 @@ static muster_status check_output(const struct muster_request *request, uint32_t
     return MUSTER_OK;
 }
 
+static muster_status check_missing(const struct muster_request *request, uint32_t index,
+                                   const struct muster_extents *extents)
+{
+    bool no_input =
+        request->inputs != NULL && request->inputs[index] == NULL && extents->in_bytes > 0;
+    bool no_output = request->outputs[index] == NULL && extents->out_bytes > 0;
+    return no_input || no_output ? muster_error_set(MUSTER_INVALID, "%s buffer %u is NULL",
+                                                    no_input ? "input" : "output", index)
+                                 : MUSTER_OK;
+}
+
 muster_status muster_request_check_several(const struct muster_request *request,
-                                           uint64_t size_bytes)
+                                           const struct muster_extents *extents)
 {
     if (request->buffer_count > MUSTER_BUFFERS_MAX) {
         return muster_error_set(MUSTER_INVALID, "%u buffers: %d are the most",
                                 request->buffer_count, MUSTER_BUFFERS_MAX);
     }
-    if (size_bytes == 0) {
+    for (uint32_t i = 0; i < request->buffer_count; i++) {
+        TRY(check_missing(request, i, extents));
+    }
+    if (extents->out_bytes == 0) {
         return MUSTER_OK;
     }
-    bool in_place = request->inputs != NULL && request->buffer_count > 0 &&
-                    request->inputs[0] == request->outputs[0];
+    bool in_place = request->buffer_count > 0 && is_in_place(request, 0, extents);
     for (uint32_t i = 0; i < request->buffer_count; i++) {
-        bool no_input = request->inputs != NULL && request->inputs[i] == NULL;
-        if (no_input || request->outputs[i] == NULL) {
-            return muster_error_set(MUSTER_INVALID, "%s buffer %u is NULL",
-                                    no_input ? "input" : "output", i);
-        }
-        if (in_place && request->inputs[i] != request->outputs[i]) {
+        if (in_place && !is_in_place(request, i, extents)) {
             return muster_error_set(MUSTER_INVALID, "buffer 0 is in place, and buffer %u is not",
                                     i);
         }
-    }
-    for (uint32_t i = 0; i < request->buffer_count; i++) {
-        TRY(check_output(request, i, size_bytes, in_place));
+        TRY(check_output(request, i, extents, in_place));
     }
     return MUSTER_OK;
 }

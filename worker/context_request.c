@@ -97,15 +97,9 @@ struct muster_call muster_request_call(const struct muster_request *request,
 
 /* Buffers -------------------------------------------------------------------------------------- */
 
-/* Sizes of the two buffers, checked to be addressable, and where INPUT starts in an in-place call.
- */
-struct extents {
-    uint64_t in_bytes, out_bytes;
-    int64_t in_place_bytes; /* counted from OUTPUT */
-};
-
+/* Checked to be addressable. */
 static muster_status measure(const struct muster_shape *shape, muster_type type,
-                             struct extents *ret_extents)
+                             struct muster_extents *ret_extents)
 {
     uint64_t element_bytes = muster_type_size_bytes(type);
     uint64_t in = muster_shape_input_count(shape);
@@ -117,15 +111,15 @@ static muster_status measure(const struct muster_shape *shape, muster_type type,
                                 (unsigned long long)(in > out ? in : out),
                                 (unsigned long long)element_bytes);
     }
-    *ret_extents = (struct extents){.in_bytes = element_bytes * in,
-                                    .out_bytes = element_bytes * out,
-                                    .in_place_bytes = (int64_t)element_bytes *
-                                                      muster_shape_in_place_offset(shape)};
+    *ret_extents = (struct muster_extents){.in_bytes = element_bytes * in,
+                                           .out_bytes = element_bytes * out,
+                                           .in_place_bytes = (int64_t)element_bytes *
+                                                             muster_shape_in_place_offset(shape)};
     return MUSTER_OK;
 }
 
 static muster_status check_buffers(const struct muster_request *request,
-                                   const struct extents *extents)
+                                   const struct muster_extents *extents)
 {
     bool broadcast = request->collective == MUSTER_BROADCAST;
     if (broadcast && request->in != NULL && request->in != request->out) {
@@ -166,12 +160,12 @@ static muster_status check_values(const struct muster_request *request)
 static muster_status check_data(const struct muster_request *request,
                                 const struct muster_shape *shape)
 {
-    struct extents extents = {0};
+    struct muster_extents extents = {0};
     TRY(check_values(request));
     TRY(muster_request_check_reduction(request));
     TRY(measure(shape, request->type, &extents));
     TRY(check_buffers(request, &extents));
-    return muster_request_check_several(request, extents.out_bytes);
+    return muster_request_check_several(request, &extents);
 }
 
 /* Integers, and the smallest and largest of floats, are the same in any order. */

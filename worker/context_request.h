@@ -27,11 +27,17 @@ MUSTER_CHECKED muster_status muster_request_check(const struct muster_request *r
                                                   uint32_t rank, uint32_t size, uint64_t *room,
                                                   struct muster_asked *ret_asked);
 
-/* Parts of muster_request_check(): the factors and the user's function; several buffers, all of
- * size_bytes. */
+/* Sizes of a call's two buffers on this member, and where the input starts in an in-place call. */
+struct muster_extents {
+    uint64_t in_bytes, out_bytes;
+    int64_t in_place_bytes; /* counted from the output */
+};
+
+/* Parts of muster_request_check(): the factors and the user's function; several buffers, each of
+ * these extents. */
 MUSTER_CHECKED muster_status muster_request_check_reduction(const struct muster_request *request);
 MUSTER_CHECKED muster_status muster_request_check_several(const struct muster_request *request,
-                                                          uint64_t size_bytes);
+                                                          const struct muster_extents *extents);
 
 /* The number of buffers that this member contributes, from 1 to MUSTER_BUFFERS_MAX. */
 uint8_t muster_request_buffers(const struct muster_request *request);

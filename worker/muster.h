@@ -325,6 +325,18 @@ muster_allreduce_buffers(muster_session *session, muster_scope scope, const void
                          void *const *outs, size_t buffer_count, size_t count, muster_type type,
                          muster_op op, const muster_call_options *options);
 
+/* A reduce_scatter for members that have several buffers each: outs[i][0..count) = op over block
+ * `rank` of all buffers of all members, for each i < buffer_count; each of ins has size x count
+ * elements. A member's buffers are reduced to one first, as in muster_allreduce_buffers(), which
+ * takes memory for a copy of one of ins within the library.
+ *
+ * In place: outs[i] == ins[i] + rank x count for every i, the members' ranks being those of the
+ * scope. Otherwise no output may overlap another buffer; an input may be given several times. */
+MUSTER_API MUSTER_CHECKED muster_status
+muster_reduce_scatter_buffers(muster_session *session, muster_scope scope, const void *const *ins,
+                              void *const *outs, size_t buffer_count, size_t count,
+                              muster_type type, muster_op op, const muster_call_options *options);
+
 /* A broadcast for members that have several buffers each: buffers[0] of the root is copied to all
  * buffers of all members, those of the root too. buffer_count is 1 to 64, each member's own. The
  * buffers must not overlap. */

@@ -16,6 +16,8 @@ static muster_status everything(muster_session *session)
     double number = 1;
     double other = 0;
     const size_t counts[] = {1};
+    const void *ins[] = {&number};
+    void *outs[] = {&other};
     muster_status statuses[] = {
         muster_allreduce(session, MUSTER_GLOBAL, &number, &number, 1, MUSTER_FLOAT64, MUSTER_SUM,
                          NULL),
@@ -34,6 +36,11 @@ static muster_status everything(muster_session *session)
         muster_alltoall(session, MUSTER_GLOBAL, &number, &other, 1, MUSTER_FLOAT64, NULL),
         muster_alltoallv(session, MUSTER_GLOBAL, &number, counts, &other, counts, MUSTER_FLOAT64,
                          NULL),
+        muster_allreduce_buffers(session, MUSTER_GLOBAL, ins, outs, 1, 1, MUSTER_FLOAT64,
+                                 MUSTER_SUM, NULL),
+        muster_reduce_scatter_buffers(session, MUSTER_GLOBAL, ins, outs, 1, 1, MUSTER_FLOAT64,
+                                      MUSTER_SUM, NULL),
+        muster_broadcast_buffers(session, MUSTER_GLOBAL, outs, 1, 1, MUSTER_FLOAT64, 0, NULL),
         muster_barrier(session, MUSTER_GLOBAL, NULL),
         muster_register(session, "number", &number, sizeof(number)),
         muster_commit(session),

@@ -71,6 +71,10 @@ static void run_sum(struct group_member *member, void *argument)
     for (uint32_t b = 0; b < BUFFERS; b++) {
         inputs[b] = sum->in_place ? memory->out[b] : memory->in[b];
         outputs[b] = memory->out[b];
+        if (sum->collective == MUSTER_REDUCE_SCATTER && sum->in_place) {
+            outputs[b] =
+                memory->out[b] + (size_t)member->rank * COUNT * muster_type_size_bytes(sum->type);
+        }
     }
     struct muster_request request = {.collective = sum->collective,
                                      .in = inputs[0],
@@ -85,10 +89,6 @@ static void run_sum(struct group_member *member, void *argument)
                                      .inputs = inputs,
                                      .outputs = outputs,
                                      .deadline_ns = group_deadline()};
-    if (sum->collective == MUSTER_REDUCE_SCATTER && sum->in_place) {
-        request.out =
-            memory->out[0] + (size_t)member->rank * COUNT * muster_type_size_bytes(sum->type);
-    }
     fill(member, sum, sum->in_place);
     if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
         group_fail(member, "%s", muster_last_error());
@@ -184,7 +184,7 @@ static void several_buffers_are_reduced_here_first(void **state)
         struct sum each[5];
         for (size_t j = 0; j < 5; j++) {
             each[j] = sums[j];
-            each[j].collective = MUSTER_ALLREDUCE;
+            each[j].collective = (i + j) % 2 == 0 ? MUSTER_ALLREDUCE : MUSTER_REDUCE_SCATTER;
             each[j].type = types[i];
             each[j].value = 4;
         }
@@ -294,6 +294,16 @@ static void buffers_that_overlap_are_refused(void **state)
     assert_refused(&group, request, "buffer 0 is in place, and buffer 1 is not");
     request.buffer_count = 65;
     assert_refused(&group, request, "64 are the most");
+    request = good_request();
+    request.collective = MUSTER_REDUCE_SCATTER;
+    request.buffer_count = 2;
+    request.inputs = inputs;
+    request.outputs = outputs;
+    request.in = inputs[0] = memory->in[0];
+    outputs[1] = memory->in[1];
+    assert_refused(&group, request, "output buffer 1 overlaps input buffer 1");
+    inputs[1] = NULL;
+    assert_refused(&group, request, "input buffer 1 is NULL");
     group_finish(&group);
 }
 

@@ -124,6 +124,21 @@ static void check_options_and_buffers(struct crew_member *member, muster_scope s
     MEMBER_OK(member, muster_allreduce_buffers(member->session, scope, ins, outs, 2, 3,
                                                MUSTER_INT16, MUSTER_SUM, NULL));
     MEMBER_CHECK(member, out[0][2] == 6 * n && out[1][0] == 2 * n);
+    int16_t wide[5][2] = {{0}}; /* no scope has more members */
+    int16_t block[2][2];
+    for (int i = 0; i < n; i++) {
+        wide[i][0] = (int16_t)i;
+        wide[i][1] = (int16_t)(10 * i);
+    }
+    const void *wides[] = {wide, wide};
+    void *blocks[] = {block[0], block[1]};
+    MEMBER_OK(member, muster_reduce_scatter_buffers(member->session, scope, wides, blocks, 2, 2,
+                                                    MUSTER_INT16, MUSTER_SUM, NULL));
+    int rank = (int)muster_rank(member->session, scope);
+    MEMBER_CHECK(member, block[0][0] == 2 * n * rank && block[1][1] == 20 * n * rank);
+    MEMBER_CHECK(member,
+                 muster_reduce_scatter_buffers(member->session, scope, wides, NULL, 2, 2,
+                                               MUSTER_INT16, MUSTER_SUM, NULL) == MUSTER_INVALID);
     MEMBER_OK(member,
               muster_broadcast_buffers(member->session, scope, outs, 2, 1, MUSTER_INT16, 0, NULL));
     MEMBER_CHECK(member, out[1][0] == 2 * n && out[1][1] == 4 * n);
