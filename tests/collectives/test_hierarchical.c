@@ -10,6 +10,7 @@
 
 #include "collectives/algorithms/hierarchy.h"
 #include "collectives/call.h"
+#include "collectives/simulate.h"
 #include "tests/support/schedules.h"
 
 enum { HOSTS_MAX = 12 };
@@ -150,6 +151,53 @@ static void random_topologies_are_proven(void **state)
     }
 }
 
+/* Of all rows of allreduce, or of all that can be said with two levels. */
+static double fastest_us(const struct muster_plan *plan, bool rows, double limit_us)
+{
+    double best_us = limit_us;
+    for (size_t row = 0; rows && row < muster_algorithm_count; row++) {
+        double us = 0;
+        if (muster_algorithms[row].collective == MUSTER_ALLREDUCE && test_fits(row, plan)) {
+            assert_int_equal(
+                muster_simulate_us(row, plan, 4, &muster_cost_model_default, best_us, &us),
+                MUSTER_OK);
+            best_us = best_us == 0 || us < best_us ? us : best_us;
+        }
+    }
+    for (unsigned number = 0; !rows && number < 3 * MUSTER_EXCHANGE_END * MUSTER_EXCHANGE_END;
+         number++) {
+        double us = 0;
+        unsigned pair = number / 3;
+        size_t algorithm =
+            variant_of(pair % MUSTER_EXCHANGE_END, pair / MUSTER_EXCHANGE_END, 0, number % 3, 0);
+        assert_int_equal(
+            muster_simulate_us(algorithm, plan, 4, &muster_cost_model_default, best_us, &us),
+            MUSTER_OK);
+        best_us = us < best_us ? us : best_us;
+    }
+    return best_us;
+}
+
+static void no_variant_is_much_faster_than_the_best_row(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{4, 2}, {8, 2}, {8, 4}, {16, 2}, {15, 3}, {16, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct muster_topology topology = test_topology_even(shapes[i][0], shapes[i][1]);
+        for (uint64_t count = 1; count <= 4 << 20; count *= 16) {
+            const struct muster_plan plan = {
+                .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
+            double rows_us = fastest_us(&plan, true, 0);
+            double all_us = fastest_us(&plan, false, rows_us);
+            if (rows_us > 1.15 * all_us) {
+                fail_msg("%u ranks on %u hosts, count %llu: %.1f us, at best %.1f", shapes[i][0],
+                         shapes[i][1], (unsigned long long)count, rows_us, all_us);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
 static void a_variant_is_printed_as_it_is_read(void **state)
 {
     (void)state;
@@ -241,6 +289,7 @@ int main(void)
         cmocka_unit_test(all_pairs_of_exchanges_between_hosts_and_racks_are_proven),
         cmocka_unit_test(all_ragged_topologies_of_five_hosts_by_four_ranks_are_proven),
         cmocka_unit_test(random_topologies_are_proven),
+        cmocka_unit_test(no_variant_is_much_faster_than_the_best_row),
         cmocka_unit_test(a_variant_is_printed_as_it_is_read),
         cmocka_unit_test(what_cannot_be_said_is_refused),
         cmocka_unit_test(members_that_differ_are_told_in_what),
