@@ -5,6 +5,12 @@
 #include "collectives/shape.h"
 #include "collectives/topology.h"
 
+/* What the ranks of a topology share. */
+struct muster_memory_reach {
+    uint64_t slot_bytes; /* that each of them can lay down at a time for all others to see */
+    bool buffers;        /* each can read the others' own buffers */
+};
+
 struct muster_plan {
     enum muster_collective collective;
     const struct muster_topology *topology; /* borrowed */
@@ -17,6 +23,7 @@ struct muster_plan {
     /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
      * which then need room for a copy; in all others a schedule is right either way. */
     bool in_place;
+    const struct muster_memory_reach *memory; /* borrowed; NULL: they share no memory */
     uint32_t variant; /* of an algorithm that has variants: muster_schedule_generate() and its like
                          take it from the algorithm's number */
 };

@@ -2,9 +2,20 @@
 
 #include <stdlib.h>
 
+#include "collectives/memory.h"
 #include "collectives/simulate.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
+
+/* Carried out in memory, where that is so. */
+static bool is_in_memory(size_t algorithm, const struct muster_plan *plan,
+                         size_t element_size_bytes, const struct muster_cost_model *model,
+                         double *ret_us)
+{
+    enum muster_memory_method method;
+    return muster_algorithm_uses_memory(algorithm) &&
+           muster_memory_choose(plan, element_size_bytes, model, &method, ret_us);
+}
 
 muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
                                     size_t element_size_bytes,
@@ -13,6 +24,9 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
     struct muster_plan any = *plan;
     any.rank = 0;
     TRY(muster_plan_check(algorithm, &any));
+    if (is_in_memory(algorithm, &any, element_size_bytes, model, ret_us)) {
+        return MUSTER_OK;
+    }
     if (plan->topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX) {
         return muster_simulate_us(algorithm, &any, element_size_bytes, model, 0, ret_us);
     }
@@ -24,6 +38,7 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
 struct candidate {
     size_t algorithm;
     double formula_us;
+    bool in_memory; /* then that is its price */
 };
 
 /* By the formula, then by the index. */
@@ -37,17 +52,32 @@ static int compare_candidates(const void *left_candidate, const void *right_cand
     return left->algorithm < right->algorithm ? -1 : 1;
 }
 
+/* False if it does not fit. */
+static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
+                         size_t element_size_bytes, const struct muster_cost_model *model,
+                         struct candidate *ret_candidate)
+{
+    char why[MUSTER_ERROR_MAX];
+    if (muster_algorithms[algorithm].collective != plan->collective ||
+        !muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
+        return false;
+    }
+    *ret_candidate = (struct candidate){.algorithm = algorithm};
+    if (is_in_memory(algorithm, plan, element_size_bytes, model, &ret_candidate->formula_us)) {
+        ret_candidate->in_memory = true;
+        return true;
+    }
+    ret_candidate->formula_us = muster_cost_formula_us(algorithm, plan, element_size_bytes, model);
+    return !muster_algorithm_uses_memory(algorithm);
+}
+
 static size_t list_candidates(const struct muster_plan *plan, size_t element_size_bytes,
                               const struct muster_cost_model *model, struct candidate *candidates)
 {
     size_t count = 0;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
-        char why[MUSTER_ERROR_MAX];
-        if (muster_algorithms[i].collective == plan->collective &&
-            muster_algorithm_fits(i, plan, why, sizeof why)) {
-            candidates[count++] = (struct candidate){
-                .algorithm = i,
-                .formula_us = muster_cost_formula_us(i, plan, element_size_bytes, model)};
+        if (is_candidate(i, plan, element_size_bytes, model, &candidates[count])) {
+            count++;
         }
     }
     qsort(candidates, count, sizeof *candidates, compare_candidates);
@@ -65,10 +95,12 @@ static muster_status simulate_candidates(const struct muster_plan *plan, size_t 
     size_t best = candidates[0].algorithm;
     double best_us = 0;
     for (size_t i = 0; i < count; i++) {
-        double cost_us = 0;
+        double cost_us = candidates[i].formula_us;
         size_t algorithm = candidates[i].algorithm;
         TRY(muster_plan_check(algorithm, &any));
-        TRY(muster_simulate_us(algorithm, &any, element_size_bytes, model, best_us, &cost_us));
+        if (!candidates[i].in_memory) {
+            TRY(muster_simulate_us(algorithm, &any, element_size_bytes, model, best_us, &cost_us));
+        }
         if (i == 0 || cost_us < best_us) {
             best = algorithm;
             best_us = cost_us;

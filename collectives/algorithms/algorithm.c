@@ -24,6 +24,12 @@ static const struct muster_algorithm *row_of(size_t algorithm)
     return &muster_algorithms[row];
 }
 
+bool muster_algorithm_uses_memory(size_t algorithm)
+{
+    const struct muster_algorithm *row = row_of(algorithm);
+    return row != NULL && row->memory;
+}
+
 /* The plan as the algorithm's row wants it. */
 static struct muster_plan vary(size_t algorithm, const struct muster_plan *plan)
 {

@@ -48,6 +48,9 @@ struct muster_algorithm {
     /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
      * terms.h. The tests prove it. */
     bool reproducible;
+    /* Ranks that share memory carry it out there as one: see collectives/memory.h. Of those that do
+     * not, it is an algorithm that there are others for: it is not selected. */
+    bool memory;
     uint32_t variant;                       /* that the name alone stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
     /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
@@ -67,6 +70,9 @@ extern const size_t muster_algorithm_count;
  * it is not the one that the row's name stands for. So the index of a row is a number too. It fits
  * 32 bits. */
 enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
+
+/* Whether the row of this number has .memory; of what is no number it has not. */
+bool muster_algorithm_uses_memory(size_t algorithm);
 
 /* The number of this name for this collective: that of a row, or one with its variant in brackets.
  * MUSTER_INVALID lists the names that there are. */
