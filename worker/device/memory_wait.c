@@ -1,0 +1,172 @@
+/*
+ * How one rank waits for another, and notices that it waits in vain.
+ *
+ * First it only looks, if every rank has a core of its own; then it gives way between the looks, so
+ * that ranks that share a core go on; then it sleeps, a slice at a time, and after each slice sees
+ * after the other one. Whoever writes wakes those who sleep.
+ *
+ * Who sleeps has counted itself before its last look; who writes looks at the count after it wrote.
+ * One of the two sees the other, if neither's order of the two is turned around. The writer, who is
+ * in haste, takes no barrier for that: the sleeper asks the kernel for one on all processors
+ * (membarrier). Where there is none, a sleeper may miss its wake, and a slice ends its sleep.
+ */
+#include "worker/device/memory_parts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/base/clock.h"
+
+enum {
+    SPINS = 2000, /* some 20 to 50 us */
+    YIELDS_A_LOOK_AT_THE_CLOCK = 16,
+    YIELD_NS = 200 * 1000,
+    SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
+    SLICE_MAX_NS = 16 * 1000 * 1000,
+    NS_PER_S = 1000000000,
+};
+
+static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
+{
+    return atomic_load_explicit(word, memory_order_acquire) >= least;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleeping ------------------------------------------------------------------------------------ */
+
+void muster_memory_ring(struct muster_memory_seat *seat)
+{
+    atomic_signal_fence(memory_order_seq_cst); /* the processor's is the sleeper's to ask for */
+    if (atomic_load_explicit(&seat->sleepers, memory_order_relaxed) == 0) {
+        return;
+    }
+    atomic_fetch_add(&seat->bell, 1);
+    (void)syscall(SYS_futex, &seat->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *word, uint64_t least,
+                      int64_t most_ns)
+{
+    const struct timespec most = {.tv_sec = most_ns / NS_PER_S, .tv_nsec = most_ns % NS_PER_S};
+    atomic_fetch_add(&seat->sleepers, 1);
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    uint32_t bell = atomic_load(&seat->bell);
+    if (!is_reached(word, least)) {
+        (void)syscall(SYS_futex, &seat->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+    }
+    atomic_fetch_sub(&seat->sleepers, 1);
+}
+
+/* Seeing after the other ---------------------------------------------------------------------- */
+
+muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t rank)
+{
+    struct muster_memory *memory = run->memory;
+    const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
+    uint32_t name = memory->options.names[rank];
+    /* First whether it lives: it says that it goes before it goes. */
+    bool lives =
+        memory->pids[rank] == getpid() || muster_memory_region_holder(&memory->region, rank) != 0;
+    uint64_t withdrawn = atomic_load(&seat->withdrawn);
+    if (withdrawn != 0 && withdrawn <= run->work->sequence) {
+        return muster_error_set(MUSTER_REJOIN, "rank %u takes part no more", name);
+    }
+    if (!lives) {
+        run->suspect = name;
+        return muster_error_set(MUSTER_REJOIN, "rank %u died", name);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status late(struct muster_memory_run *run, uint32_t rank)
+{
+    run->suspect = run->memory->options.names[rank];
+    return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
+                            run->suspect);
+}
+
+/* Waiting ------------------------------------------------------------------------------------- */
+
+static bool give_way(const _Atomic uint64_t *word, uint64_t least, int64_t until_ns)
+{
+    do {
+        for (int i = 0; i < YIELDS_A_LOOK_AT_THE_CLOCK; i++) {
+            (void)sched_yield();
+            if (is_reached(word, least)) {
+                return true;
+            }
+        }
+    } while (muster_clock_ns() < until_ns);
+    return false;
+}
+
+static int64_t earlier(int64_t one_ns, int64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
+muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t rank,
+                                        const _Atomic uint64_t *word, uint64_t least)
+{
+    const struct muster_memory_work *work = run->work;
+    for (int i = 0; !run->memory->options.crowded && i < SPINS; i++) {
+        if (is_reached(word, least)) {
+            return MUSTER_OK;
+        }
+        relax();
+    }
+    int64_t now_ns = muster_clock_ns();
+    if (give_way(word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
+        return MUSTER_OK;
+    }
+    struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
+    int64_t slice_ns = SLICE_NS;
+    while ((now_ns = muster_clock_ns()) < work->deadline_ns) {
+        sleep_for(seat, word, least, earlier(slice_ns, work->deadline_ns - now_ns));
+        if (is_reached(word, least)) {
+            return MUSTER_OK;
+        }
+        TRY(muster_memory_look_after(run, rank));
+        TRY(work->look(work->user, &run->suspect));
+        slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
+    }
+    return late(run, rank);
+}
+
+/* The other's own memory ---------------------------------------------------------------------- */
+
+muster_status muster_memory_fetch(struct muster_memory_run *run, uint32_t rank, uint64_t address,
+                                  void *target, size_t size_bytes)
+{
+    size_t done = 0;
+    while (done < size_bytes) {
+        struct iovec here = {.iov_base = (char *)target + done, .iov_len = size_bytes - done};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), // NOLINT
+                              .iov_len = size_bytes - done};
+        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
+        if (got <= 0) {
+            int reason = errno;
+            TRY(muster_memory_look_after(run, rank));
+            errno = reason;
+            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
+                                      run->memory->options.names[rank]);
+        }
+        done += (size_t)got;
+    }
+    return MUSTER_OK;
+}
