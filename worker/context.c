@@ -17,11 +17,14 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "collectives/memory.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context_local.h"
+#include "worker/context_memory.h"
 #include "worker/executor.h"
 
 enum {
@@ -46,8 +49,9 @@ struct key {
 };
 
 struct kept_operation {
-    struct key *key; /* owned */
-    struct muster_operation *operation;
+    struct key *key;                    /* owned */
+    struct muster_operation *operation; /* NULL: it is done in memory */
+    enum muster_memory_method method;   /* then */
     size_t algorithm;
     uint64_t scratch_bytes;
     size_t step_count;
@@ -78,6 +82,8 @@ struct muster_context {
     size_t kept_steps;
     void *scratch;
     uint64_t scratch_bytes;
+    struct muster_memory *memory; /* that all ranks share; or NULL */
+    struct muster_memory_reach reach;
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
@@ -184,6 +190,7 @@ void muster_context_destroy(struct muster_context *context)
     while (!TAILQ_EMPTY(&context->order)) {
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
+    muster_memory_destroy(context->memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->given_back);
     pthread_mutex_destroy(&context->mutex);
@@ -358,7 +365,24 @@ static struct muster_plan plan_of(const struct muster_context *context,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
                                 .contributors = asked->ordered ? context->contributors : NULL,
-                                .in_place = asked->in_place};
+                                .in_place = asked->in_place,
+                                .memory = context->memory != NULL ? &context->reach : NULL};
+}
+
+/* The schedule of what goes by messages. */
+static muster_status schedule_operation(const struct muster_context *context,
+                                        const struct muster_plan *plan, struct kept_operation *made)
+{
+    struct muster_schedule schedule;
+    TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
+    made->step_count = schedule.step_count;
+    if (__builtin_mul_overflow(schedule.scratch_count, context->key->element_size_bytes,
+                               &made->scratch_bytes)) {
+        muster_schedule_finish(&schedule);
+        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
+                                muster_collective_name(plan->collective));
+    }
+    return muster_operation_create(&schedule, context->ranks, &made->operation);
 }
 
 static muster_status make_operation(struct muster_context *context,
@@ -367,17 +391,14 @@ static muster_status make_operation(struct muster_context *context,
 {
     const struct muster_plan plan = plan_of(context, asked);
     struct kept_operation made = {.key = NULL};
+    double unused_us;
     TRY(choose(context, context->key, &plan, &made.algorithm));
-    struct muster_schedule schedule;
-    TRY(muster_schedule_generate(made.algorithm, &plan, &schedule));
-    made.step_count = schedule.step_count;
-    if (__builtin_mul_overflow(schedule.scratch_count, context->key->element_size_bytes,
-                               &made.scratch_bytes)) {
-        muster_schedule_finish(&schedule);
-        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
-                                muster_collective_name(plan.collective));
+    TRY(muster_plan_check(made.algorithm, &plan));
+    if (!muster_algorithm_uses_memory(made.algorithm) ||
+        !muster_memory_choose(&plan, context->key->element_size_bytes, &context->model,
+                              &made.method, &unused_us)) {
+        TRY(schedule_operation(context, &plan, &made));
     }
-    TRY(muster_operation_create(&schedule, context->ranks, &made.operation));
     made.key = malloc(key_size(context->key));
     if (made.key == NULL) {
         muster_operation_destroy(made.operation);
@@ -466,7 +487,14 @@ static muster_status run_numbered(struct muster_context *context,
         .scratch = context->scratch,
         .deadline_ns = request->deadline_ns,
     };
-    muster_status status = muster_operation_run(kept->operation, &binding, ret_suspect);
+    muster_status status = MUSTER_OK;
+    if (context->memory != NULL) {
+        status = muster_context_memory_run(context->memory, &binding, &asked->shape, context->ranks,
+                                           kept->method, ret_suspect);
+    }
+    if (status == MUSTER_OK && kept->operation != NULL) {
+        status = muster_operation_run(kept->operation, &binding, ret_suspect);
+    }
     if (status == MUSTER_OK) {
         muster_local_end(&work);
         atomic_fetch_add(&context->progress, 1);
@@ -497,6 +525,37 @@ muster_status muster_context_run(struct muster_context *context,
     struct kept_operation *kept;
     TRY(find_operation(context, request, &asked, &kept));
     return run_numbered(context, request, &asked, kept, suspect);
+}
+
+/* Shared memory ------------------------------------------------------------------------------- */
+
+uint64_t muster_context_sequence(const struct muster_context *context)
+{
+    return context->sequence;
+}
+
+muster_status muster_context_share_memory(struct muster_context *context, int64_t deadline_ns,
+                                          uint32_t *ret_suspect)
+{
+    uint32_t ranks = context->topology.ranks;
+    struct muster_memory *memory = NULL;
+    struct muster_memory_reach reach = {0};
+    const struct muster_memory_options options = {.rank = context->rank,
+                                                  .ranks = ranks,
+                                                  .names = context->ranks,
+                                                  .order = context->contributors,
+                                                  .crowded = muster_cores_usable() < ranks};
+    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
+        return MUSTER_OK;
+    }
+    TRY(muster_context_memory_meet(context, &options, deadline_ns, ret_suspect, &memory, &reach));
+    AUTO_TURN(context);
+    while (!TAILQ_EMPTY(&context->order)) { /* they were chosen without it */
+        drop_operation(context, TAILQ_FIRST(&context->order));
+    }
+    context->memory = memory;
+    context->reach = reach;
+    return MUSTER_OK;
 }
 
 muster_status muster_context_algorithm(struct muster_context *context,

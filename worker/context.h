@@ -46,6 +46,14 @@ uint32_t muster_context_size(const struct muster_context *context);
 void muster_context_set_model(struct muster_context *context,
                               const struct muster_cost_model *model);
 
+/* Brings the members to memory that they share, if they are all on one host and this can be done:
+ * algorithms that use it are then chosen where they are the fastest. If it cannot be done nothing
+ * changes, and that is MUSTER_OK. Once, before other threads use the context; collective, with the
+ * statuses of muster_context_run(). */
+MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *context,
+                                                         int64_t deadline_ns,
+                                                         uint32_t *ret_suspect);
+
 /* Operations finished since the context was made: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 

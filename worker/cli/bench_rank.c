@@ -107,7 +107,10 @@ static muster_status make_context(struct rank_run *run)
         .rank = run->rank,
         .model = &model,
     };
-    return muster_context_create(&options, &run->context);
+    uint32_t suspect = UINT32_MAX;
+    TRY(muster_context_create(&options, &run->context));
+    return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
+                                       &suspect);
 }
 
 static muster_status meet(struct rank_run *run)

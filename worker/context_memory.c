@@ -1,0 +1,191 @@
+#include "worker/context_memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+
+enum {
+    FABRIC_TURN_NS = 20 * 1000, /* for what has arrived meanwhile */
+    ABORT_GRACE_MS = 10,        /* for aborts to leave */
+};
+
+/* Coming together ----------------------------------------------------------------------------- */
+
+struct meeting {
+    struct muster_context *context;
+    int64_t deadline_ns;
+    uint32_t *ret_suspect;
+};
+
+/* What rank 0 says. */
+struct invitation {
+    struct muster_memory_address address;
+    uint64_t made; /* or 0 */
+};
+
+static muster_status tell_all(const struct meeting *meeting, struct invitation *invitation)
+{
+    const struct muster_request request = {.collective = MUSTER_BROADCAST,
+                                           .in = invitation,
+                                           .out = invitation,
+                                           .count = sizeof *invitation,
+                                           .type = MUSTER_UINT8,
+                                           .algorithm = "binomial",
+                                           .deadline_ns = meeting->deadline_ns};
+    return muster_context_run(meeting->context, &request, meeting->ret_suspect);
+}
+
+static muster_status do_all(const struct meeting *meeting, bool here, bool *ret_everywhere)
+{
+    uint8_t mine = here;
+    uint8_t all = 0;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = &mine,
+                                           .out = &all,
+                                           .count = 1,
+                                           .type = MUSTER_UINT8,
+                                           .op = MUSTER_MIN,
+                                           .algorithm = "recursive_doubling",
+                                           .deadline_ns = meeting->deadline_ns};
+    TRY(muster_context_run(meeting->context, &request, meeting->ret_suspect));
+    *ret_everywhere = all == 1;
+    return MUSTER_OK;
+}
+
+/* NULL: it could not be made, or not be found from here. */
+static muster_status go_there(const struct meeting *meeting,
+                              const struct muster_memory_options *options,
+                              struct muster_memory **memory)
+{
+    struct invitation invitation;
+    memset(&invitation, 0, sizeof invitation);
+    if (options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK) {
+        muster_memory_address(*memory, &invitation.address);
+        invitation.made = 1;
+    }
+    TRY(tell_all(meeting, &invitation));
+    if (options->rank != 0 && invitation.made == 1 &&
+        muster_memory_open(options, &invitation.address, memory) != MUSTER_OK) {
+        *memory = NULL;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status settle_in(const struct meeting *meeting,
+                               const struct muster_memory_options *options,
+                               struct muster_memory **memory, struct muster_memory_reach *ret_reach)
+{
+    bool all = false;
+    TRY(go_there(meeting, options, memory));
+    TRY(do_all(meeting, *memory != NULL, &all));
+    if (!all) {
+        muster_memory_destroy(*memory);
+        *memory = NULL;
+        return MUSTER_OK;
+    }
+    bool reads = muster_memory_probe(*memory);
+    muster_memory_begin(*memory, muster_context_sequence(meeting->context) + 1);
+    TRY(do_all(meeting, reads, &reads));
+    *ret_reach =
+        (struct muster_memory_reach){.slot_bytes = MUSTER_MEMORY_SLOT_BYTES, .buffers = reads};
+    return MUSTER_OK;
+}
+
+muster_status muster_context_memory_meet(struct muster_context *context,
+                                         const struct muster_memory_options *options,
+                                         int64_t deadline_ns, uint32_t *ret_suspect,
+                                         struct muster_memory **ret_memory,
+                                         struct muster_memory_reach *ret_reach)
+{
+    const struct meeting meeting = {
+        .context = context, .deadline_ns = deadline_ns, .ret_suspect = ret_suspect};
+    struct muster_memory *memory = NULL;
+    muster_status status = settle_in(&meeting, options, &memory, ret_reach);
+    if (status != MUSTER_OK) {
+        muster_memory_destroy(memory);
+        return status;
+    }
+    *ret_memory = memory;
+    return MUSTER_OK;
+}
+
+/* Operations ---------------------------------------------------------------------------------- */
+
+struct watched {
+    const struct muster_binding *binding;
+    const uint32_t *ranks;
+    uint32_t size;
+};
+
+/* Lets the fabric do what is due, and hears from it who is lost. */
+static muster_status look(void *user, uint32_t *ret_suspect)
+{
+    const struct watched *watched = user;
+    const struct muster_binding *binding = watched->binding;
+    const bool never = false;
+    muster_status status = muster_fabric_wait(binding->fabric, binding->generation, &never,
+                                              muster_clock_ns() + FABRIC_TURN_NS);
+    if (status != MUSTER_RETRY) {
+        return status;
+    }
+    char reason[MUSTER_REASON_SIZE];
+    uint32_t lost;
+    if (muster_fabric_lost_peer(binding->fabric, binding->generation, &lost, reason)) {
+        for (uint32_t i = 0; i < watched->size; i++) {
+            if (watched->ranks[i] == lost) {
+                *ret_suspect = lost;
+                return muster_error_set(MUSTER_REJOIN, "%s", reason);
+            }
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Those who do another collective, by messages, do not look into the memory any more. */
+static void tell_others(const struct watched *watched)
+{
+    const struct muster_binding *binding = watched->binding;
+    char text[MUSTER_ERROR_MAX];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    for (uint32_t i = 0; i < watched->size; i++) {
+        muster_fabric_abort(binding->fabric, watched->ranks[i], binding->generation,
+                            binding->context, binding->sequence, text);
+    }
+    const bool never = false;
+    int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
+    muster_status status =
+        muster_fabric_wait(binding->fabric, binding->generation, &never,
+                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
+    (void)status; /* what counts was said before */
+    (void)muster_error_set(MUSTER_INVALID, "%s", text);
+}
+
+muster_status muster_context_memory_run(struct muster_memory *memory,
+                                        const struct muster_binding *binding,
+                                        const struct muster_shape *shape, const uint32_t *ranks,
+                                        unsigned method, uint32_t *ret_suspect)
+{
+    struct watched watched = {.binding = binding, .ranks = ranks, .size = shape->ranks};
+    const struct muster_memory_work work = {
+        .sequence = binding->sequence,
+        .call = &binding->call,
+        .shape = shape,
+        .reduction = binding->reduction,
+        .method = method,
+        .in = binding->in,
+        .out = binding->out,
+        .deadline_ns = binding->deadline_ns,
+        .look = look,
+        .user = &watched,
+    };
+    if (method == 0) {
+        return muster_memory_announce(memory, &work, ret_suspect);
+    }
+    muster_status status = muster_memory_run(memory, &work, ret_suspect);
+    if (status == MUSTER_INVALID) {
+        tell_others(&watched);
+    }
+    return status;
+}
