@@ -15,10 +15,12 @@ number='[0-9.e+-]+'
 check_json() {
     local collective=$1 transport=$2 ranks=$3 hosts=$4 bytes=$5
     shift 5
+    local memory='[0-9]+'
+    [ "$transport" != inproc ] || memory=null # ranks are threads
     "$muster" bench "$collective" -n "$ranks" --hosts "$hosts" --transport "$transport" \
         --iterations 3 --json "$@" >"$folder/json" 2>"$folder/errors" || fail "$(cat "$folder/errors")"
     for size in ${bytes//,/ }; do
-        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"shape\":null,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number,\"predicted_us\":$number\}$" "$folder/json" ||
+        grep -qE "^\{\"collective\":\"$collective\",\"algorithm\":\"[a-z_]+\",\"transport\":\"$transport\",\"ranks\":$ranks,\"hosts\":$hosts,\"shape\":null,\"bytes\":$size,\"iterations\":3,\"p50_us\":$number,\"p99_us\":$number,\"min_us\":$number,\"algbw_GBps\":$number,\"busbw_GBps\":$number,\"predicted_us\":$number,\"memory_bytes\":$memory\}$" "$folder/json" ||
             fail "$collective over $transport, $size bytes: $(cat "$folder/json")"
     done
     [ "$(wc -l <"$folder/json")" = "$(wc -w <<<"${bytes//,/ }")" ] || fail "lines: $(cat "$folder/json")"

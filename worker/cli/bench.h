@@ -52,6 +52,7 @@ struct muster_bench_seat {
     struct muster_peer peer;
     muster_status status;
     char error[512];
+    uint64_t memory_bytes; /* the most that it ever had, beyond its buffers; 0: not known */
     double times_us[MUSTER_BENCH_ITERATIONS_MAX]; /* of the size being measured */
 };
 

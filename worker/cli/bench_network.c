@@ -233,14 +233,23 @@ void muster_bench_network_destroy(struct muster_bench_network *network)
     network->bridge = -1;
 }
 
-/* What Linux uses unless told otherwise. BBR, which some machines have instead, goes by a rate that
- * it estimates, and needs many round trips of a shaped link to find it again after each pause. */
-static void use_cubic(void)
+static bool use_congestion_control(const char *name)
 {
     FILE *setting = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "we");
-    if (setting != NULL) {
-        (void)fputs("cubic\n", setting);
-        (void)fclose(setting); /* a kernel without it keeps what it has */
+    if (setting == NULL) {
+        return false;
+    }
+    (void)fputs(name, setting);
+    return fclose(setting) == 0; /* which is when it is written */
+}
+
+/* Cubic is what Linux uses unless told otherwise. BBR, which some machines have instead, goes by a
+ * rate that it estimates, and needs many round trips of a shaped link to find it again after each
+ * pause. A namespace may have only what the machine allows to all: Reno always. */
+static void choose_congestion_control(void)
+{
+    if (!use_congestion_control("cubic")) {
+        (void)use_congestion_control("reno"); /* or what it has */
     }
 }
 
@@ -250,7 +259,7 @@ muster_status muster_bench_network_enter(const struct muster_bench_network *netw
     if (setns(network->spaces[host], CLONE_NEWNET) != 0) {
         return muster_error_errno(MUSTER_FATAL, "--shape: the network namespace of host %u", host);
     }
-    use_cubic();
+    choose_congestion_control();
     format_address(host, ret_address);
     return MUSTER_OK;
 }

@@ -14,6 +14,7 @@ struct figures {
     uint64_t bytes;
     double p50_us, p99_us, min_us;
     double algbw_GBps, busbw_GBps;
+    uint64_t memory_bytes; /* of the rank that had most; 0: not known */
 };
 
 static int compare(const void *left, const void *right)
@@ -54,9 +55,12 @@ static muster_status find_figures(const struct muster_bench_board *board, size_t
     if (slowest == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u times", count);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t rank = 0; rank < options->ranks; rank++) {
-            slowest[i] = fmax(slowest[i], board->seats[rank].times_us[i]);
+    uint64_t memory_bytes = 0;
+    for (uint32_t rank = 0; rank < options->ranks; rank++) {
+        const struct muster_bench_seat *seat = &board->seats[rank];
+        memory_bytes = seat->memory_bytes > memory_bytes ? seat->memory_bytes : memory_bytes;
+        for (uint32_t i = 0; i < count; i++) {
+            slowest[i] = fmax(slowest[i], seat->times_us[i]);
         }
     }
     qsort(slowest, count, sizeof *slowest, compare);
@@ -64,6 +68,7 @@ static muster_status find_figures(const struct muster_bench_board *board, size_t
         .p50_us = percentile(slowest, count, 0.5),
         .p99_us = percentile(slowest, count, 0.99),
         .min_us = slowest[0],
+        .memory_bytes = memory_bytes,
     };
     free(slowest);
     (void)muster_bench_count(options, options->sizes_bytes[size_index], &figures.bytes);
@@ -94,13 +99,15 @@ static muster_status print_json(const struct muster_bench_board *board,
 {
     const struct muster_bench_options *options = &board->options;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "collective",
-        muster_collective_name(options->collective), "algorithm", board->algorithm, "transport",
-        transport_name(options->transport), "ranks", (json_int_t)options->ranks, "hosts",
-        (json_int_t)options->hosts, "shape", options->shape, "bytes", (json_int_t)figures->bytes,
-        "iterations", (json_int_t)board->iterations, "p50_us", figures->p50_us, "p99_us",
-        figures->p99_us, "min_us", figures->min_us, "algbw_GBps", figures->algbw_GBps, "busbw_GBps",
-        figures->busbw_GBps, "predicted_us", board->predicted_us);
+        "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "collective", muster_collective_name(options->collective), "algorithm", board->algorithm,
+        "transport", transport_name(options->transport), "ranks", (json_int_t)options->ranks,
+        "hosts", (json_int_t)options->hosts, "shape", options->shape, "bytes",
+        (json_int_t)figures->bytes, "iterations", (json_int_t)board->iterations, "p50_us",
+        figures->p50_us, "p99_us", figures->p99_us, "min_us", figures->min_us, "algbw_GBps",
+        figures->algbw_GBps, "busbw_GBps", figures->busbw_GBps, "predicted_us", board->predicted_us,
+        "memory_bytes",
+        figures->memory_bytes > 0 ? json_integer((json_int_t)figures->memory_bytes) : json_null());
     return print_object(object);
 }
 

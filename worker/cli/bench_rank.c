@@ -24,7 +24,8 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_context *context;
     char *in, *out;
-    size_t *counts; /* of equal blocks, of the size being measured */
+    size_t *counts;               /* of equal blocks, of the size being measured */
+    uint64_t in_bytes, out_bytes; /* of them, that sizes so far have used */
 };
 
 /* Tells the parent that the phase is over and waits until it is over everywhere. */
@@ -229,6 +230,49 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     return end_phase(run);
 }
 
+/* Resident, and of this process: where ranks are threads nobody can say which has it. */
+static uint64_t peak_memory_bytes(void)
+{
+    char line[128];
+    unsigned long long peak_kib = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "VmHWM:", strlen("VmHWM:")) == 0) {
+            peak_kib = strtoull(line + strlen("VmHWM:"), NULL, 10);
+            break;
+        }
+    }
+    if (status != NULL) {
+        (void)fclose(status);
+    }
+    return (uint64_t)peak_kib << 10;
+}
+
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static void note_memory(struct rank_run *run, const struct muster_request *request)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    if (request->collective != MUSTER_BARRIER) {
+        const struct muster_shape shape = muster_request_shape(request, run->rank, options->ranks);
+        uint64_t unit = muster_type_size_bytes(options->type);
+        uint64_t in_bytes = muster_shape_input_count(&shape) * unit;
+        uint64_t out_bytes = muster_shape_output_count(&shape) * unit;
+        bool one_buffer = options->in_place || request->collective == MUSTER_BROADCAST;
+        run->in_bytes = larger(run->in_bytes, one_buffer ? 0 : in_bytes);
+        run->out_bytes =
+            larger(run->out_bytes, one_buffer ? larger(in_bytes, out_bytes) : out_bytes);
+    }
+    uint64_t peak_bytes = peak_memory_bytes();
+    uint64_t buffers_bytes = run->in_bytes + run->out_bytes;
+    if (options->transport != MUSTER_BENCH_INPROC && peak_bytes > buffers_bytes) {
+        run->seat->memory_bytes = peak_bytes - buffers_bytes;
+    }
+}
+
 /* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
  * then; all other collectives end nowhere before they have begun everywhere. */
 static muster_status measure(struct rank_run *run, struct muster_request *request)
@@ -241,6 +285,7 @@ static muster_status measure(struct rank_run *run, struct muster_request *reques
         }
         TRY(call(run, request, &run->seat->times_us[i]));
     }
+    note_memory(run, request);
     return end_phase(run);
 }
 
