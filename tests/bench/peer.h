@@ -1,0 +1,66 @@
+/* What the programs that tests/bench/peers builds have in common: how long they may run, and the
+ * line that they print. For C and C++. */
+#ifndef MUSTER_TESTS_BENCH_PEER_H
+#define MUSTER_TESTS_BENCH_PEER_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* As in muster bench: one call that is checked there, and five more. */
+enum { PEER_WARM_UP = 6, PEER_ITERATIONS_MIN = 3 };
+
+static inline double peer_now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+/* Fewer than asked for if a call is so slow that it would take longer than the limit. */
+static inline int peer_iterations(int wanted, double warm_us, double limit_s)
+{
+    double fitting = limit_s * 1e6 / (warm_us + 1);
+    int most = fitting < PEER_ITERATIONS_MIN ? PEER_ITERATIONS_MIN : (int)fitting;
+    return wanted < most ? wanted : most;
+}
+
+/* The most memory that this process ever had, beyond the buffers of its own; 0 if nobody knows. */
+static inline double peer_memory_bytes(double buffers_bytes)
+{
+    char line[256];
+    double peak = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (sscanf(line, "VmHWM: %lf kB", &peak) == 1) {
+            break;
+        }
+    }
+    if (status != NULL) {
+        (void)fclose(status);
+    }
+    peak = peak * 1024 - buffers_bytes;
+    return peak > 0 ? peak : 0;
+}
+
+static inline int peer_compare(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Times are those of the slowest rank; the fields have the names that muster bench gives them. */
+static inline void peer_print(double *slowest_us, int iterations, double memory_bytes)
+{
+    qsort(slowest_us, (size_t)iterations, sizeof *slowest_us, peer_compare);
+    int p99 = (99 * iterations + 99) / 100;
+    printf(
+        "{\"iterations\":%d,\"p50_us\":%.2f,\"p99_us\":%.2f,\"min_us\":%.2f,"
+        "\"memory_bytes\":%.0f}\n",
+        iterations, slowest_us[(iterations - 1) / 2], slowest_us[p99 - 1], slowest_us[0],
+        memory_bytes);
+    (void)fflush(stdout);
+}
+
+#endif

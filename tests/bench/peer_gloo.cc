@@ -1,0 +1,123 @@
+/*
+ * The same measurement as `muster bench allreduce --type float32 --op sum --transport tcp`, made by
+ * Gloo (in place: it knows nothing else). Built by tests/bench/peers, not by CMake: Muster does not
+ * need Gloo. One process a rank; they meet in a folder that all of them see.
+ *
+ *     peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS ADDRESS FOLDER
+ *
+ * Rank 0 prints one line of JSON.
+ */
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gloo/allreduce.h>
+#include <gloo/allreduce_halving_doubling.h>
+#include <gloo/allreduce_ring_chunked.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "tests/bench/peer.h"
+
+using Context = std::shared_ptr<gloo::rendezvous::Context>;
+
+static Context connect(int rank, int ranks, const char *address, const char *folder)
+{
+    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address));
+    gloo::rendezvous::FileStore store(folder);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
+    context->connectFullMesh(store, device);
+    return context;
+}
+
+static std::unique_ptr<gloo::Algorithm> choose(const char *name, const Context &context,
+                                               float *data, int count)
+{
+    const std::vector<float *> pointers = {data};
+    if (std::strcmp(name, "ring_chunked") == 0) {
+        return std::make_unique<gloo::AllreduceRingChunked<float>>(context, pointers, count);
+    }
+    if (std::strcmp(name, "halving_doubling") == 0) {
+        return std::make_unique<gloo::AllreduceHalvingDoubling<float>>(context, pointers, count);
+    }
+    throw std::invalid_argument(std::string("no algorithm ") + name);
+}
+
+static void maximum(const Context &context, double *values, size_t count)
+{
+    gloo::AllreduceOptions options(context);
+    options.setOutput(values, count);
+    using Two = void (*)(void *, const void *, const void *, size_t);
+    options.setReduceFunction(static_cast<Two>(&gloo::max<double>));
+    gloo::allreduce(options);
+}
+
+/* What rank 0 found to fit, on all ranks. */
+static int agree(const Context &context, int iterations)
+{
+    gloo::BroadcastOptions options(context);
+    options.setOutput(&iterations, 1);
+    options.setRoot(0);
+    gloo::broadcast(options);
+    return iterations;
+}
+
+static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wanted, double limit_s)
+{
+    double start_us = 0;
+    for (int i = 0; i < PEER_WARM_UP; i++) {
+        if (i == 1) {
+            start_us = peer_now_us();
+        }
+        algorithm.run();
+    }
+    double warm_us = (peer_now_us() - start_us) / (PEER_WARM_UP - 1);
+    return agree(context, peer_iterations(wanted, warm_us, limit_s));
+}
+
+static void run(char **argv)
+{
+    int rank = std::stoi(argv[5]);
+    Context context = connect(rank, std::stoi(argv[6]), argv[7], argv[8]);
+    std::vector<float> data(std::stoul(argv[2]) / sizeof(float));
+    auto algorithm = choose(argv[1], context, data.data(), static_cast<int>(data.size()));
+    int iterations = warm_up(context, *algorithm, std::stoi(argv[3]), std::stod(argv[4]));
+    std::vector<double> times_us(static_cast<size_t>(iterations));
+    gloo::BarrierOptions barrier(context);
+    gloo::barrier(barrier);
+    for (double &time_us : times_us) {
+        double start_us = peer_now_us();
+        algorithm->run();
+        time_us = peer_now_us() - start_us;
+    }
+    double memory = peer_memory_bytes(static_cast<double>(data.size() * sizeof(float)));
+    maximum(context, &memory, 1);
+    maximum(context, times_us.data(), times_us.size());
+    if (rank == 0) {
+        peer_print(times_us.data(), iterations, memory);
+    }
+    gloo::barrier(barrier);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 9) {
+        (void)std::fprintf(stderr, "usage: peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS "
+                                   "ADDRESS FOLDER\n");
+        return 2;
+    }
+    try {
+        run(argv);
+    } catch (const std::exception &error) {
+        (void)std::fprintf(stderr, "peer_gloo: rank %s: %s\n", argv[5], error.what());
+        return 1;
+    }
+    return 0;
+}

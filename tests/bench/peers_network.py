@@ -1,0 +1,97 @@
+"""Four hosts on one machine for tests/bench/peers: network namespaces, joined by a bridge, with the
+link of each shaped both ways, as `muster bench --shape` makes them for Muster.
+
+The namespaces' names stand in a mount namespace of this command's own, so that the kernel removes
+names, links and bridge when it ends, however it ends.
+"""
+import ctypes
+import json
+import os
+import subprocess
+import time
+
+HOSTS = 4
+BURST_BYTES = 128 << 10
+QUEUE_MS = 50
+IPERF_S = 2
+IPERF_RUNS = 3
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+
+def address(host):
+    """198.18.0.0/15 is for benchmarks (RFC 2544)."""
+    return f"198.18.1.{host + 1}"
+
+
+def inside(host, argv):
+    """The command, on that host; with a host name of its own, by which Open MPI tells hosts apart."""
+    script = f'hostname host{host}; exec "$@"'
+    return ["ip", "netns", "exec", f"host{host}", "unshare", "--uts", "sh", "-c", script, "sh", *argv]
+
+
+def do(*argv):
+    result = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise OSError(f"{' '.join(argv)}: {(result.stderr or 'it failed').strip().splitlines()[-1]}")
+    return result.stdout
+
+
+def leave():
+    """Into a mount and a network namespace of our own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
+        raise OSError(f"no namespaces: {os.strerror(ctypes.get_errno())}: run it as root")
+    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+        raise OSError(f"no mounts of our own: {os.strerror(ctypes.get_errno())}")
+    os.makedirs("/run/netns", exist_ok=True)
+    do("mount", "-t", "tmpfs", "none", "/run/netns")
+
+
+def choose_congestion_control(host):
+    """What muster bench --shape uses: cubic, and reno where a namespace may not have it."""
+    setting = "/proc/sys/net/ipv4/tcp_congestion_control"
+    do("ip", "netns", "exec", f"host{host}", "sh", "-c",
+       f"echo cubic >{setting} || echo reno >{setting} || true")
+
+
+def make(rate):
+    """Makes the hosts. Raises OSError with what is missing."""
+    leave()
+    do("ip", "link", "set", "lo", "up")
+    do("ip", "link", "add", "bridge", "type", "bridge")
+    do("ip", "link", "set", "bridge", "up")
+    shape = ["root", "tbf", "rate", rate, "burst", str(BURST_BYTES), "latency", f"{QUEUE_MS}ms"]
+    for host in range(HOSTS):
+        name = f"host{host}"
+        do("ip", "netns", "add", name)
+        do("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        do("ip", "link", "set", name, "master", "bridge", "up")
+        do("ip", "-n", name, "link", "set", "lo", "up")
+        do("ip", "-n", name, "address", "add", f"{address(host)}/24", "dev", "eth0")
+        do("ip", "-n", name, "link", "set", "eth0", "up")
+        do("tc", "qdisc", "add", "dev", name, *shape)
+        do("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", *shape)
+        choose_congestion_control(host)
+
+
+def iperf_bits():
+    """What one link carries, in bits a second, by the best of several runs of iperf3."""
+    return max(iperf_once() for _ in range(IPERF_RUNS))
+
+
+def iperf_once():
+    server = subprocess.Popen(["ip", "netns", "exec", "host1", "iperf3", "-s", "-1"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for attempt in range(50):
+            try:
+                out = do("ip", "netns", "exec", "host0", "iperf3", "-J", "-t", str(IPERF_S), "-c", address(1))
+                return json.loads(out)["end"]["sum_received"]["bits_per_second"]
+            except (OSError, KeyError):
+                if attempt == 49:
+                    raise
+                time.sleep(0.05)  # the server does not listen yet
+    finally:
+        server.kill()
+        server.wait()
