@@ -115,7 +115,7 @@ static void a_pinned_thread_may_use_one_core(void **state)
     }
     uint32_t all = muster_cores_usable();
     assert_in_range(all, 1, (uint32_t)CPU_COUNT(&before));
-    int first = 0;
+    size_t first = 0;
     while (!CPU_ISSET(first, &before)) {
         first++;
     }

@@ -73,14 +73,20 @@ muster_status muster_plan_print_times(const struct muster_plan_request *request,
 enum {
     SIZES = 13,          /* 4 B, 16 B, ..., 64 MiB */
     ALGORITHMS_MAX = 64, /* of one collective */
-    NAME_WIDTH = 12,
 };
 
 struct table {
     size_t algorithms[ALGORITHMS_MAX];
     size_t count;
-    double us[ALGORITHMS_MAX]; /* of one size */
+    double us[SIZES][ALGORITHMS_MAX];
+    size_t best[SIZES]; /* index in algorithms */
 };
+
+/* Of SIZES, the count of elements. */
+static uint64_t count_of(int size)
+{
+    return UINT64_C(1) << (2 * size);
+}
 
 static const char *size_text(uint64_t bytes, char *text, size_t size)
 {
@@ -93,54 +99,89 @@ static const char *size_text(uint64_t bytes, char *text, size_t size)
     return text;
 }
 
-static void print_row(const struct muster_plan_request *request, const struct table *table,
-                      size_t best, FILE *out)
+/* Three digits and a unit. */
+static const char *time_text(double us, char *text, size_t size)
 {
-    char text[32];
-    (void)fprintf(
-        out, "%8s",
-        size_text(request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
-    for (size_t i = 0; i < table->count; i++) {
-        int width = (int)strlen(muster_algorithms[table->algorithms[i]].name);
-        width = width < NAME_WIDTH ? NAME_WIDTH : width;
-        (void)fprintf(out, " %*.1f%s", width, table->us[i], i == best ? "*" : " ");
+    static const char *const units[] = {"us", "ms", "s"};
+    size_t unit = 0;
+    for (; us >= 999.5 && unit < 2; us /= 1000) {
+        unit++;
     }
-    (void)fputc('\n', out);
+    int decimals = us < 9.995 ? 2 : us < 99.95 ? 1 : 0;
+    (void)snprintf(text, size, "%.*f %s", decimals, us, units[unit]);
+    return text;
 }
 
-static muster_status print_size(const struct muster_plan_request *request, struct table *table,
-                                bool json, FILE *out)
+static muster_status predict_all(const struct muster_plan_request *request, struct table *table)
 {
-    size_t best = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        TRY(predict_us(request, table->algorithms[i], false, &table->us[i]));
-        best = table->us[i] < table->us[best] ? i : best;
-    }
-    if (json) {
+    struct muster_plan_request sized = *request;
+    for (int size = 0; size < SIZES; size++) {
+        sized.plan.count = count_of(size);
+        double *us = table->us[size];
         for (size_t i = 0; i < table->count; i++) {
-            TRY(muster_plan_print_time_json(request, table->algorithms[i], table->us[i], i == best,
-                                            out));
+            TRY(predict_us(&sized, table->algorithms[i], false, &us[i]));
+            table->best[size] = us[i] < us[table->best[size]] ? i : table->best[size];
         }
-        return MUSTER_OK;
     }
-    print_row(request, table, best, out);
     return MUSTER_OK;
 }
 
-static void print_table_head(const struct muster_plan_request *request, const struct table *table,
-                             FILE *out)
+static muster_status print_table_json(const struct muster_plan_request *request,
+                                      const struct table *table, FILE *out)
+{
+    struct muster_plan_request sized = *request;
+    for (int size = 0; size < SIZES; size++) {
+        sized.plan.count = count_of(size);
+        for (size_t i = 0; i < table->count; i++) {
+            TRY(muster_plan_print_time_json(&sized, table->algorithms[i], table->us[size][i],
+                                            i == table->best[size], out));
+        }
+    }
+    return MUSTER_OK;
+}
+
+static int name_width(const struct table *table)
+{
+    size_t width = strlen("count x 4");
+    for (size_t i = 0; i < table->count; i++) {
+        size_t length = strlen(muster_algorithms[table->algorithms[i]].name);
+        width = length > width ? length : width;
+    }
+    return (int)width;
+}
+
+static void print_table_head(const struct muster_plan_request *request, int width, FILE *out)
 {
     const struct muster_topology *topology = &request->topology;
     (void)fprintf(
-        out, "%s on %" PRIu32 " ranks and %" PRIu32 " host%s: predicted us, %s; * is the fastest\n",
+        out,
+        "%s on %" PRIu32 " ranks and %" PRIu32 " host%s: predicted times, %s; * is the fastest\n",
         muster_collective_name(request->plan.collective), topology->ranks, topology->hosts,
         topology->hosts == 1 ? "" : "s",
         topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX ? "simulated" : "by the formulas");
-    (void)fprintf(out, "%8s", "count x 4");
-    for (size_t i = 0; i < table->count; i++) {
-        (void)fprintf(out, " %*s ", NAME_WIDTH, muster_algorithms[table->algorithms[i]].name);
+    (void)fprintf(out, "%-*s", width, "count x 4");
+    for (int size = 0; size < SIZES; size++) {
+        char text[32];
+        (void)fprintf(
+            out, "%9s ",
+            size_text(count_of(size) * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
     }
-    (void)fputc('\n', out);
+}
+
+static void print_table(const struct muster_plan_request *request, const struct table *table,
+                        FILE *out)
+{
+    int width = name_width(table);
+    print_table_head(request, width, out);
+    for (size_t i = 0; i < table->count; i++) {
+        (void)fprintf(out, "%-*s", width, muster_algorithms[table->algorithms[i]].name);
+        for (int size = 0; size < SIZES; size++) {
+            char text[32];
+            const char *mark = i == table->best[size] ? "*" : size + 1 < SIZES ? " " : "";
+            (void)fprintf(out, "%9s%s", time_text(table->us[size][i], text, sizeof text), mark);
+        }
+        (void)fputc('\n', out);
+    }
 }
 
 muster_status muster_plan_print_table(const struct muster_plan_request *request, bool json,
@@ -158,14 +199,11 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
             table.algorithms[table.count++] = i;
         }
     }
-    if (!json) {
-        print_table_head(request, &table, out);
+    TRY(predict_all(request, &table));
+    if (json) {
+        return print_table_json(request, &table, out);
     }
-    struct muster_plan_request sized = *request;
-    sized.plan.count = 1;
-    for (int i = 0; i < SIZES; i++, sized.plan.count *= 4) {
-        TRY(print_size(&sized, &table, json, out));
-    }
+    print_table(request, &table, out);
     return MUSTER_OK;
 }
 
