@@ -1,5 +1,6 @@
 #include "collectives/select.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "collectives/memory.h"
@@ -34,20 +35,30 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
     return MUSTER_OK;
 }
 
+/* Formulas are not off by as much: those that say so many times more than the lowest one need no
+ * closer look. */
+static const double formula_factor = 8;
+
+/* By so much another algorithm must be faster to be looked for: the model is not as exact as that,
+ * and most of those that come close are ruled out by their bounds. */
+static const double tolerance = 0.03;
+
 /* An algorithm that fits. */
 struct candidate {
     size_t algorithm;
-    double formula_us;
-    bool in_memory; /* then that is its price */
+    double estimate_us; /* by the formula; not less than the bound */
+    double bound_us;
+    bool in_memory;                       /* then the estimate is its price */
+    struct muster_simulation *simulation; /* owned; NULL: not made */
 };
 
-/* By the formula, then by the index. */
+/* By the estimate, then by the index. */
 static int compare_candidates(const void *left_candidate, const void *right_candidate)
 {
     const struct candidate *left = left_candidate;
     const struct candidate *right = right_candidate;
-    if (left->formula_us != right->formula_us) {
-        return left->formula_us < right->formula_us ? -1 : 1;
+    if (left->estimate_us != right->estimate_us) {
+        return left->estimate_us < right->estimate_us ? -1 : 1;
     }
     return left->algorithm < right->algorithm ? -1 : 1;
 }
@@ -63,14 +74,16 @@ static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
         return false;
     }
     *ret_candidate = (struct candidate){.algorithm = algorithm};
-    if (is_in_memory(algorithm, plan, element_size_bytes, model, &ret_candidate->formula_us)) {
+    if (is_in_memory(algorithm, plan, element_size_bytes, model, &ret_candidate->estimate_us)) {
         ret_candidate->in_memory = true;
+        ret_candidate->bound_us = ret_candidate->estimate_us;
         return true;
     }
-    ret_candidate->formula_us = muster_cost_formula_us(algorithm, plan, element_size_bytes, model);
+    ret_candidate->estimate_us = muster_cost_formula_us(algorithm, plan, element_size_bytes, model);
     return !muster_algorithm_uses_memory(algorithm);
 }
 
+/* Those whose formula is not out of the question. */
 static size_t list_candidates(const struct muster_plan *plan, size_t element_size_bytes,
                               const struct muster_cost_model *model, struct candidate *candidates)
 {
@@ -81,33 +94,83 @@ static size_t list_candidates(const struct muster_plan *plan, size_t element_siz
         }
     }
     qsort(candidates, count, sizeof *candidates, compare_candidates);
+    while (count > 1 &&
+           candidates[count - 1].estimate_us > formula_factor * candidates[0].estimate_us) {
+        count--;
+    }
     return count;
 }
 
-/* The most promising first: the others are simulated only until they have taken longer. */
-static muster_status simulate_candidates(const struct muster_plan *plan, size_t element_size_bytes,
-                                         const struct muster_cost_model *model,
-                                         const struct candidate *candidates, size_t count,
-                                         size_t *ret_algorithm)
+/* All schedules, and what they cannot be faster than. */
+static muster_status prepare(struct candidate *candidate, const struct muster_plan *plan,
+                             size_t element_size_bytes, const struct muster_cost_model *model)
 {
-    struct muster_plan any = *plan;
-    any.rank = 0;
-    size_t best = candidates[0].algorithm;
+    const struct muster_simulation_options options = {
+        .topology = plan->topology, .model = model, .element_size_bytes = element_size_bytes};
+    TRY(muster_plan_check(candidate->algorithm, plan));
+    if (candidate->in_memory) {
+        return MUSTER_OK;
+    }
+    TRY(muster_simulation_create(&options, &candidate->simulation));
+    TRY(muster_simulation_add_all(candidate->simulation, candidate->algorithm, plan));
+    TRY(muster_simulation_bound_us(candidate->simulation, &candidate->bound_us));
+    if (candidate->estimate_us < candidate->bound_us) {
+        candidate->estimate_us = candidate->bound_us;
+    }
+    return MUSTER_OK;
+}
+
+/* How long it takes, or INFINITY: the limit has passed. */
+static muster_status find_price(const struct candidate *candidate, double limit_us, double *ret_us)
+{
+    if (candidate->in_memory) {
+        *ret_us = candidate->estimate_us;
+        return MUSTER_OK;
+    }
+    struct muster_simulation_result result;
+    muster_simulation_limit(candidate->simulation, limit_us);
+    TRY(muster_simulation_run(candidate->simulation, &result));
+    if (!result.finished && !result.beyond_limit) {
+        return muster_error_set(MUSTER_FATAL, "%s: %s",
+                                muster_algorithms[candidate->algorithm].name, result.verdict);
+    }
+    *ret_us = result.finished ? result.total_us : INFINITY;
+    return MUSTER_OK;
+}
+
+/* The most promising first: the others are simulated only if they can be faster, and until they
+ * have taken as long. */
+static muster_status find_cheapest(const struct candidate *candidates, size_t count,
+                                   size_t *ret_algorithm)
+{
+    size_t best = 0;
     double best_us = 0;
-    for (size_t i = 0; i < count; i++) {
-        double cost_us = candidates[i].formula_us;
-        size_t algorithm = candidates[i].algorithm;
-        TRY(muster_plan_check(algorithm, &any));
-        if (!candidates[i].in_memory) {
-            TRY(muster_simulate_us(algorithm, &any, element_size_bytes, model, best_us, &cost_us));
+    TRY(find_price(&candidates[0], 0, &best_us));
+    for (size_t i = 1; i < count; i++) {
+        double limit_us = best_us * (1 - tolerance);
+        double price_us;
+        if (candidates[i].bound_us >= limit_us) {
+            continue;
         }
-        if (i == 0 || cost_us < best_us) {
-            best = algorithm;
-            best_us = cost_us;
+        TRY(find_price(&candidates[i], limit_us, &price_us));
+        if (price_us < best_us) {
+            best = i;
+            best_us = price_us;
         }
     }
-    *ret_algorithm = best;
+    *ret_algorithm = candidates[best].algorithm;
     return MUSTER_OK;
+}
+
+static muster_status choose(const struct muster_plan *plan, size_t element_size_bytes,
+                            const struct muster_cost_model *model, struct candidate *candidates,
+                            size_t count, size_t *ret_algorithm)
+{
+    for (size_t i = 0; i < count; i++) {
+        TRY(prepare(&candidates[i], plan, element_size_bytes, model));
+    }
+    qsort(candidates, count, sizeof *candidates, compare_candidates);
+    return find_cheapest(candidates, count, ret_algorithm);
 }
 
 muster_status muster_select(const struct muster_plan *plan, size_t element_size_bytes,
@@ -122,13 +185,18 @@ muster_status muster_select(const struct muster_plan *plan, size_t element_size_
         return muster_error_set(MUSTER_INVALID, "no algorithm does %s",
                                 muster_collective_name(plan->collective));
     }
+    struct muster_plan any = *plan;
+    any.rank = 0;
     /* Also where there is no choice: one rank's sizes may not be enough to simulate. */
     if (count == 1 || plan->topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
-        struct muster_plan any = *plan;
-        any.rank = 0;
         TRY(muster_plan_check(candidates[0].algorithm, &any));
         *ret_algorithm = candidates[0].algorithm;
         return MUSTER_OK;
     }
-    return simulate_candidates(plan, element_size_bytes, model, candidates, count, ret_algorithm);
+    muster_status status =
+        choose(&any, element_size_bytes, model, candidates, count, ret_algorithm);
+    for (size_t i = 0; i < count; i++) {
+        muster_simulation_destroy(candidates[i].simulation);
+    }
+    return status;
 }

@@ -48,7 +48,6 @@ static muster_status init(struct muster_simulation *sim,
     sim->topology = options->topology;
     sim->model = *options->model;
     sim->element_size_bytes = options->element_size_bytes;
-    sim->limit_us = options->limit_us;
     sim->trace = options->trace;
     sim->unfinished = ranks;
     sim->free_node = MUSTER_NOTHING;
@@ -459,6 +458,11 @@ static double last_finish_us(const struct muster_simulation *sim)
     return last_us;
 }
 
+void muster_simulation_limit(struct muster_simulation *simulation, double limit_us)
+{
+    simulation->limit_us = limit_us;
+}
+
 muster_status muster_simulation_run(struct muster_simulation *simulation,
                                     struct muster_simulation_result *ret_result)
 {
@@ -497,10 +501,8 @@ muster_status muster_simulate_us(size_t algorithm, const struct muster_plan *pla
                                  size_t element_size_bytes, const struct muster_cost_model *model,
                                  double limit_us, double *ret_us)
 {
-    const struct muster_simulation_options options = {.topology = plan->topology,
-                                                      .model = model,
-                                                      .element_size_bytes = element_size_bytes,
-                                                      .limit_us = limit_us};
+    const struct muster_simulation_options options = {
+        .topology = plan->topology, .model = model, .element_size_bytes = element_size_bytes};
     struct muster_simulation *simulation = NULL;
     muster_status created = muster_simulation_create(&options, &simulation);
     if (simulation == NULL) {
@@ -509,6 +511,7 @@ muster_status muster_simulate_us(size_t algorithm, const struct muster_plan *pla
     struct muster_simulation_result result = {0};
     muster_status status = muster_simulation_add_all(simulation, algorithm, plan);
     if (status == MUSTER_OK) {
+        muster_simulation_limit(simulation, limit_us);
         status = muster_simulation_run(simulation, &result);
     }
     muster_simulation_destroy(simulation);

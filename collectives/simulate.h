@@ -56,8 +56,7 @@ struct muster_simulation_options {
     size_t element_size_bytes;
     const struct muster_fault *faults; /* copied */
     size_t fault_count;
-    double limit_us; /* stop when this time has passed; 0: none */
-    bool trace;      /* keep when each step began and ended */
+    bool trace; /* keep when each step began and ended */
 };
 
 struct muster_simulation_result {
@@ -97,6 +96,13 @@ MUSTER_CHECKED muster_status muster_simulation_add(struct muster_simulation *sim
 MUSTER_CHECKED muster_status muster_simulation_add_all(struct muster_simulation *simulation,
                                                        size_t algorithm,
                                                        const struct muster_plan *plan);
+
+/* When all ranks' schedules are there: no run takes less, with faults or without. */
+MUSTER_CHECKED muster_status muster_simulation_bound_us(const struct muster_simulation *simulation,
+                                                        double *ret_us);
+
+/* The run is to stop when this time has passed; 0: never. Before the run. */
+void muster_simulation_limit(struct muster_simulation *simulation, double limit_us);
 
 /* Once, when all ranks' schedules are there. A dead link or a deadlock is a result, not an error.
  * MUSTER_INVALID: a schedule is missing, or two ends of a message differ in size; MUSTER_FATAL: no

@@ -6,6 +6,7 @@
  *   simulate_network.c   messages that flow, and what they share
  *   simulate_bursts.c    uplinks that let bursts through
  *   simulate_messages.c  from posting to arrival
+ *   simulate_bound.c     what no run can be faster than
  *   simulate_faults.c    faults; who waits for whom when nothing more happens
  *
  * Times are kept on a grid (2^-10 us, rounded up), so that what is simultaneous but for rounding

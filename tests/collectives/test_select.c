@@ -104,6 +104,41 @@ static void no_choice_depends_on_fixed_sizes(void **state)
     assert_string_not_equal(choice(MUSTER_ALLREDUCE, 8, 1, 64, &near), "recursive_doubling");
 }
 
+static double simulated_us(size_t algorithm, const struct muster_plan *plan,
+                           const struct muster_cost_model *model)
+{
+    double us = 0;
+    assert_int_equal(muster_simulate_us(algorithm, plan, 4, model, 0, &us), MUSTER_OK);
+    return us;
+}
+
+/* What is ruled out without being simulated to its end would not have been faster. */
+static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
+{
+    (void)state;
+    const uint32_t shapes[][2] = {{3, 1}, {8, 1}, {8, 4}, {12, 3}, {16, 1}};
+    const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_BROADCAST,
+                                                  MUSTER_REDUCE_SCATTER};
+    for (size_t i = 0; i < 5 * 3 * 8; i++) {
+        const uint32_t *shape = shapes[i % 5];
+        struct muster_topology topology = test_topology_even(shape[0], shape[1]);
+        const struct muster_plan plan = {.collective = collectives[i / 5 % 3],
+                                         .topology = &topology,
+                                         .count = UINT64_C(1) << 3 * (i / 15)};
+        struct muster_cost_model model = muster_cost_model_default;
+        model.core.cores = i % 2 == 0 ? 0 : 2;
+        size_t chosen = 0;
+        assert_int_equal(muster_select(&plan, 4, &model, &chosen), MUSTER_OK);
+        double chosen_us = simulated_us(chosen, &plan, &model);
+        for (size_t row = 0; row < muster_algorithm_count; row++) {
+            if (muster_algorithms[row].collective == plan.collective && test_fits(row, &plan)) {
+                assert_true(chosen_us <= 1.04 * simulated_us(row, &plan, &model));
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
 static void every_collective_has_a_choice_for_every_shape(void **state)
 {
     (void)state;
@@ -138,16 +173,14 @@ static void formulas_and_simulations_agree_roughly(void **state)
             if (!test_fits(algorithm, &plan)) {
                 continue;
             }
-            double simulated_us = 0;
-            assert_int_equal(muster_simulate_us(algorithm, &plan, 4, &model, 0, &simulated_us),
-                             MUSTER_OK);
+            double us = simulated_us(algorithm, &plan, &model);
             double formula_us = muster_cost_formula_us(algorithm, &plan, 4, &model);
-            if (!(formula_us < 3 * simulated_us && simulated_us < 3 * formula_us)) {
+            if (!(formula_us < 3 * us && us < 3 * formula_us)) {
                 print_error("%s, count %llu: formula %g us, simulated %g us\n",
                             muster_algorithms[algorithm].name, (unsigned long long)counts[i],
-                            formula_us, simulated_us);
+                            formula_us, us);
             }
-            assert_true(formula_us < 3 * simulated_us && simulated_us < 3 * formula_us);
+            assert_true(formula_us < 3 * us && us < 3 * formula_us);
         }
     }
     muster_topology_finish(&topology);
@@ -220,6 +253,7 @@ int main(void)
         cmocka_unit_test(between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy),
         cmocka_unit_test(broadcasts_go_by_tree_if_small_and_by_chain_if_large),
         cmocka_unit_test(no_choice_depends_on_fixed_sizes),
+        cmocka_unit_test(no_algorithm_is_much_faster_than_the_chosen_one),
         cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
         cmocka_unit_test(formulas_and_simulations_agree_roughly),
         cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),

@@ -209,6 +209,40 @@ static void nothing_is_faster_than_ports_uplinks_and_cores(void **state)
     }
 }
 
+/* Small enough to be ruled out by, never so large that it rules out what is possible. */
+static void nothing_is_faster_than_the_simulators_own_bound(void **state)
+{
+    (void)state;
+    uint64_t random = seed + 7;
+    double ratios = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct draw drawn = draw(&random);
+        drawn.model.core.one_machine = test_random_below(&random, 2);
+        const struct muster_simulation_options options = {.topology = &drawn.topology,
+                                                          .model = &drawn.model,
+                                                          .element_size_bytes = ELEMENT_BYTES};
+        struct muster_simulation *simulation = NULL;
+        struct muster_simulation_result result = {0};
+        double least_us = -1;
+        assert_int_equal(muster_simulation_create(&options, &simulation), MUSTER_OK);
+        for (uint32_t rank = 0; rank < drawn.job.ranks; rank++) {
+            assert_int_equal(muster_simulation_add(simulation, &drawn.job.schedules[rank]),
+                             MUSTER_OK);
+        }
+        assert_int_equal(muster_simulation_bound_us(simulation, &least_us), MUSTER_OK);
+        assert_int_equal(muster_simulation_run(simulation, &result), MUSTER_OK);
+        muster_simulation_destroy(simulation);
+        if (!(least_us >= 0 && result.total_us >= least_us * (1 - 1e-9))) {
+            fail_msg("%s: bound %g us, simulated %g us", name_of(&drawn), least_us,
+                     result.total_us);
+        }
+        ratios += result.total_us > 0 ? least_us / result.total_us : 1;
+        finish(&drawn);
+    }
+    assert_true(ratios > ROUNDS / 3.0); /* it is worth looking at */
+    print_message("bound / simulated: %.2f in the mean\n", ratios / ROUNDS);
+}
+
 static void all_that_is_sent_is_counted(void **state)
 {
     (void)state;
@@ -441,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_faster_than_ports_uplinks_and_cores),
+        cmocka_unit_test(nothing_is_faster_than_the_simulators_own_bound),
         cmocka_unit_test(all_that_is_sent_is_counted),
         cmocka_unit_test(the_same_job_takes_the_same_time_whatever_the_order_of_schedules),
         cmocka_unit_test(more_latency_or_less_bandwidth_takes_longer),
