@@ -1,7 +1,7 @@
 /*
  * The kernels' loops. Each file that includes this is compiled for another instruction set and
- * gives one table; MUSTER_KERNELS is the table's name. Where it also defines MUSTER_LANES, 16-bit
- * floats are converted by so many lanes at once, with the instructions of vectors16.h.
+ * gives one table; MUSTER_KERNELS is the table's name, and MUSTER_LANES the number of float32 in a
+ * vector of that set, for vectors16.h.
  *
  * Integers wrap around. For floats, whatever the order of the operands the result has the same
  * bits: a NaN on either side gives the one quiet NaN with a clear sign; the smaller of -0 and +0 is
@@ -69,22 +69,34 @@
 /* Floats ------------------------------------------------------------------------------------- */
 
 /* Without its sign a float is ordered like the integer with the same bits; a negative one the other
- * way round. -0 comes before +0. */
-#define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                      \
-    static inline signed_type name##_rank(bits_type bits)                                        \
-    {                                                                                            \
-        const bits_type sign = (bits_type)(0 - (bits >> (8 * sizeof bits - 1)));                 \
-        return (signed_type)(bits ^ (bits_type)(sign >> 1));                                     \
-    }                                                                                            \
-    static inline bits_type name##_or_nan(bits_type a, bits_type b, bits_type picked)            \
-    {                                                                                            \
-        const signed_type limit = (infinity);                                                    \
-        const bits_type magnitude = (bits_type)((bits_type)-1 >> 1);                             \
-        bool nan = (signed_type)(a & magnitude) > limit || (signed_type)(b & magnitude) > limit; \
-        return nan ? (bits_type)(not_a_number) : picked;                                         \
-    }                                                                                            \
-    KERNEL(name##_min, bits_type, name##_or_nan(a, b, name##_rank(a) < name##_rank(b) ? a : b))  \
-    KERNEL(name##_max, bits_type, name##_or_nan(a, b, name##_rank(a) < name##_rank(b) ? b : a))
+ * way round. -0 comes before +0. Taken twice, a rank is the float again. */
+#define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                   \
+    static inline signed_type name##_rank(signed_type bits)                                   \
+    {                                                                                         \
+        const signed_type all = (signed_type)((bits_type)-1 >> 1);                            \
+        return (signed_type)(bits ^ (signed_type)(bits >> (8 * sizeof bits - 1) & all));      \
+    }                                                                                         \
+    static inline signed_type name##_or_nan(signed_type a, signed_type b, signed_type picked) \
+    {                                                                                         \
+        const signed_type all = (signed_type)((bits_type)-1 >> 1);                            \
+        const signed_type limit = (infinity);                                                 \
+        const signed_type first = (signed_type)(a & all);                                     \
+        const signed_type second = (signed_type)(b & all);                                    \
+        const signed_type larger = first > second ? first : second;                           \
+        return larger > limit ? (signed_type)(not_a_number) : name##_rank(picked);            \
+    }                                                                                         \
+    static inline signed_type name##_lesser(signed_type a, signed_type b)                     \
+    {                                                                                         \
+        return a < b ? a : b;                                                                 \
+    }                                                                                         \
+    static inline signed_type name##_greater(signed_type a, signed_type b)                    \
+    {                                                                                         \
+        return a > b ? a : b;                                                                 \
+    }                                                                                         \
+    KERNEL(name##_min, signed_type,                                                           \
+           name##_or_nan(a, b, name##_lesser(name##_rank(a), name##_rank(b))))                \
+    KERNEL(name##_max, signed_type,                                                           \
+           name##_or_nan(a, b, name##_greater(name##_rank(a), name##_rank(b))))
 
 #define FLOAT_KERNELS(name, type)                               \
     static inline type name##_quiet(type value)                 \
@@ -103,37 +115,7 @@ ORDER_KERNELS(float64, uint64_t, int64_t, 0x7ff0000000000000, 0x7ff8000000000000
 ORDER_KERNELS(float16, uint16_t, int16_t, 0x7c00, 0x7e00)
 ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
 
-#ifdef MUSTER_LANES
 #include "collectives/reduce/vectors16.h"
-#else
-
-#define FLOAT16_KERNELS(name)                                                      \
-    static inline uint16_t name##_of(float value)                                  \
-    {                                                                              \
-        return muster_##name##_narrow(value);                                      \
-    }                                                                              \
-    static inline float name##_value(uint16_t half)                                \
-    {                                                                              \
-        return muster_##name##_widen(half);                                        \
-    }                                                                              \
-    KERNEL(name##_sum, uint16_t, name##_of(name##_value(a) + name##_value(b)))     \
-    KERNEL(name##_prod, uint16_t, name##_of(name##_value(a) * name##_value(b)))    \
-    static void name##_widen(float *target, const uint16_t *source, size_t count)  \
-    {                                                                              \
-        for (size_t i = 0; i < count; i++) {                                       \
-            target[i] = name##_value(source[i]);                                   \
-        }                                                                          \
-    }                                                                              \
-    static void name##_narrow(uint16_t *target, const float *source, size_t count) \
-    {                                                                              \
-        for (size_t i = 0; i < count; i++) {                                       \
-            target[i] = name##_of(source[i]);                                      \
-        }                                                                          \
-    }
-
-FLOAT16_KERNELS(float16)
-FLOAT16_KERNELS(bfloat16)
-#endif
 
 /* Integers ----------------------------------------------------------------------------------- */
 

@@ -32,6 +32,13 @@ static bool has_avx512(void)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+#ifdef MUSTER_AVX512FP16
+static bool has_avx512fp16(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512fp16");
+}
+#endif
 #endif
 
 void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TABLES_MAX])
@@ -42,6 +49,10 @@ void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TA
     ret_tables[1] = (struct muster_kernel_table){"avx2", &muster_kernels_avx2, has_avx2()};
     ret_tables[2] = (struct muster_kernel_table){"avx512", &muster_kernels_avx512, has_avx512()};
 #endif
+#ifdef MUSTER_AVX512FP16
+    ret_tables[3] = (struct muster_kernel_table){"avx512fp16", &muster_kernels_avx512fp16,
+                                                 has_avx512fp16()};
+#endif
 #ifdef __aarch64__
     ret_tables[1] = (struct muster_kernel_table){"neon", &muster_kernels_neon, true};
 #endif
@@ -49,6 +60,11 @@ void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TA
 
 const struct muster_kernels *muster_kernels_best(void)
 {
+#ifdef MUSTER_AVX512FP16
+    if (has_avx512fp16()) {
+        return &muster_kernels_avx512fp16;
+    }
+#endif
 #ifdef __x86_64__
     return has_avx512() ? &muster_kernels_avx512
            : has_avx2() ? &muster_kernels_avx2

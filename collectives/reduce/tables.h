@@ -27,13 +27,14 @@ extern const struct muster_kernels muster_kernels_plain;
 #ifdef __x86_64__
 extern const struct muster_kernels muster_kernels_avx2; /* with F16C */
 extern const struct muster_kernels muster_kernels_avx512;
+extern const struct muster_kernels muster_kernels_avx512fp16; /* if the compiler knows it */
 #endif
 #ifdef __aarch64__
 extern const struct muster_kernels muster_kernels_neon;
 #endif
 
 /* The tables that there are on this architecture, the plain one first, better ones later. */
-enum { MUSTER_KERNEL_TABLES_MAX = 3 };
+enum { MUSTER_KERNEL_TABLES_MAX = 4 };
 struct muster_kernel_table {
     const char *name; /* NULL: there is none */
     const struct muster_kernels *kernels;

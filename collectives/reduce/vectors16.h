@@ -1,18 +1,32 @@
 /*
- * Kernels for 16-bit floats by MUSTER_LANES lanes at once: widened to float32, computed there,
- * rounded once and narrowed. Included by kernels.h. The arithmetic is the compiler's vectors';
- * float16 is converted by the instructions of F16C, AVX-512 or NEON, which give the same bits as
- * floats16.h but for NaNs, of which there is only one here.
+ * Kernels for 16-bit floats by whole vectors: widened to float32, computed there, rounded once and
+ * narrowed. Included by kernels.h. What is worked on at a time is a unit: 2 x MUSTER_LANES
+ * elements, that is two vectors of float32. float16 is converted by the instructions of F16C,
+ * AVX-512 or NEON where there are such, else by arithmetic on the bits; the results are those of
+ * floats16.h.
+ *
+ * Results have but one NaN, and to see to that takes time. So some units are computed as if there
+ * were none, and only if that shows numbers that need care they are computed again. Until then
+ * nothing is stored, since target may be left or right.
  */
 #ifdef __aarch64__
 #include <arm_neon.h>
-#else
+#elif defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 typedef float floats __attribute__((vector_size(4 * MUSTER_LANES)));
 typedef uint32_t words __attribute__((vector_size(4 * MUSTER_LANES)));
-typedef uint16_t halves __attribute__((vector_size(2 * MUSTER_LANES)));
+typedef int32_t integers __attribute__((vector_size(4 * MUSTER_LANES)));
+typedef uint16_t halves __attribute__((vector_size(4 * MUSTER_LANES)));
+typedef int16_t shorts __attribute__((vector_size(4 * MUSTER_LANES)));
+
+enum {
+    UNIT = 2 * MUSTER_LANES,
+    UNITS = 4, /* computed before one is stored */
+};
+
+/* NaNs ---------------------------------------------------------------------------------------- */
 
 static inline floats quiet(floats values)
 {
@@ -25,158 +39,367 @@ static inline floats quiet(floats values)
 #endif
 }
 
-/* Lanes below 2^16. */
-static inline halves shorten(words lanes)
+/* True if all bits of all lanes are set. */
+static inline bool is_full(words lanes)
 {
 #if MUSTER_LANES == 16
-    return (halves)_mm512_cvtepi32_epi16((__m512i)lanes);
+    return _mm512_movepi32_mask((__m512i)lanes) == 0xffff;
 #elif MUSTER_LANES == 8
-    __m256i pairs = _mm256_packus_epi32((__m256i)lanes, (__m256i)lanes);
-    return (halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, _MM_SHUFFLE(3, 1, 2, 0)));
+    return _mm256_movemask_ps((__m256)lanes) == 0xff;
+#elif defined(__x86_64__)
+    return _mm_movemask_ps((__m128)lanes) == 0xf;
+#elif defined(__aarch64__)
+    return vminvq_u32((uint32x4_t)lanes) != 0;
 #else
-    return (halves)vmovn_u32((uint32x4_t)lanes);
+    return (lanes[0] & lanes[1] & lanes[2] & lanes[3]) != 0;
 #endif
 }
 
-static inline floats float16_widen_lanes(halves lanes)
+static inline bool are_numbers(const floats *values, size_t count)
 {
 #if MUSTER_LANES == 16
-    return (floats)_mm512_cvtph_ps((__m256i)lanes);
+    __mmask16 numbers = 0xffff;
+    for (size_t i = 0; i < count; i += 2) {
+        numbers =
+            _mm512_mask_cmp_ps_mask(numbers, (__m512)values[i], (__m512)values[i + 1], _CMP_ORD_Q);
+    }
+    return numbers == 0xffff;
 #elif MUSTER_LANES == 8
-    return (floats)_mm256_cvtph_ps((__m128i)lanes);
+    words numbers = (words)_mm256_cmp_ps((__m256)values[0], (__m256)values[1], _CMP_ORD_Q);
+    for (size_t i = 2; i < count; i += 2) {
+        numbers &= (words)_mm256_cmp_ps((__m256)values[i], (__m256)values[i + 1], _CMP_ORD_Q);
+    }
+    return is_full(numbers);
 #else
-    return (floats)vcvt_f32_f16((float16x4_t)lanes);
+    words numbers = ~(words){0};
+    for (size_t i = 0; i < count; i++) {
+        numbers &= (words)(values[i] == values[i]); /* NOLINT(misc-redundant-expression): NaN */
+    }
+    return is_full(numbers);
 #endif
 }
 
-static inline halves float16_narrow_lanes(floats values)
-{
-    values = quiet(values);
-#if MUSTER_LANES == 16
-    return (halves)_mm512_cvtps_ph((__m512)values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-#elif MUSTER_LANES == 8
-    return (halves)_mm256_cvtps_ph((__m256)values, _MM_FROUND_TO_NEAREST_INT);
-#else
-    return (halves)vcvt_f16_f32((float32x4_t)values);
-#endif
-}
+/* bfloat16 ------------------------------------------------------------------------------------ */
 
-static inline floats bfloat16_widen_lanes(halves lanes)
-{
-    return (floats)(__builtin_convertvector(lanes, words) << 16);
-}
-
-/* The upper halves are the result. */
-static inline words bfloat16_round(floats values)
-{
-    words bits = (words)quiet(values); /* so that no NaN can be rounded to infinity */
-    return bits + 0x7fffU + ((bits >> 16) & 1U);
-}
-
-static inline halves bfloat16_narrow_lanes(floats values)
-{
-    return shorten(bfloat16_round(values) >> 16);
-}
-
-/* The last lanes of an array may be fewer. */
-static inline halves load_halves(const uint16_t *source, size_t count)
-{
-    halves lanes = {0};
-    memcpy(&lanes, source, count * sizeof *source);
-    return lanes;
-}
-
-static inline floats load_floats(const float *source, size_t count)
-{
-    floats lanes = {0};
-    memcpy(&lanes, source, count * sizeof *source);
-    return lanes;
-}
-
-/* Two bfloat16 in a word are a float32 each, the upper one as it stands but for the lower bits, so
+/* Two of them in a word are a float32 each, the upper one as it stands but for the lower bits, so
  * that nothing needs to be moved across lanes. */
-static inline words load_pairs(const uint16_t *source, size_t count)
+static inline void bfloat16_load(floats ret_values[2], const uint16_t *source)
 {
-    words lanes = {0};
-    memcpy(&lanes, source, count * sizeof *source);
-    return lanes;
+    words lanes;
+    memcpy(&lanes, source, sizeof lanes);
+    ret_values[0] = (floats)(lanes << 16);
+    ret_values[1] = (floats)(lanes & 0xffff0000U);
 }
 
-/* A function of whole arrays out of name_lanes(), which takes up to `most` elements. */
-#define BY_LANES16(name, most)                                                        \
-    static void name(void *target, const void *left, const void *right, size_t count) \
-    {                                                                                 \
-        uint16_t *out = target;                                                       \
-        const uint16_t *as = left;                                                    \
-        const uint16_t *bs = right;                                                   \
-        size_t at = 0;                                                                \
-        for (; at + (most) <= count; at += (most)) {                                  \
-            name##_lanes(out + at, as + at, bs + at, (most));                         \
-        }                                                                             \
-        if (at < count) {                                                             \
-            name##_lanes(out + at, as + at, bs + at, count - at);                     \
-        }                                                                             \
+static inline bool bfloat16_need_no_care(const floats *values, size_t count)
+{
+    return are_numbers(values, count);
+}
+
+/* The upper half of each float32 is kept, and one is added if what is lost is more than half of the
+ * last bit, or half of it and that bit is set. */
+static inline void bfloat16_store(uint16_t *target, floats even, floats odd, bool careful)
+{
+    if (careful) {
+        even = quiet(even);
+        odd = quiet(odd);
+    }
+#if MUSTER_LANES == 16
+    const __m512i low = (__m512i)even;
+    const __m512i high = (__m512i)odd;
+    const __m512i one = _mm512_set1_epi16(1);
+    const __m512i half = _mm512_set1_epi16(INT16_MIN);
+    __m512i kept = _mm512_mask_alignr_epi8(high, 0x3333333333333333, low, low, 2);
+    __m512i lost = _mm512_mask_alignr_epi8(low, 0xcccccccccccccccc, high, high, 14);
+    __m512i rest = _mm512_ternarylogic_epi32(lost, kept, one, 0xf8); /* lost | (kept & one) */
+    __mmask32 up = _mm512_cmpgt_epu16_mask(rest, half);
+    halves result = (halves)_mm512_mask_add_epi16(kept, up, kept, one);
+#else
+    const words low = (words)even;
+    const words high = (words)odd;
+#if MUSTER_LANES == 8
+    halves kept = (halves)_mm256_blend_epi16((__m256i)(low >> 16), (__m256i)high, 0xaa);
+    halves lost = (halves)_mm256_blend_epi16((__m256i)low, (__m256i)(high << 16), 0xaa);
+#else
+    halves kept = (halves)((low >> 16) | (high & 0xffff0000U));
+    halves lost = (halves)((low & 0xffffU) | (high << 16));
+#endif
+    halves rest = lost | (kept & 1);
+    /* Over 0x8000: as a signed number it is less than 0, and so is 0x8000, but that stays so. */
+    halves result = kept - (halves)((shorts)-rest > 0);
+#endif
+    memcpy(target, &result, sizeof result);
+}
+
+/* float16 ------------------------------------------------------------------------------------- */
+
+#if MUSTER_LANES > 4 || defined(__aarch64__)
+
+static inline void float16_load(floats ret_values[2], const uint16_t *source)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const uint16_t *lanes = source + i * MUSTER_LANES;
+#if MUSTER_LANES == 16
+        ret_values[i] = (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)lanes));
+#elif MUSTER_LANES == 8
+        ret_values[i] = (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)lanes));
+#else
+        ret_values[i] = (floats)vcvt_f32_f16((float16x4_t)vld1_u16(lanes));
+#endif
+    }
+}
+
+static inline bool float16_need_no_care(const floats *values, size_t count)
+{
+    return are_numbers(values, count);
+}
+
+static inline void float16_store(uint16_t *target, floats first, floats second, bool careful)
+{
+    const floats values[2] = {careful ? quiet(first) : first, careful ? quiet(second) : second};
+    for (size_t i = 0; i < 2; i++) {
+        uint16_t *lanes = target + i * MUSTER_LANES;
+#if MUSTER_LANES == 16
+        __m256i result = _mm512_cvtps_ph((__m512)values[i], _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_si256((__m256i *)lanes, result);
+#elif MUSTER_LANES == 8
+        __m128i result = _mm256_cvtps_ph((__m256)values[i], _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128((__m128i *)lanes, result);
+#else
+        vst1_u16(lanes, (uint16x4_t)vcvt_f16_f32((float32x4_t)values[i]));
+#endif
+    }
+}
+
+#else
+
+/* Words of those halves, of lanes 0 to 3 or 4 to 7. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define WORDS_LOW(upper, lower) \
+    ((words)__builtin_shufflevector(lower, upper, 0, 8, 1, 9, 2, 10, 3, 11))
+#define WORDS_HIGH(upper, lower) \
+    ((words)__builtin_shufflevector(lower, upper, 4, 12, 5, 13, 6, 14, 7, 15))
+#else
+#define WORDS_LOW(upper, lower) \
+    ((words)__builtin_shufflevector(upper, lower, 0, 8, 1, 9, 2, 10, 3, 11))
+#define WORDS_HIGH(upper, lower) \
+    ((words)__builtin_shufflevector(upper, lower, 4, 12, 5, 13, 6, 14, 7, 15))
+#endif
+
+/* A denormal gets the exponent of the smallest normal number, 2^-14, which is then taken from it.
+ */
+static inline void float16_load(floats ret_values[2], const uint16_t *source)
+{
+    const uint16_t rebias = (127 - 15) << 7; /* of a float32's upper half */
+    const uint16_t smallest = 0x3880;        /* 2^-14 likewise */
+    const halves zero = {0};
+    halves lanes;
+    memcpy(&lanes, source, sizeof lanes);
+    halves sign = lanes & 0x8000;
+    halves magnitude = lanes ^ sign;
+    halves denormal = (halves)((shorts)magnitude < 0x0400);
+    halves special = (halves)((shorts)magnitude > 0x7bff); /* the exponent becomes all ones */
+    halves upper = (magnitude >> 3) + rebias + (special & rebias) + (denormal & 0x0080);
+    halves lower = magnitude << 13;
+    halves excess = denormal & smallest;
+    floats first = (floats)WORDS_LOW(upper, lower) - (floats)WORDS_LOW(excess, zero);
+    floats second = (floats)WORDS_HIGH(upper, lower) - (floats)WORDS_HIGH(excess, zero);
+    ret_values[0] = (floats)((words)first | WORDS_LOW(sign, zero));
+    ret_values[1] = (floats)((words)second | WORDS_HIGH(sign, zero));
+}
+
+enum { BEYOND_FLOAT16 = 0x47800000 }; /* 2^16, as a float32 */
+
+/* Infinities neither. */
+static inline bool float16_need_no_care(const floats *values, size_t count)
+{
+    integers common = ~(integers){0};
+    for (size_t i = 0; i < count; i++) {
+        common &= (integers)((words)values[i] & 0x7fffffffU) < BEYOND_FLOAT16;
+    }
+    return is_full((words)common);
+}
+
+/* Added to 2^(exponent + 13), at least 2^-1, a float32 is rounded to the bits that a float16 with
+ * this exponent has, and what the sum is more than that power of two counts them. Without signs. */
+static inline integers float16_round(integers magnitude)
+{
+    const int32_t smallest = 0x38800000; /* 2^-14 */
+    integers exponent = (magnitude & 0x7f800000) - smallest;
+    exponent &= ~(exponent >> 31);
+    integers power = exponent + (126 << 23);
+    integers sum = (integers)((floats)magnitude + (floats)power);
+    return sum - power + (exponent >> 13);
+}
+
+/* Lanes from 0 to 2^15 - 1. */
+static inline halves join(integers first, integers second)
+{
+#ifdef __x86_64__
+    return (halves)_mm_packs_epi32((__m128i)first, (__m128i)second);
+#else
+    return __builtin_shufflevector(
+        (halves)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? first : first << 16),
+        (halves)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? second : second << 16), 0, 2, 4, 6, 8,
+        10, 12, 14);
+#endif
+}
+
+static inline void float16_store(uint16_t *target, floats first, floats second, bool careful)
+{
+    const integers bits[2] = {(integers)first, (integers)second};
+    integers rounded[2];
+    integers signs[2];
+    for (size_t i = 0; i < 2; i++) {
+        integers magnitude = bits[i] & 0x7fffffff;
+        integers nan = magnitude > 0x7f800000;
+        if (careful) {
+            integers beyond = magnitude >= BEYOND_FLOAT16;
+            magnitude = (magnitude & ~beyond) | (beyond & BEYOND_FLOAT16);
+        }
+        rounded[i] = float16_round(magnitude);
+        signs[i] = (integers)((words)bits[i] >> 31);
+        if (careful) {
+            rounded[i] |= nan & 0x0200;
+            signs[i] &= ~nan;
+        }
+    }
+    halves result = join(rounded[0], rounded[1]) | (join(signs[0], signs[1]) << 15);
+    memcpy(target, &result, sizeof result);
+}
+
+#endif
+
+/* Whole arrays -------------------------------------------------------------------------------- */
+
+/* TYPE_NAME_units() does so many units; if it may be careless, it may find that care is needed, and
+ * has then done nothing. */
+#define UNITS16(type, name, operator)                                                              \
+    static inline __attribute__((always_inline)) bool type##_##name##_units(                       \
+        uint16_t *target, const uint16_t *left, const uint16_t *right, size_t units, bool careful) \
+    {                                                                                              \
+        floats results[2 * UNITS];                                                                 \
+        for (size_t i = 0; i < units; i++) {                                                       \
+            floats a[2];                                                                           \
+            floats b[2];                                                                           \
+            type##_load(a, left + i * UNIT);                                                       \
+            type##_load(b, right + i * UNIT);                                                      \
+            results[2 * i] = a[0] operator b[0];                                                   \
+            results[2 * i + 1] = a[1] operator b[1];                                               \
+        }                                                                                          \
+        if (!careful && !type##_need_no_care(results, 2 * units)) {                                \
+            return false;                                                                          \
+        }                                                                                          \
+        for (size_t i = 0; i < units; i++) {                                                       \
+            type##_store(target + i * UNIT, results[2 * i], results[2 * i + 1], careful);          \
+        }                                                                                          \
+        return true;                                                                               \
     }
 
-#define FLOAT16_KERNEL(name, operator)                                                \
-    static inline void float16_##name##_lanes(uint16_t *target, const uint16_t *left, \
-                                              const uint16_t *right, size_t count)    \
-    {                                                                                 \
-        floats a = float16_widen_lanes(load_halves(left, count));                     \
-        floats b = float16_widen_lanes(load_halves(right, count));                    \
-        halves result = float16_narrow_lanes(a operator b);                           \
-        memcpy(target, &result, count * sizeof *target);                              \
-    }                                                                                 \
-    BY_LANES16(float16_##name, MUSTER_LANES)
-
-#define BFLOAT16_KERNEL(name, operator)                                                    \
-    static inline void bfloat16_##name##_lanes(uint16_t *target, const uint16_t *left,     \
-                                               const uint16_t *right, size_t count)        \
-    {                                                                                      \
-        words a = load_pairs(left, count);                                                 \
-        words b = load_pairs(right, count);                                                \
-        floats low = (floats)(a << 16) operator(floats)(b << 16);                          \
-        floats high = (floats)(a & 0xffff0000U) operator(floats)(b & 0xffff0000U);         \
-        words result = (bfloat16_round(low) >> 16) | (bfloat16_round(high) & 0xffff0000U); \
-        memcpy(target, &result, count * sizeof *target);                                   \
-    }                                                                                      \
-    BY_LANES16(bfloat16_##name, 2 * MUSTER_LANES)
-
-#define CONVERSIONS16(type)                                                                    \
-    static inline void type##_widen_some(float *target, const uint16_t *source, size_t count)  \
+#define KERNEL16(type, name, operator)                                                         \
+    UNITS16(type, name, operator)                                                              \
+    static void type##_##name(void *target, const void *left, const void *right, size_t count) \
     {                                                                                          \
-        floats values = type##_widen_lanes(load_halves(source, count));                        \
-        memcpy(target, &values, count * sizeof *target);                                       \
-    }                                                                                          \
-    static void type##_widen(float *target, const uint16_t *source, size_t count)              \
-    {                                                                                          \
+        uint16_t *out = target;                                                                \
+        const uint16_t *as = left;                                                             \
+        const uint16_t *bs = right;                                                            \
         size_t at = 0;                                                                         \
-        for (; at + MUSTER_LANES <= count; at += MUSTER_LANES) {                               \
-            type##_widen_some(target + at, source + at, MUSTER_LANES);                         \
+        for (; count - at >= UNITS * UNIT; at += UNITS * UNIT) {                               \
+            if (!type##_##name##_units(out + at, as + at, bs + at, UNITS, false)) {            \
+                (void)type##_##name##_units(out + at, as + at, bs + at, UNITS, true);          \
+            }                                                                                  \
+        }                                                                                      \
+        for (; count - at >= UNIT; at += UNIT) {                                               \
+            (void)type##_##name##_units(out + at, as + at, bs + at, 1, true);                  \
         }                                                                                      \
         if (at < count) {                                                                      \
-            type##_widen_some(target + at, source + at, count - at);                           \
-        }                                                                                      \
-    }                                                                                          \
-    static inline void type##_narrow_some(uint16_t *target, const float *source, size_t count) \
-    {                                                                                          \
-        halves lanes = type##_narrow_lanes(load_floats(source, count));                        \
-        memcpy(target, &lanes, count * sizeof *target);                                        \
-    }                                                                                          \
-    static void type##_narrow(uint16_t *target, const float *source, size_t count)             \
-    {                                                                                          \
-        size_t at = 0;                                                                         \
-        for (; at + MUSTER_LANES <= count; at += MUSTER_LANES) {                               \
-            type##_narrow_some(target + at, source + at, MUSTER_LANES);                        \
-        }                                                                                      \
-        if (at < count) {                                                                      \
-            type##_narrow_some(target + at, source + at, count - at);                          \
+            uint16_t last[3][UNIT] = {{0}};                                                    \
+            memcpy(last[0], as + at, (count - at) * sizeof *as);                               \
+            memcpy(last[1], bs + at, (count - at) * sizeof *bs);                               \
+            (void)type##_##name##_units(last[2], last[0], last[1], 1, true);                   \
+            memcpy(out + at, last[2], (count - at) * sizeof *out);                             \
         }                                                                                      \
     }
 
-FLOAT16_KERNEL(sum, +)
-FLOAT16_KERNEL(prod, *)
-BFLOAT16_KERNEL(sum, +)
-BFLOAT16_KERNEL(prod, *)
-CONVERSIONS16(float16)
-CONVERSIONS16(bfloat16)
+#ifdef __AVX512FP16__
+/* Rounding to float32 in between makes no difference to a sum or a product of two float16: it has
+ * more than twice their bits (Figueroa 1995), and denormal results are exact or rounded once. */
+#define FLOAT16_KERNEL(name, intrinsic)                                                         \
+    static inline void float16_##name##_some(uint16_t *target, const uint16_t *left,            \
+                                             const uint16_t *right, __mmask32 some)             \
+    {                                                                                           \
+        __m512h a = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(some, left));                  \
+        __m512h b = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(some, right));                 \
+        __m512h result = intrinsic(a, b);                                                       \
+        __mmask32 is_nan = _mm512_mask_cmp_ph_mask(some, result, result, _CMP_UNORD_Q);         \
+        __m512i bits = _mm512_castph_si512(result);                                             \
+        bits = _mm512_mask_mov_epi16(bits, is_nan, _mm512_set1_epi16(0x7e00));                  \
+        _mm512_mask_storeu_epi16(target, some, bits);                                           \
+    }                                                                                           \
+    static void float16_##name(void *target, const void *left, const void *right, size_t count) \
+    {                                                                                           \
+        uint16_t *out = target;                                                                 \
+        const uint16_t *as = left;                                                              \
+        const uint16_t *bs = right;                                                             \
+        size_t at = 0;                                                                          \
+        for (; count - at >= UNIT; at += UNIT) {                                                \
+            float16_##name##_some(out + at, as + at, bs + at, 0xffffffff);                      \
+        }                                                                                       \
+        if (at < count) {                                                                       \
+            float16_##name##_some(out + at, as + at, bs + at, (1U << (count - at)) - 1);        \
+        }                                                                                       \
+    }
+FLOAT16_KERNEL(sum, _mm512_add_ph)
+FLOAT16_KERNEL(prod, _mm512_mul_ph)
+#else
+KERNEL16(float16, sum, +)
+KERNEL16(float16, prod, *)
+#endif
+KERNEL16(bfloat16, sum, +)
+KERNEL16(bfloat16, prod, *)
+
+static void float16_widen(float *target, const uint16_t *source, size_t count)
+{
+    floats values[2];
+    size_t at = 0;
+    for (; count - at >= UNIT; at += UNIT) {
+        float16_load(values, source + at);
+        memcpy(target + at, values, sizeof values);
+    }
+    if (at < count) {
+        uint16_t last[UNIT] = {0};
+        memcpy(last, source + at, (count - at) * sizeof *source);
+        float16_load(values, last);
+        memcpy(target + at, values, (count - at) * sizeof *target);
+    }
+}
+
+static void float16_narrow(uint16_t *target, const float *source, size_t count)
+{
+    floats values[2] = {{0}};
+    size_t at = 0;
+    for (; count - at >= UNIT; at += UNIT) {
+        memcpy(values, source + at, sizeof values);
+        float16_store(target + at, values[0], values[1], true);
+    }
+    if (at < count) {
+        uint16_t last[UNIT];
+        memcpy(values, source + at, (count - at) * sizeof *source);
+        float16_store(last, values[0], values[1], true);
+        memcpy(target + at, last, (count - at) * sizeof *target);
+    }
+}
+
+static void bfloat16_widen(float *target, const uint16_t *source, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        target[i] = muster_bfloat16_widen(source[i]);
+    }
+}
+
+static void bfloat16_narrow(uint16_t *target, const float *source, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        target[i] = muster_bfloat16_narrow(source[i]);
+    }
+}

@@ -9,7 +9,7 @@
 #include "tests/support/elements.h"
 #include "tests/support/schedules.h"
 
-enum { MOST = 67, STARTS = 8, ROUNDS = 40 };
+enum { MOST = 167, STARTS = 8, ROUNDS = 40 };
 
 static uint64_t left[MOST + STARTS], right[MOST + STARTS];
 static uint64_t got[2][MOST + STARTS], wanted[MOST + STARTS];
