@@ -73,8 +73,9 @@
 #define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                   \
     static inline signed_type name##_rank(signed_type bits)                                   \
     {                                                                                         \
-        const signed_type all = (signed_type)((bits_type)-1 >> 1);                            \
-        return (signed_type)(bits ^ (signed_type)(bits >> (8 * sizeof bits - 1) & all));      \
+        const bits_type sign = (bits_type)(0 - ((bits_type)bits >> (8 * sizeof bits - 1)));   \
+        const bits_type all = (bits_type)-1 >> 1;                                             \
+        return (signed_type)((bits_type)bits ^ (sign & all));                                 \
     }                                                                                         \
     static inline signed_type name##_or_nan(signed_type a, signed_type b, signed_type picked) \
     {                                                                                         \

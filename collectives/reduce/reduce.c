@@ -50,8 +50,8 @@ void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TA
     ret_tables[2] = (struct muster_kernel_table){"avx512", &muster_kernels_avx512, has_avx512()};
 #endif
 #ifdef MUSTER_AVX512FP16
-    ret_tables[3] = (struct muster_kernel_table){"avx512fp16", &muster_kernels_avx512fp16,
-                                                 has_avx512fp16()};
+    ret_tables[3] =
+        (struct muster_kernel_table){"avx512fp16", &muster_kernels_avx512fp16, has_avx512fp16()};
 #endif
 #ifdef __aarch64__
     ret_tables[1] = (struct muster_kernel_table){"neon", &muster_kernels_neon, true};

@@ -22,12 +22,19 @@ struct muster_kernels {
     void (*narrow_bfloat16)(uint16_t *target, const float *source, size_t count);
 };
 
+/* Clang cannot ask the processor for it. */
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
+#define MUSTER_AVX512FP16
+#endif
+
 /* For every processor that the compiler was told to build for. */
 extern const struct muster_kernels muster_kernels_plain;
 #ifdef __x86_64__
 extern const struct muster_kernels muster_kernels_avx2; /* with F16C */
 extern const struct muster_kernels muster_kernels_avx512;
-extern const struct muster_kernels muster_kernels_avx512fp16; /* if the compiler knows it */
+#endif
+#ifdef MUSTER_AVX512FP16
+extern const struct muster_kernels muster_kernels_avx512fp16;
 #endif
 #ifdef __aarch64__
 extern const struct muster_kernels muster_kernels_neon;

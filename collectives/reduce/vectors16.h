@@ -226,7 +226,7 @@ static inline integers float16_round(integers magnitude)
 {
     const int32_t smallest = 0x38800000; /* 2^-14 */
     integers exponent = (magnitude & 0x7f800000) - smallest;
-    exponent &= ~(exponent >> 31);
+    exponent &= exponent > 0;
     integers power = exponent + (126 << 23);
     integers sum = (integers)((floats)magnitude + (floats)power);
     return sum - power + (exponent >> 13);
