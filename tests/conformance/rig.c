@@ -23,6 +23,7 @@ static void make_fabric(struct rig *rig, uint32_t rank)
     struct muster_fabric_options options = {.member = peer->member,
                                             .link_token = token,
                                             .listen = rig->transport->listen,
+                                            .shared_memory = rig->transport->shared_memory,
                                             .hub = rig->hub};
     muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
     if (status != MUSTER_OK) {

@@ -14,11 +14,13 @@ enum {
     RIG_PATIENCE_MS = 20000, /* nothing that works takes so long */
 };
 
-/* How the fabrics under test are made: with a hub, or listening on that address. */
+/* How the fabrics under test are made: with a hub, in shared memory, or listening on that address.
+ */
 struct rig_transport {
     const char *name;
     const char *listen;
     bool hub;
+    bool shared_memory;
 };
 
 struct rig {

@@ -55,6 +55,31 @@ void muster_arrival_filled(struct muster_match *match, struct muster_arrival *ar
     }
 }
 
+void muster_arrival_take(struct muster_match *match, struct muster_arrival *arrival,
+                         const unsigned char *data, uint32_t size)
+{
+    struct muster_transfer *receive = arrival->receive;
+    if (arrival->place == MUSTER_PLACE_CONSUME && arrival->carried == 0 &&
+        size % receive->element_size_bytes == 0 && size > 0) {
+        struct muster_fabric *fabric = match->link->fabric;
+        muster_fabric_unlock(fabric);
+        receive->consume(receive, receive->moved_bytes, data, size);
+        muster_fabric_lock(fabric);
+        receive->moved_bytes += size;
+        arrival->left -= size;
+        return;
+    }
+    while (size > 0 && arrival->place != MUSTER_PLACE_NOWHERE) {
+        uint32_t room = 0;
+        unsigned char *to = muster_arrival_buffer(arrival, &room);
+        uint32_t taken = size < room ? size : room;
+        memcpy(to, data, taken);
+        data += taken;
+        size -= taken;
+        muster_arrival_filled(match, arrival, taken);
+    }
+}
+
 void muster_arrival_withdraw(struct muster_arrival *arrival,
                              const struct muster_operation_id *operation)
 {

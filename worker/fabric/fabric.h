@@ -95,6 +95,7 @@ struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
     const char *listen;     /* numeric IPv4 or IPv6 address for TCP; NULL: no TCP */
+    bool shared_memory;     /* with members of this host; where the system has it */
     struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
 };
 
@@ -114,7 +115,8 @@ void muster_fabric_kill(struct muster_fabric *fabric);
 /* The link token is learnt when the job is joined. Links opened from now on need it. */
 void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
 
-/* What to publish, "tcp://10.0.0.1:41234" or "inproc://MEMBER"; index < the count. */
+/* What to publish, "tcp://10.0.0.1:41234", "shm://BOOT/NETWORK/NAME" or "inproc://MEMBER", best
+ * first; index < the count. */
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric);
 const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index);
 
@@ -163,6 +165,30 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
  * operation, posted now or later, end with MUSTER_INVALID and that reason. */
 void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
                          uint32_t context, uint64_t sequence, const char *reason);
+
+/* Descriptors ------------------------------------------------------------------------------- */
+
+/* Members whose link shares memory can hand each other descriptors, of memory for example. These
+ * three drive progress and block, at most until the deadline (MUSTER_RETRY); MUSTER_REJOIN: the
+ * link is lost, or the generation is over. */
+
+/* Opens the link and says whether it shares memory. Both ends get the same answer. */
+MUSTER_CHECKED muster_status muster_fabric_shares_memory(struct muster_fabric *fabric,
+                                                         uint64_t generation, uint32_t peer,
+                                                         int64_t deadline_ns, bool *ret_shares);
+
+/* Hands over a copy of the descriptor, under a tag that both ends know; one of a tag and generation
+ * at a time, at most 64 that the peer has not taken. MUSTER_INVALID: the link shares no memory. */
+MUSTER_CHECKED muster_status muster_fabric_give_descriptor(struct muster_fabric *fabric,
+                                                           uint64_t generation, uint32_t peer,
+                                                           uint64_t tag, int fd,
+                                                           int64_t deadline_ns);
+
+/* Waits for the one that the peer gives under this tag. *ret_fd is the caller's. */
+MUSTER_CHECKED muster_status muster_fabric_take_descriptor(struct muster_fabric *fabric,
+                                                           uint64_t generation, uint32_t peer,
+                                                           uint64_t tag, int64_t deadline_ns,
+                                                           int *ret_fd);
 
 /* The first link of this generation that was lost, for the report to the service: true if there is
  * one. ret_reason gets MUSTER_REASON_SIZE bytes at most. */

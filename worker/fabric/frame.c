@@ -51,8 +51,8 @@ static double get_double(const unsigned char *bytes)
     return value;
 }
 
-void muster_frame_encode(const struct muster_frame *frame,
-                         unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+void muster_frame_encode_local(const struct muster_frame *frame,
+                               unsigned char ret_bytes[MUSTER_FRAME_SIZE])
 {
     unsigned char *b = ret_bytes;
     muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
@@ -78,10 +78,22 @@ void muster_frame_encode(const struct muster_frame *frame,
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
     put_double(b + AT_PRESCALE, frame->call.prescale);
     put_double(b + AT_POSTSCALE, frame->call.postscale);
-    muster_bytes_put(b + AT_CHECKSUM, crc32(0, b, AT_CHECKSUM), 4);
+    memset(b + AT_CHECKSUM, 0, 4);
 }
 
-static muster_status check_header(const unsigned char *b)
+void muster_frame_encode(const struct muster_frame *frame,
+                         unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+{
+    muster_frame_encode_local(frame, ret_bytes);
+    muster_bytes_put(ret_bytes + AT_CHECKSUM, crc32(0, ret_bytes, AT_CHECKSUM), 4);
+}
+
+uint32_t muster_frame_length(const unsigned char bytes[MUSTER_FRAME_SIZE])
+{
+    return (uint32_t)muster_bytes_get(bytes + AT_LENGTH, 4);
+}
+
+static muster_status check_magic(const unsigned char *b)
 {
     if (muster_bytes_get(b + AT_MAGIC, 2) != MAGIC) {
         return muster_error_set(MUSTER_INVALID, "not a frame");
@@ -90,9 +102,12 @@ static muster_status check_header(const unsigned char *b)
         return muster_error_set(MUSTER_INVALID, "frame of version %u, this is version %d",
                                 b[AT_VERSION], MUSTER_FRAME_VERSION);
     }
-    if (muster_bytes_get(b + AT_CHECKSUM, 4) != crc32(0, b, AT_CHECKSUM)) {
-        return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
-    }
+    return MUSTER_OK;
+}
+
+static muster_status check_header(const unsigned char *b)
+{
+    TRY(check_magic(b));
     for (size_t i = 0; i < RESERVED_BYTES; i++) {
         if (b[AT_RESERVED + i] != 0) {
             return muster_error_set(MUSTER_INVALID, "frame with reserved bytes set");
@@ -149,8 +164,8 @@ static muster_status check_frame(const struct muster_frame *frame)
     return MUSTER_OK;
 }
 
-muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
-                                  struct muster_frame *ret_frame)
+muster_status muster_frame_decode_local(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                        struct muster_frame *ret_frame)
 {
     const unsigned char *b = bytes;
     TRY(check_header(b));
@@ -179,4 +194,14 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
     TRY(check_frame(&frame));
     *ret_frame = frame;
     return MUSTER_OK;
+}
+
+muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                  struct muster_frame *ret_frame)
+{
+    TRY(check_magic(bytes));
+    if (muster_bytes_get(bytes + AT_CHECKSUM, 4) != crc32(0, bytes, AT_CHECKSUM)) {
+        return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
+    }
+    return muster_frame_decode_local(bytes, ret_frame);
 }

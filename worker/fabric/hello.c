@@ -81,7 +81,7 @@ muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE]
     uint64_t verdict = muster_bytes_get(bytes + AT_VERDICT, 2);
     if (memcmp(bytes + AT_MAGIC, answer_magic, sizeof answer_magic) != 0 ||
         muster_bytes_get(bytes + AT_CHECKSUM, 4) != checksum(bytes, MUSTER_ANSWER_SIZE) ||
-        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_LOST) {
+        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_MEMORY) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
     }
     *ret_verdict = (enum muster_verdict)verdict;
@@ -103,6 +103,8 @@ const char *muster_verdict_text(enum muster_verdict verdict)
         return "refused: both have dialled";
     case MUSTER_REFUSED_LOST:
         return "refused: it has lost this link before";
+    case MUSTER_REFUSED_MEMORY:
+        return "refused: it does not share memory";
     }
     return "refused";
 }

@@ -28,6 +28,7 @@ enum muster_verdict {
     MUSTER_REFUSED_STRANGER = 4, /* you are no member here, or want somebody else */
     MUSTER_REFUSED_CROSSED = 5,  /* both have dialled: wait for my call */
     MUSTER_REFUSED_LOST = 6,     /* this link was lost in this generation */
+    MUSTER_REFUSED_MEMORY = 7,   /* not by shared memory: another transport may do */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,

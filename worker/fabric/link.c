@@ -25,9 +25,11 @@ static bool choose_transport(struct muster_link *link)
     const struct muster_fabric *fabric = link->fabric;
     for (uint32_t i = 0; i < link->peer.address_count; i++) {
         for (uint32_t k = 0; k < fabric->transport_count; k++) {
-            if (has_scheme(link->peer.addresses[i], fabric->transports[k].ops->scheme)) {
+            if ((link->tried >> k & 1) == 0 &&
+                has_scheme(link->peer.addresses[i], fabric->transports[k].ops->scheme)) {
                 link->ops = fabric->transports[k].ops;
                 link->transport = fabric->transports[k].self;
+                link->tried |= UINT32_C(1) << k;
                 return true;
             }
         }
@@ -40,6 +42,7 @@ void muster_link_open(struct muster_link *link)
     if (link->state != MUSTER_LINK_IDLE) {
         return;
     }
+    link->tried = 0;
     if (!choose_transport(link)) {
         muster_link_fail(link, MUSTER_LINK_LOST, "none of its addresses can be used here");
         return;
@@ -62,6 +65,18 @@ void muster_link_opened(struct muster_link *link)
     link->opened++;
     link->fabric->figures.links_opened++;
     muster_link_mark(link);
+    muster_link_notice(link);
+}
+
+void muster_link_notice(const struct muster_link *link)
+{
+    struct muster_fabric *fabric = link->fabric;
+    for (struct muster_observer *each = fabric->observers; each != NULL; each = each->next) {
+        each->noticed = true;
+    }
+    if (fabric->observers != NULL) {
+        muster_progress_wake_all(fabric);
+    }
 }
 
 static void end_all(struct muster_link *link, struct muster_transfer_list *transfers,
@@ -71,6 +86,40 @@ static void end_all(struct muster_link *link, struct muster_transfer_list *trans
     while ((transfer = muster_transfer_list_pop(transfers)) != NULL) {
         (void)muster_error_set(status, "%s", reason);
         muster_transfer_complete(link, transfer, status);
+    }
+}
+
+/* What was posted while another transport tried to open the link. */
+static void post_again(struct muster_link *link, struct muster_transfer_list *sends)
+{
+    struct muster_transfer_list receives = {0};
+    struct muster_transfer *transfer = NULL;
+    muster_transfer_table_splice(&link->receives, &receives);
+    while ((transfer = muster_transfer_list_pop(&receives)) != NULL) {
+        transfer->link_word = 0;
+        muster_transfer_table_insert(&link->receives, transfer);
+        link->ops->post_receive(link, transfer);
+    }
+    while ((transfer = muster_transfer_list_pop(sends)) != NULL) {
+        transfer->link_word = 0;
+        link->ops->post_send(link, transfer);
+    }
+}
+
+void muster_link_try_next(struct muster_link *link, const char *what)
+{
+    struct muster_transfer_list sends = {0};
+    link->ops->close(link, &sends);
+    if (choose_transport(link)) {
+        link->state = MUSTER_LINK_IDLE;
+        link->ops->open(link);
+    } else {
+        muster_link_fail(link, MUSTER_LINK_LOST, what);
+    }
+    if (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN) {
+        post_again(link, &sends);
+    } else {
+        end_all(link, &sends, MUSTER_REJOIN, link->reason);
     }
 }
 
@@ -101,6 +150,7 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
         link->ops->close(link, &ended);
     }
     muster_transfer_table_splice(&link->receives, &ended);
+    muster_link_notice(link);
     end_all(link, &ended, MUSTER_REJOIN, link->reason);
 }
 

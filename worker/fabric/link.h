@@ -43,6 +43,7 @@ struct muster_link {
     struct muster_peer peer;
     uint32_t rank; /* in the present generation */
     enum muster_link_state state;
+    uint32_t tried;                  /* bits: transports of the fabric, in this opening */
     uint64_t opened;                 /* how often; tells whether it is still the same opening */
     char reason[MUSTER_REASON_SIZE]; /* LOST and LEFT: whole text, with rank and host */
     struct muster_transfer_table receives; /* posted, not done */
@@ -82,6 +83,18 @@ struct muster_link_ops {
 
     /* Ends what has waited too long. Returns when to be called again, or MUSTER_NEVER. */
     int64_t (*timers)(void *transport, int64_t now_ns);
+
+    /* Memory that peers write to is looked at, since no descriptor tells of it; transports without
+     * such memory have NULL in all three. True if there is something new for a link: called by the
+     * leader between muster_fabric_unlock() and muster_fabric_lock(). */
+    bool (*has_news)(const void *transport);
+
+    /* Marks the links that have something new. */
+    void (*take_news)(void *transport);
+
+    /* The leader is about to sleep: peers that write are to wake it from now on; then it looks once
+     * more. Or it is awake again. */
+    void (*doze)(void *transport, bool dozing);
 
     /* Begins to open; called once, in state IDLE. Sets the state to OPENING or OPEN, or calls
      * muster_link_fail(). */
@@ -125,6 +138,7 @@ struct muster_link_ops {
 };
 
 extern const struct muster_link_ops muster_inproc_ops;
+extern const struct muster_link_ops muster_shm_ops;
 extern const struct muster_link_ops muster_tcp_ops;
 
 /* A descriptor that the leader waits for. Embedded in the transport's record. */
@@ -138,6 +152,12 @@ struct muster_watch {
 };
 
 struct muster_waiter;
+
+/* A thread that waits for a link to change. */
+struct muster_observer {
+    bool noticed;
+    struct muster_observer *next;
+};
 
 struct muster_fabric {
     pthread_mutex_t lock;
@@ -174,6 +194,7 @@ struct muster_fabric {
     uint32_t turns;                        /* of the leader since it last took events */
     struct muster_waiter *waiters;         /* the others sleep */
     struct muster_link *dirty;             /* links to progress */
+    struct muster_observer *observers;     /* threads that wait for a link to change */
     struct muster_transfer_list completed; /* done within a post: reported by the leader */
     bool busy;                             /* the leader moves bytes, without the lock */
     uint32_t wanted;                       /* threads that wait for it to come back */
@@ -194,6 +215,13 @@ void muster_link_open(struct muster_link *link);
 
 /* Has the leader call ops->progress soon. */
 void muster_link_mark(struct muster_link *link);
+
+/* The transport cannot open it: closes its end and goes on to the peer's next transport; without
+ * one the link is lost, and `what` says how. State OPENING. */
+void muster_link_try_next(struct muster_link *link, const char *what);
+
+/* Threads that wait for a link to change look again. */
+void muster_link_notice(const struct muster_link *link);
 
 /* The transport has opened it: state OPEN. */
 void muster_link_opened(struct muster_link *link);
@@ -235,6 +263,11 @@ void muster_link_heard(struct muster_link *link, const struct muster_message_key
 /* True if what arrives with this key is for nobody: an older generation, an operation that was
  * withdrawn or aborted. */
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
+
+/* shm.c: over an open link of its own. Take: -1 if it has not come. */
+MUSTER_CHECKED muster_status muster_shm_give(struct muster_link *link, uint64_t generation,
+                                             uint64_t tag, int fd);
+int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag);
 
 /* Progress ------------------------------------------------------------------------------------- */
 

@@ -35,7 +35,11 @@ static void encode(struct muster_match *match, struct muster_frame *frame, unsig
 {
     frame->credit = (uint32_t)match->eager_owed_bytes;
     match->eager_owed_bytes = 0;
-    muster_frame_encode(frame, bytes);
+    if (match->local) {
+        muster_frame_encode_local(frame, bytes);
+    } else {
+        muster_frame_encode(frame, bytes);
+    }
 }
 
 static void queue_control(struct muster_match *match, struct muster_frame *frame,
@@ -217,7 +221,8 @@ static void next_segment(struct muster_match *match, struct muster_transfer *tra
     uint32_t element = transfer->element_size_bytes;
     uint64_t offset = transfer->link_word;
     uint64_t left = transfer->size_bytes - offset;
-    uint64_t most = MUSTER_FRAME_PAYLOAD_MAX / element * element;
+    uint64_t most = match->payload_max != 0 ? match->payload_max : MUSTER_FRAME_PAYLOAD_MAX;
+    most = most / element * element;
     outgoing->size = (uint32_t)(left < most ? left : most);
     outgoing->data = (unsigned char *)transfer->data + offset;
     outgoing->last = outgoing->size == left;
@@ -273,7 +278,11 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
     transfer->moved_bytes += outgoing->size;
     if (outgoing->last) {
         muster_transfer_list_remove(&match->leaving, transfer);
-        muster_transfer_complete(match->link, transfer, MUSTER_OK);
+        if (match->posting) {
+            muster_transfer_complete_later(match->link, transfer);
+        } else {
+            muster_transfer_complete(match->link, transfer, MUSTER_OK);
+        }
     }
 }
 
@@ -497,14 +506,7 @@ static void deliver(struct muster_match *match, const struct muster_early *early
     arrival.piece = piece;
     arrival.left = early->frame.length;
     place_in(&arrival, receive);
-    const unsigned char *data = early->data;
-    while (arrival.left > 0) {
-        uint32_t size = 0;
-        unsigned char *to = muster_arrival_buffer(&arrival, &size);
-        memcpy(to, data, size);
-        data += size;
-        muster_arrival_filled(match, &arrival, size);
-    }
+    muster_arrival_take(match, &arrival, early->data, arrival.left);
     complete_receive(match, receive);
 }
 

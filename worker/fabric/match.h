@@ -37,6 +37,9 @@ struct muster_match {
     uint64_t eager_owed_bytes;            /* received, dealt with, not credited yet */
     uint64_t early_bytes;                 /* received and not dealt with */
     bool broken;                          /* the link is to be given up */
+    bool local;                           /* frames stay on this host: no checksums */
+    bool posting;         /* within a post: sends that are out are reported by the leader */
+    uint32_t payload_max; /* of a segment; 0: MUSTER_FRAME_PAYLOAD_MAX */
 };
 
 /* The peer has left: the sends go to ret_sends, whole messages stay. */
@@ -108,6 +111,11 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
 /* So many bytes are in that buffer now. Gives up the lock while they are consumed. */
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size);
+
+/* The whole payload is in memory: what is for a consume function is handed over from there. May
+ * give up the lock like muster_arrival_filled(). */
+void muster_arrival_take(struct muster_match *match, struct muster_arrival *arrival,
+                         const unsigned char *data, uint32_t size);
 
 /* All of the payload has come (left is 0). GOODBYE is the transport's to handle. */
 MUSTER_CHECKED muster_status muster_match_arrived(struct muster_match *match,

@@ -17,6 +17,7 @@
 enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
+    LOOKS = 100,              /* at memory, between looks at descriptors */
     NS_PER_S = 1000000000,
 };
 
@@ -148,6 +149,7 @@ void muster_fabric_settle(struct muster_fabric *fabric)
 {
     fabric->wanted++;
     while (fabric->busy) {
+        muster_fabric_wake(fabric); /* it may only be looking */
         pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
     fabric->wanted--;
@@ -198,22 +200,70 @@ static int64_t run_timers(struct muster_fabric *fabric)
     return due_ns;
 }
 
-/* Sleeps until the time, unless somebody wakes it; a little while it only looks. Called without the
- * lock. */
+/* Memory that peers write to ------------------------------------------------------------------- */
+
+static void take_news(struct muster_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        if (fabric->transports[i].ops->take_news != NULL) {
+            fabric->transports[i].ops->take_news(fabric->transports[i].self);
+        }
+    }
+}
+
+static bool has_news(const struct muster_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        if (fabric->transports[i].ops->has_news != NULL &&
+            fabric->transports[i].ops->has_news(fabric->transports[i].self)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void doze(struct muster_fabric *fabric, bool dozing)
+{
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        if (fabric->transports[i].ops->doze != NULL) {
+            fabric->transports[i].ops->doze(fabric->transports[i].self, dozing);
+        }
+    }
+}
+
+/* Looks for a while, without the lock. True if there is something to do; events may have been taken
+ * then. */
+static bool spin(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events,
+                 int *ret_count)
+{
+    const struct timespec none = {0};
+    int64_t now_ns = muster_clock_ns();
+    int64_t end_ns = now_ns + fabric->spin_ns < until_ns ? now_ns + fabric->spin_ns : until_ns;
+    bool found = false;
+    muster_fabric_yield(fabric);
+    muster_fabric_unlock(fabric);
+    while (!found && now_ns < end_ns) {
+        for (int i = 0; i < LOOKS && !found; i++) {
+            found = has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed);
+        }
+        if (!found) {
+            *ret_count = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
+            found = *ret_count != 0;
+        }
+        if (!found) {
+            sched_yield(); /* to a peer that has to share this core */
+            now_ns = muster_clock_ns();
+        }
+    }
+    muster_fabric_lock(fabric);
+    return found;
+}
+
+/* Sleeps until the time, unless somebody wakes it. Called without the lock. */
 static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
 {
-    struct timespec none = {0};
+    const struct timespec none = {0};
     int64_t now_ns = muster_clock_ns();
-    int64_t spin_until_ns =
-        now_ns + fabric->spin_ns < until_ns ? now_ns + fabric->spin_ns : until_ns;
-    while (now_ns < spin_until_ns) {
-        int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
-        if (got != 0 || atomic_load(&fabric->woken)) {
-            return got;
-        }
-        sched_yield(); /* to a peer that has to share this core */
-        now_ns = muster_clock_ns();
-    }
     int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
     struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
     atomic_store(&fabric->sleeping, true);
@@ -230,9 +280,15 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
 static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
-    muster_mutex_unlock(&fabric->lock);
-    int count = sleep_until(fabric, until_ns, events);
-    muster_mutex_lock(&fabric->lock);
+    int count = 0;
+    if (until_ns == 0 || fabric->spin_ns == 0 || !spin(fabric, until_ns, events, &count)) {
+        doze(fabric, true);
+        int64_t sleep_ns = has_news(fabric) ? 0 : until_ns;
+        muster_mutex_unlock(&fabric->lock);
+        count = sleep_until(fabric, sleep_ns, events);
+        muster_mutex_lock(&fabric->lock);
+        doze(fabric, false);
+    }
     assert(count >= 0 || errno == EINTR);
     for (int i = 0; i < count; i++) {
         struct muster_watch *watch = events[i].data.ptr;
@@ -245,6 +301,7 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
     reap(fabric);
+    take_news(fabric);
     bool worked =
         fabric->dirty != NULL || fabric->completed.first != NULL || atomic_load(&fabric->woken);
     if (worked) {

@@ -1,0 +1,8 @@
+/* Links through shared memory: the suite. */
+#include "tests/conformance/conformance.h"
+
+int main(void)
+{
+    const struct rig_transport transport = {.name = "shared memory", .shared_memory = true};
+    return muster_conformance_run(&transport);
+}

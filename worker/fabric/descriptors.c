@@ -1,0 +1,134 @@
+/* Descriptors that members of one host hand each other: over links that share memory. */
+#include "worker/base/thread.h"
+#include "worker/fabric/link.h"
+
+/* What is asked of a link again and again until it says yes. Under the lock; RETRY: not yet. */
+typedef muster_status (*attempt)(struct muster_link *link, void *request);
+
+struct request {
+    uint64_t generation, tag;
+    int fd;
+    bool shares;
+};
+
+static void stop_observing(struct muster_fabric *fabric, const struct muster_observer *observer)
+{
+    struct muster_observer **place = &fabric->observers;
+    while (*place != observer) {
+        place = &(*place)->next;
+    }
+    *place = observer->next;
+}
+
+static muster_status find_link(struct muster_fabric *fabric, uint64_t generation, uint32_t peer,
+                               struct muster_link **ret_link)
+{
+    if (generation != fabric->generation || generation <= fabric->revoked) {
+        return muster_fabric_over(fabric, generation);
+    }
+    if (peer >= fabric->link_count || fabric->links[peer] == NULL) {
+        return muster_error_set(MUSTER_INVALID, "rank %u: no other member of this generation",
+                                peer);
+    }
+    struct muster_link *link = fabric->links[peer];
+    muster_link_open(link);
+    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+        return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
+    }
+    *ret_link = link;
+    return MUSTER_OK;
+}
+
+/* One go; clears `noticed` before it looks, so that what changes later is noticed. */
+static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
+                                  struct muster_observer *observer, attempt function,
+                                  struct request *request)
+{
+    AUTO_LOCK(&fabric->lock);
+    struct muster_link *link = NULL;
+    observer->noticed = false;
+    TRY(find_link(fabric, request->generation, peer, &link));
+    return link->state == MUSTER_LINK_OPEN
+               ? function(link, request)
+               : muster_error_set(MUSTER_RETRY, "the link to rank %u (host %s) is not open",
+                                  link->rank, link->peer.host);
+}
+
+static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t deadline_ns,
+                            attempt function, struct request *request)
+{
+    struct muster_observer observer = {.noticed = false};
+    muster_mutex_lock(&fabric->lock);
+    observer.next = fabric->observers;
+    fabric->observers = &observer;
+    muster_mutex_unlock(&fabric->lock);
+    muster_status status;
+    do {
+        status = attempt_once(fabric, peer, &observer, function, request);
+    } while (status == MUSTER_RETRY &&
+             (status = muster_fabric_wait(fabric, request->generation, &observer.noticed,
+                                          deadline_ns)) == MUSTER_OK);
+    muster_mutex_lock(&fabric->lock);
+    stop_observing(fabric, &observer);
+    muster_mutex_unlock(&fabric->lock);
+    return status;
+}
+
+static muster_status say_whether(struct muster_link *link, void *request)
+{
+    ((struct request *)request)->shares = link->ops == &muster_shm_ops;
+    return MUSTER_OK;
+}
+
+static muster_status require_memory(const struct muster_link *link)
+{
+    if (link->ops != &muster_shm_ops) {
+        return muster_error_set(MUSTER_INVALID, "the link to rank %u (host %s) shares no memory",
+                                link->rank, link->peer.host);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status give(struct muster_link *link, void *request)
+{
+    const struct request *asked = request;
+    TRY(require_memory(link));
+    return muster_shm_give(link, asked->generation, asked->tag, asked->fd);
+}
+
+static muster_status take(struct muster_link *link, void *request)
+{
+    struct request *asked = request;
+    TRY(require_memory(link));
+    asked->fd = muster_shm_take(link, asked->generation, asked->tag);
+    return asked->fd >= 0 ? MUSTER_OK
+                          : muster_error_set(MUSTER_RETRY, "rank %u (host %s) has given none",
+                                             link->rank, link->peer.host);
+}
+
+muster_status muster_fabric_shares_memory(struct muster_fabric *fabric, uint64_t generation,
+                                          uint32_t peer, int64_t deadline_ns, bool *ret_shares)
+{
+    struct request request = {.generation = generation};
+    TRY(insist(fabric, peer, deadline_ns, say_whether, &request));
+    *ret_shares = request.shares;
+    return MUSTER_OK;
+}
+
+muster_status muster_fabric_give_descriptor(struct muster_fabric *fabric, uint64_t generation,
+                                            uint32_t peer, uint64_t tag, int fd,
+                                            int64_t deadline_ns)
+{
+    struct request request = {.generation = generation, .tag = tag, .fd = fd};
+    return insist(fabric, peer, deadline_ns, give, &request);
+}
+
+muster_status muster_fabric_take_descriptor(struct muster_fabric *fabric, uint64_t generation,
+                                            uint32_t peer, uint64_t tag, int64_t deadline_ns,
+                                            int *ret_fd)
+{
+    struct request request = {.generation = generation, .tag = tag};
+    TRY(insist(fabric, peer, deadline_ns, take, &request));
+    *ret_fd = request.fd;
+    return MUSTER_OK;
+}

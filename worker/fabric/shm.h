@@ -1,0 +1,201 @@
+/*
+ * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links and proves the
+ * memory, shm_packet.c is what goes over their sockets, shm_move.c moves messages through the
+ * rings.
+ *
+ * A link is a connection of sequenced packets in the abstract name space, and a memory that both
+ * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
+ * lives it carries packets that wake a sleeping peer, and descriptors.
+ *
+ * Either end may dial; when both do, the call of the member with the smaller UUID counts. The
+ * dialler makes the memory and passes it with its hello. Both write a random number into it, which
+ * the other must find there: only then is the link open. If that fails the link goes on to the
+ * peer's next transport.
+ *
+ * Threads: the fabric's lock, but for muster_shm_has_news().
+ */
+#ifndef MUSTER_WORKER_FABRIC_SHM_H
+#define MUSTER_WORKER_FABRIC_SHM_H
+
+#include "worker/fabric/hello.h"
+#include "worker/fabric/match.h"
+#include "worker/fabric/ring.h"
+#include "worker/fabric/strangers.h"
+
+#include <sys/types.h>
+
+enum {
+    SHM_RING_BYTES = 256 * 1024, /* a direction; small enough to stay in the L2 cache */
+    SHM_PAYLOAD_MAX = 32 * 1024, /* of a frame: several fit, so that both ends work at once */
+    SHM_NONCE_BYTES = 16,
+    SHM_DESCRIPTORS_MAX = 64, /* passed and not taken, of one link */
+    SHM_HALF_OPEN_MAX = 128,  /* accepted, no hello yet; the oldest has to go */
+    SHM_PARKED_MAX = 1024,    /* of generations that have not begun here */
+    SHM_HELLO_MS = 5000,
+    SHM_PARKED_MS = 30000,
+    SHM_CROSSED_MS = 200,      /* waiting for the other's call, then dial again */
+    SHM_HANG_UPS_MAX = 6,      /* of the peer, before it has answered */
+    SHM_REDIAL_MS = 10,        /* the first time; doubles */
+    SHM_PACKETS_MAX = 64,      /* or connections, taken in one go */
+    SHM_ACCEPT_PAUSE_MS = 100, /* when descriptors have run out */
+};
+
+/* Bits of what wakes a sleeper. */
+enum {
+    SHM_SLEEPS_FOR_DATA = 1, /* something is written for it */
+    SHM_SLEEPS_FOR_ROOM = 2, /* what it has written is read */
+};
+
+/* What one end of a link writes for the other. */
+struct shm_side {
+    struct muster_ring_count written, read;
+    alignas(MUSTER_CACHE_LINE) _Atomic uint32_t sleeping; /* 0: awake */
+    unsigned char nonce[SHM_NONCE_BYTES];
+};
+
+/* The memory's first page; the rings of side 0 (the dialler) and side 1 follow. */
+struct shm_memory {
+    struct shm_side sides[2];
+};
+
+enum {
+    SHM_HEAD_BYTES = 4096,
+    SHM_REGION_BYTES = SHM_HEAD_BYTES + 2 * SHM_RING_BYTES,
+    SHM_MAPPED_BYTES = SHM_HEAD_BYTES + 4 * SHM_RING_BYTES, /* each ring twice in a row */
+};
+_Static_assert(sizeof(struct shm_memory) <= SHM_HEAD_BYTES, "the head is a page");
+
+/* Packets ------------------------------------------------------------------------------------ */
+
+/* Append only. */
+enum shm_packet_kind {
+    SHM_HELLO = 1,      /* with the memory's descriptor */
+    SHM_ANSWER = 2,     /* word: the verdict */
+    SHM_CONFIRM = 3,    /* the dialler has seen the acceptor's nonce */
+    SHM_WAKE = 4,       /* look into the memory */
+    SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
+};
+
+/* Both ends are on one host, so it goes as it is. */
+struct shm_packet {
+    uint32_t version; /* of packets and memory */
+    uint32_t kind;
+    uint64_t generation;
+    uint64_t word;
+    unsigned char nonce[SHM_NONCE_BYTES];   /* HELLO, ANSWER */
+    unsigned char hello[MUSTER_HELLO_SIZE]; /* HELLO; other packets end before it */
+};
+
+/* fd: -1 for none; borrowed. False: errno says why. */
+bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd);
+/* 1: there is one; 0: not now; -1: the connection has ended, or what came is no packet (errno
+ * EPROTO). *ret_fd is the caller's, or -1. */
+int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *ret_fd);
+
+/* Addresses ---------------------------------------------------------------------------------- */
+
+enum { SHM_NAME_SIZE = 48 };
+
+/* "shm://BOOT/NETWORK/NAME": this boot of this kernel, its network name space, the socket. */
+struct shm_address {
+    char boot[MUSTER_UUID_SIZE];
+    uint64_t network;
+    char name[SHM_NAME_SIZE];
+};
+/* False where /proc does not say. Its name is empty. */
+bool muster_shm_address_here(struct shm_address *ret_address);
+void muster_shm_address_print(const struct shm_address *address,
+                              char ret_text[MUSTER_ADDRESS_SIZE]);
+bool muster_shm_address_parse(const char *text, struct shm_address *ret_address);
+
+/* Links -------------------------------------------------------------------------------------- */
+
+enum shm_phase {
+    SHM_PHASE_GREETING = 1, /* our hello is out */
+    SHM_PHASE_HELLO = 2,    /* accepted: their hello is to come */
+    SHM_PHASE_PARKED = 3,   /* their hello waits for its generation */
+    SHM_PHASE_PROVING = 4,  /* our answer is out */
+    SHM_PHASE_OPEN = 5,
+};
+
+/* One connection and its memory. */
+struct shm_path {
+    struct muster_watch watch; /* first: the path is found by it */
+    struct shm *shm;
+    struct shm_link *link; /* NULL until it is known */
+    enum shm_phase phase;
+    int64_t deadline_ns;
+    uint32_t side; /* 0: the dialler's */
+    int memory_fd; /* -1 once it is mapped */
+    unsigned char *mapped;
+    struct shm_side *mine, *theirs;
+    unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, by its hello */
+    struct muster_hello hello;            /* PARKED */
+    pid_t pid;                            /* of the peer; 0: not of this name space */
+    struct shm_path *prev, *next;         /* in shm->halves, unless OPEN */
+};
+
+struct shm_descriptor {
+    uint64_t generation, tag;
+    int fd;
+};
+
+/* What link->end points to. */
+struct shm_link {
+    struct muster_match match;
+    struct muster_link *link;
+    struct shm *shm;
+    struct shm_path *path; /* OPEN, or the call that is under way; or NULL */
+    uint32_t hang_ups;     /* before an answer */
+    int64_t redial_ns;     /* MUSTER_NEVER: no call is due */
+    struct muster_ring out, in;
+    struct muster_outgoing next_out; /* found no room yet */
+    bool has_next;
+    bool parting;
+    _Atomic uint64_t blocked; /* the ring had no room: what the peer had read then; or ROOM */
+    struct muster_arrival arrival;
+    struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
+    uint32_t descriptor_count;
+    struct shm_link *prev, *next;           /* in shm->links */
+    struct shm_link *prev_open, *next_open; /* in shm->open */
+};
+
+/* blocked: it is not. */
+#define SHM_ROOM UINT64_MAX
+
+struct shm {
+    struct muster_watch listener; /* first */
+    struct muster_fabric *fabric;
+    struct shm_address own;
+    int64_t accept_again_ns; /* MUSTER_NEVER: accepting */
+    struct shm_path *halves; /* paths that are not OPEN, oldest first */
+    uint32_t half_open, parked;
+    struct shm_link *links;
+    struct shm_link *open; /* changed by the leader, or while it moves nothing */
+    struct muster_strangers strangers;
+    unsigned char *piece;
+};
+
+/* shm.c: the peer has called; state OPENING, link->end NULL if memory is out. */
+void muster_shm_accepted(struct muster_link *link);
+
+/* shm_connect.c */
+MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
+void muster_shm_dial(struct shm_link *link);
+void muster_shm_judge_parked(struct shm *shm);
+int64_t muster_shm_connect_timers(struct shm *shm, int64_t now_ns);
+void muster_shm_path_close(struct shm_path *path);
+
+/* shm_move.c. Receive: takes what there is, some frames at a time; false if the link is over, or
+ * was closed meanwhile. */
+bool muster_shm_receive(struct shm_link *link);
+/* Puts what is to go into the ring as far as there is room. */
+void muster_shm_flush(struct shm_link *link);
+/* The same, but only of frames without data: no transfer is done by it. */
+void muster_shm_flush_control(struct shm_link *link);
+/* Over an open link's socket. The descriptor, if any, is taken or left. */
+void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd);
+/* The connection has ended: takes what the peer has left in the ring, then the link is over. */
+void muster_shm_ended(struct shm_link *link, const char *what);
+
+#endif
