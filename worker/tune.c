@@ -1,5 +1,6 @@
 /*
- * Link figures for a generation, agreed by its members before anybody can call a collective.
+ * Link figures for a generation, agreed by its members before anybody can call a collective, and
+ * the memory that those of one host share.
  *
  * Rank 0 decides and tells the others in one small broadcast: the figures that it has, those that
  * the job keeps for these hosts, or that all are to measure now. It measures when the job has no
@@ -158,6 +159,18 @@ static muster_status measure(struct muster_session *session, uint32_t number,
     return MUSTER_OK;
 }
 
+/* Members of one host come to memory that they share; the others go without. */
+static muster_status share_memory(struct muster_session *session, uint32_t *ret_suspect)
+{
+    static const muster_scope scopes[] = {MUSTER_GLOBAL, MUSTER_LOCAL};
+    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
+        int64_t deadline_ns = muster_clock_after_ms(session->settings.call_timeout_ms);
+        TRY(muster_context_share_memory(session->generation.contexts[scopes[i]], deadline_ns,
+                                        ret_suspect));
+    }
+    return MUSTER_OK;
+}
+
 static muster_status agree(struct muster_session *session, uint32_t *ret_suspect)
 {
     struct muster_generation *generation = &session->generation;
@@ -176,7 +189,7 @@ static muster_status agree(struct muster_session *session, uint32_t *ret_suspect
         TRY(measure(session, number + 1, &notice.figures, ret_suspect));
     }
     session->figures = notice.figures;
-    return MUSTER_OK;
+    return share_memory(session, ret_suspect);
 }
 
 muster_status muster_session_tune(struct muster_session *session)
