@@ -73,3 +73,21 @@ bool muster_address_is_any(const struct muster_socket_address *address)
     memcpy(&six, &address->storage, sizeof six);
     return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
 }
+
+static bool same_host(const struct muster_socket_address *a, const struct muster_socket_address *b)
+{
+    char texts[2][MUSTER_ADDRESS_SIZE];
+    muster_address_print(a, texts[0]);
+    muster_address_print(b, texts[1]);
+    size_t host = (size_t)(strrchr(texts[0], ':') - texts[0]);
+    return strncmp(texts[0], texts[1], host + 1) == 0;
+}
+
+bool muster_address_within_host(int fd)
+{
+    struct muster_socket_address here = {.size = sizeof here.storage};
+    struct muster_socket_address there = {.size = sizeof there.storage};
+    return getsockname(fd, (struct sockaddr *)&here.storage, &here.size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there.storage, &there.size) == 0 &&
+           same_host(&here, &there);
+}

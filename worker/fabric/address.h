@@ -22,6 +22,9 @@ MUSTER_CHECKED muster_status muster_address_parse(const char *text,
 void muster_address_print(const struct muster_socket_address *address,
                           char ret_text[MUSTER_ADDRESS_SIZE]);
 
+/* True if both ends of a connection have one address, so that it does not leave this host. */
+bool muster_address_within_host(int fd);
+
 /* True for 0.0.0.0 and ::. */
 bool muster_address_is_any(const struct muster_socket_address *address);
 

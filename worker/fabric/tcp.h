@@ -16,10 +16,16 @@
 #include "worker/fabric/strangers.h"
 
 enum {
-    TCP_STAGING_BYTES = 64 * 1024, /* read at once beside the payload that is coming in */
-    TCP_FRAMES_MAX = 16,           /* given to one system call */
-    TCP_HALF_OPEN_MAX = 128,       /* accepted, no whole hello yet; the oldest has to go */
-    TCP_PARKED_MAX = 1024,         /* of generations that have not begun here */
+    /* Read at once between two frames: a whole eager message and its header. What is staged is
+     * copied once more, so that behind a payload only the next header and little else is. */
+    TCP_STAGING_BYTES = 20 * 1024,
+    TCP_TAIL_BYTES = 4 * 1024,
+    /* Of a connection within this host: what the kernel keeps is still in the cache when the peer
+     * reads it. Beyond, it grows with the round trip and is the kernel's to choose. */
+    TCP_LOCAL_SEND_BYTES = 192 * 1024,
+    TCP_FRAMES_MAX = 16,     /* given to one system call */
+    TCP_HALF_OPEN_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
+    TCP_PARKED_MAX = 1024,   /* of generations that have not begun here */
     TCP_HELLO_MS = 5000,
     TCP_PARKED_MS = 30000,
     TCP_DIAL_MS = 3000,       /* to one address */

@@ -72,6 +72,14 @@ static void set_options(int fd)
     }
 }
 
+static void bound_sending(int fd)
+{
+    const int size = TCP_LOCAL_SEND_BYTES;
+    if (muster_address_within_host(fd)) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else only slower */
+    }
+}
+
 static void path_ready(struct muster_watch *watch, uint32_t events);
 
 /* Takes the descriptor, also on failure. */
@@ -109,6 +117,7 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     path->link = link;
     link->path = path;
     link->redial_ns = MUSTER_NEVER;
+    bound_sending(path->watch.fd);
     muster_watch_change(tcp->fabric, &path->watch, EPOLLIN);
     muster_link_opened(link->link);
 }

@@ -108,7 +108,8 @@ static bool receive_once(struct tcp_path *path)
     }
     parts[count].iov_base = tcp->staging;
     /* If the place is smaller than the payload, what follows is still payload: staged too. */
-    parts[count++].iov_len = TCP_STAGING_BYTES;
+    size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
+    parts[count++].iov_len = staged;
     muster_fabric_unlock(tcp->fabric);
     ssize_t got = readv(path->watch.fd, parts, count);
     int error = errno;
@@ -126,7 +127,7 @@ static bool receive_once(struct tcp_path *path)
         take_payload(path, (uint32_t)placed);
     }
     take_staged(path, tcp->staging, bytes - placed);
-    return !path->watch.retired && bytes == room + TCP_STAGING_BYTES;
+    return !path->watch.retired && bytes == room + staged;
 }
 
 void muster_tcp_receive(struct tcp_path *path)
