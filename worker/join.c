@@ -52,7 +52,7 @@ static muster_status make_fabric(struct muster_session *session)
         listen = address;
     }
     struct muster_fabric_options options = {
-        .member = session->member, .link_token = "", .listen = listen};
+        .member = session->member, .link_token = "", .listen = listen, .shared_memory = true};
     struct muster_fabric *fabric = NULL;
     muster_status status = muster_fabric_create(&options, &fabric);
     if (status != MUSTER_OK) {
@@ -376,7 +376,21 @@ static muster_status take_orders(struct muster_generation *generation,
     return MUSTER_OK;
 }
 
-static struct muster_peer *peers_of(const struct muster_join_response *response)
+/* Members of hosts of different names do not share memory, even if they could. */
+static void take_addresses(const struct muster_wire_peer *wire, bool same_host,
+                           struct muster_peer *peer)
+{
+    peer->address_count = 0;
+    for (uint32_t i = 0; i < wire->address_count; i++) {
+        if (same_host || !muster_fabric_address_is_local(wire->addresses[i])) {
+            (void)snprintf(peer->addresses[peer->address_count++], sizeof peer->addresses[0], "%s",
+                           wire->addresses[i]);
+        }
+    }
+}
+
+static struct muster_peer *peers_of(const struct muster_session *session,
+                                    const struct muster_join_response *response)
 {
     struct muster_peer *peers = calloc(response->size, sizeof *peers);
     if (peers == NULL) {
@@ -389,11 +403,7 @@ static struct muster_peer *peers_of(const struct muster_join_response *response)
             struct muster_peer *peer = &peers[rank];
             memcpy(peer->member, wire->member, sizeof peer->member);
             (void)snprintf(peer->host, sizeof peer->host, "%s", response->hosts[host].name);
-            peer->address_count = wire->address_count;
-            for (uint32_t j = 0; j < wire->address_count; j++) {
-                (void)snprintf(peer->addresses[j], sizeof peer->addresses[j], "%s",
-                               wire->addresses[j]);
-            }
+            take_addresses(wire, strcmp(peer->host, session->settings.host) == 0, peer);
         }
     }
     return peers;
@@ -402,7 +412,7 @@ static struct muster_peer *peers_of(const struct muster_join_response *response)
 static muster_status open_links(struct muster_session *session,
                                 const struct muster_join_response *response)
 {
-    struct muster_peer *peers = peers_of(response);
+    struct muster_peer *peers = peers_of(session, response);
     if (peers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }

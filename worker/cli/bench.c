@@ -48,7 +48,9 @@ static const struct argp_option argp_options[] = {
     {"ranks", 'n', "RANKS", 0, "How many ranks take part (required)", 0},
     {"hosts", KEY_HOSTS, "N", 0, "Spread them over so many pretended hosts (default 1)", 0},
     {"transport", KEY_TRANSPORT, "NAME", 0,
-     "inproc: threads of one process; tcp: one process a rank, over loopback (default)", 0},
+     "inproc: threads of one process; shm: one process a rank, which share memory on a host, and "
+     "tcp between hosts (default); tcp: between all of them",
+     0},
     {"shape", KEY_SHAPE, "RATE", 0,
      "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
      "command runs; needs root, ip and tc",
@@ -120,9 +122,11 @@ static muster_status parse_transport(const char *text, enum muster_bench_transpo
         *ret_transport = MUSTER_BENCH_INPROC;
     } else if (strcmp(text, "tcp") == 0) {
         *ret_transport = MUSTER_BENCH_TCP;
+    } else if (strcmp(text, "shm") == 0) {
+        *ret_transport = MUSTER_BENCH_SHM;
     } else {
-        return muster_error_set(MUSTER_INVALID, "--transport: \"%.32s\" is neither inproc nor tcp",
-                                text);
+        return muster_error_set(MUSTER_INVALID,
+                                "--transport: \"%.32s\" is none of inproc, shm and tcp", text);
     }
     return MUSTER_OK;
 }
@@ -175,10 +179,11 @@ static muster_status check_options(struct muster_bench_options *options)
         return muster_error_set(MUSTER_INVALID, "--hosts: %u ranks cannot be on %u hosts",
                                 options->ranks, options->hosts);
     }
-    if (options->shape != NULL && (options->hosts < 2 || options->transport != MUSTER_BENCH_TCP)) {
+    if (options->shape != NULL &&
+        (options->hosts < 2 || options->transport == MUSTER_BENCH_INPROC)) {
         return muster_error_set(MUSTER_INVALID,
                                 "--shape: there is no link to shape: needs --hosts 2 or more, and "
-                                "tcp");
+                                "shm or tcp");
     }
     if (options->iterations != 0 && options->seconds != 0) {
         return muster_error_set(MUSTER_INVALID, "--iterations and --seconds exclude each other");
@@ -282,7 +287,7 @@ int muster_cli_bench(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = argp_options, .parser = parse, .args_doc = "COLLECTIVE", .doc = doc};
-    struct muster_bench_options options = {.hosts = 1, .transport = MUSTER_BENCH_TCP};
+    struct muster_bench_options options = {.hosts = 1, .transport = MUSTER_BENCH_SHM};
     if (parse_sizes("4,1K,16K,256K,1M,16M", &options) != MUSTER_OK ||
         argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
         return MUSTER_CLI_USAGE;

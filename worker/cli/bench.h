@@ -2,7 +2,7 @@
  * muster bench: what its files share.
  *
  * The parent (the command) and N ranks, each with a fabric and a context of its own. Ranks are
- * threads (inproc) or forked processes (tcp). They share a board in memory; each has a stream
+ * threads (inproc) or forked processes (shm, tcp). They share a board in memory; each has a stream
  * socket to the parent, over which it says that it has finished a phase and hears that it may go
  * on. The stream's end tells either side that the other is gone.
  *
@@ -25,7 +25,8 @@ enum {
 
 enum muster_bench_transport {
     MUSTER_BENCH_INPROC,
-    MUSTER_BENCH_TCP,
+    MUSTER_BENCH_TCP, /* between all ranks */
+    MUSTER_BENCH_SHM, /* on one host; tcp between hosts */
 };
 
 struct muster_bench_options {

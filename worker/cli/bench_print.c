@@ -80,7 +80,9 @@ static muster_status find_figures(const struct muster_bench_board *board, size_t
 
 static const char *transport_name(enum muster_bench_transport transport)
 {
-    return transport == MUSTER_BENCH_INPROC ? "inproc" : "tcp";
+    static const char *const names[] = {
+        [MUSTER_BENCH_INPROC] = "inproc", [MUSTER_BENCH_TCP] = "tcp", [MUSTER_BENCH_SHM] = "shm"};
+    return names[transport];
 }
 
 static muster_status print_object(json_t *object)

@@ -58,6 +58,7 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
         .link_token = run->board->link_token,
         .listen = hub == NULL ? address : NULL,
         .hub = hub,
+        .shared_memory = run->board->options.transport == MUSTER_BENCH_SHM,
     };
     TRY(muster_fabric_create(&options, &run->fabric));
     peer->address_count = muster_fabric_address_count(run->fabric);
@@ -110,19 +111,38 @@ static muster_status make_context(struct rank_run *run)
     };
     uint32_t suspect = UINT32_MAX;
     TRY(muster_context_create(&options, &run->context));
+    if (run->board->options.transport != MUSTER_BENCH_SHM) {
+        return MUSTER_OK; /* what is to be measured are the links */
+    }
     return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
                                        &suspect);
+}
+
+/* As between hosts that are pretended: without the memory that could be shared. */
+static void leave_out_local(struct muster_peer *peer)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        if (!muster_fabric_address_is_local(peer->addresses[i])) {
+            memmove(peer->addresses[kept++], peer->addresses[i], sizeof peer->addresses[i]);
+        }
+    }
+    peer->address_count = kept;
 }
 
 static muster_status meet(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->board->options;
+    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
     struct muster_peer *peers = calloc(options->ranks, sizeof *peers);
     if (peers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u peers", options->ranks);
     }
     for (uint32_t i = 0; i < options->ranks; i++) {
         peers[i] = run->board->seats[i].peer;
+        if (muster_topology_locate(&run->topology, i).host != host) {
+            leave_out_local(&peers[i]);
+        }
     }
     muster_status status =
         muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);

@@ -177,6 +177,11 @@ const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t i
     return fabric->transports[index].address;
 }
 
+bool muster_fabric_address_is_local(const char *address)
+{
+    return muster_link_has_scheme(address, muster_shm_ops.scheme);
+}
+
 struct muster_fabric_figures muster_fabric_figures(struct muster_fabric *fabric)
 {
     AUTO_LOCK(&fabric->lock);

@@ -120,6 +120,10 @@ void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_toke
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric);
 const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index);
 
+/* True for an address that only members of one host can use. Whoever knows that two members are not
+ * to share a host leaves it out of the peer's addresses, at both ends. */
+bool muster_fabric_address_is_local(const char *address);
+
 /* A member as the others see it. */
 struct muster_peer {
     char member[MUSTER_UUID_SIZE];

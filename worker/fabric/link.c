@@ -14,7 +14,7 @@ struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const 
     return link;
 }
 
-static bool has_scheme(const char *address, const char *scheme)
+bool muster_link_has_scheme(const char *address, const char *scheme)
 {
     size_t length = strlen(scheme);
     return strncmp(address, scheme, length) == 0 && strncmp(address + length, "://", 3) == 0;
@@ -26,7 +26,8 @@ static bool choose_transport(struct muster_link *link)
     for (uint32_t i = 0; i < link->peer.address_count; i++) {
         for (uint32_t k = 0; k < fabric->transport_count; k++) {
             if ((link->tried >> k & 1) == 0 &&
-                has_scheme(link->peer.addresses[i], fabric->transports[k].ops->scheme)) {
+                muster_link_has_scheme(link->peer.addresses[i],
+                                       fabric->transports[k].ops->scheme)) {
                 link->ops = fabric->transports[k].ops;
                 link->transport = fabric->transports[k].self;
                 link->tried |= UINT32_C(1) << k;

@@ -210,6 +210,9 @@ struct muster_fabric {
 /* The link to a member of this generation; NULL if it is none, or oneself. */
 struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member);
 
+/* Whether the address begins with "SCHEME://". */
+bool muster_link_has_scheme(const char *address, const char *scheme);
+
 /* Opens it if it is idle. */
 void muster_link_open(struct muster_link *link);
 

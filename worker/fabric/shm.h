@@ -1,7 +1,7 @@
 /*
- * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links and proves the
- * memory, shm_packet.c is what goes over their sockets, shm_move.c moves messages through the
- * rings.
+ * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links, shm_memory.c
+ * maps and proves their memory, shm_packet.c is what goes over their sockets, shm_move.c moves
+ * messages through the rings.
  *
  * A link is a connection of sequenced packets in the abstract name space, and a memory that both
  * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
@@ -185,6 +185,14 @@ void muster_shm_dial(struct shm_link *link);
 void muster_shm_judge_parked(struct shm *shm);
 int64_t muster_shm_connect_timers(struct shm *shm, int64_t now_ns);
 void muster_shm_path_close(struct shm_path *path);
+
+/* shm_memory.c. Maps and closes path->memory_fd; side 0 is the dialler's. */
+bool muster_shm_map(struct shm_path *path, uint32_t side);
+void muster_shm_unmap(struct shm_path *path);
+/* The acceptor's part: what came with the hello is such memory, and has the dialler's nonce. */
+bool muster_shm_prove(struct shm_path *path);
+/* The link's rings are in that memory. */
+void muster_shm_bind(struct shm_link *link, const struct shm_path *path);
 
 /* shm_move.c. Receive: takes what there is, some frames at a time; false if the link is over, or
  * was closed meanwhile. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <utlist.h>
@@ -19,9 +18,7 @@
 static void free_path(struct muster_watch *watch)
 {
     struct shm_path *path = (struct shm_path *)watch;
-    if (path->mapped != NULL) {
-        munmap(path->mapped, SHM_MAPPED_BYTES);
-    }
+    muster_shm_unmap(path);
     free(path);
 }
 
@@ -91,53 +88,7 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum shm_phase phase)
     return path;
 }
 
-/* The memory ---------------------------------------------------------------------------------- */
-
-/* Each ring twice in a row, so that what stands over its end is in one piece. */
-static bool map_rings(unsigned char *base, int fd)
-{
-    for (int i = 0; i < 4; i++) {
-        unsigned char *at = base + SHM_HEAD_BYTES + (size_t)i * SHM_RING_BYTES;
-        off_t offset = SHM_HEAD_BYTES + (off_t)(i / 2) * SHM_RING_BYTES;
-        if (mmap(at, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) ==
-            MAP_FAILED) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Maps and closes path->memory_fd. */
-static bool map_memory(struct shm_path *path, uint32_t side)
-{
-    int fd = path->memory_fd;
-    unsigned char *base =
-        mmap(NULL, SHM_MAPPED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
-        return false;
-    }
-    path->mapped = base; /* from now on free_path() unmaps it */
-    bool mapped = mmap(base, SHM_HEAD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                       0) != MAP_FAILED &&
-                  map_rings(base, fd);
-    struct shm_memory *memory = (struct shm_memory *)base;
-    path->side = side;
-    path->mine = &memory->sides[side];
-    path->theirs = &memory->sides[1 - side];
-    close(fd);
-    path->memory_fd = -1;
-    return mapped;
-}
-
-static void bind_rings(struct shm_link *link, const struct shm_path *path)
-{
-    unsigned char *data[2] = {path->mapped + SHM_HEAD_BYTES,
-                              path->mapped + SHM_HEAD_BYTES + 2 * (size_t)SHM_RING_BYTES};
-    muster_ring_init(&link->out, &path->mine->written, &path->theirs->read, data[path->side],
-                     SHM_RING_BYTES);
-    muster_ring_init(&link->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
-                     SHM_RING_BYTES);
-}
+/* Opening ------------------------------------------------------------------------------------- */
 
 static void open_path(struct shm_path *path)
 {
@@ -146,7 +97,7 @@ static void open_path(struct shm_path *path)
     path->phase = SHM_PHASE_OPEN;
     path->deadline_ns = MUSTER_NEVER;
     link->redial_ns = MUSTER_NEVER;
-    bind_rings(link, path);
+    muster_shm_bind(link, path);
     DL_APPEND2(path->shm->open, link, prev_open, next_open);
     muster_link_opened(link->link);
 }
@@ -188,7 +139,7 @@ static bool send_hello(struct shm_path *path)
     }
     AUTO_CLOSE int passed = memory_fd;
     path->memory_fd = dup(passed);
-    if (path->memory_fd < 0 || !map_memory(path, 0)) {
+    if (path->memory_fd < 0 || !muster_shm_map(path, 0)) {
         return false;
     }
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
@@ -342,13 +293,6 @@ static enum muster_verdict judge_call(struct shm *shm, struct muster_link *link)
     return MUSTER_REFUSED_LOST;
 }
 
-/* The memory that came with the hello is the dialler's, with its nonce. */
-static bool prove(struct shm_path *path)
-{
-    return muster_region_check(path->memory_fd, SHM_REGION_BYTES) == MUSTER_OK &&
-           map_memory(path, 1) && memcmp(path->theirs->nonce, path->nonce, SHM_NONCE_BYTES) == 0;
-}
-
 static void take_call(struct shm_path *path, struct muster_link *link)
 {
     enum muster_verdict verdict = judge_call(path->shm, link);
@@ -368,7 +312,7 @@ static void take_call(struct shm_path *path, struct muster_link *link)
     DL_APPEND(path->shm->halves, path);
     path->link = end;
     end->path = path;
-    if (!prove(path)) {
+    if (!muster_shm_prove(path)) {
         turn_away(path, MUSTER_REFUSED_MEMORY);
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
