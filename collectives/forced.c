@@ -41,10 +41,12 @@ static muster_status force_everywhere(const char *name, struct muster_forced *fo
         if (muster_algorithm_find(row->collective, name, &algorithm) == MUSTER_OK) {
             forced->plus_one[row->collective] = (uint32_t)algorithm + 1;
             taken = true;
+        } else if (row->variants != NULL) {
+            return MUSTER_INVALID; /* the text is about what stands in its brackets */
         }
     }
     if (known) {
-        return taken ? MUSTER_OK : MUSTER_INVALID; /* the text is about the brackets */
+        return taken ? MUSTER_OK : MUSTER_INVALID; /* it has no brackets */
     }
     char names[MUSTER_ERROR_MAX];
     list_names(names);

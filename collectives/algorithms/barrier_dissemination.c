@@ -12,18 +12,26 @@
  */
 #include "collectives/algorithms/generators.h"
 
+void muster_barrier_dissemination_part(struct muster_builder *builder,
+                                       const struct muster_group *group)
+{
+    const struct muster_span nothing = {.count = 0};
+    for (uint32_t round = 0; round < muster_log2_up(group->size); round++) {
+        uint64_t distance = UINT64_C(1) << round;
+        muster_builder_send(builder, muster_group_rank(group, group->index + distance),
+                            MUSTER_INPUT, nothing);
+        muster_builder_recv(builder,
+                            muster_group_rank(group, group->index + group->size - distance),
+                            MUSTER_OUTPUT, nothing);
+        muster_builder_next_round(builder);
+    }
+}
+
 muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
                                                     struct muster_builder *builder)
 {
-    uint32_t ranks = plan->topology->ranks;
-    struct muster_span nothing = {0};
-    for (uint32_t round = 0; round < muster_log2_up(ranks); round++) {
-        uint32_t distance = UINT32_C(1) << round;
-        muster_builder_send(builder, (plan->rank + distance) % ranks, MUSTER_INPUT, nothing);
-        muster_builder_recv(builder, (plan->rank + ranks - distance) % ranks, MUSTER_OUTPUT,
-                            nothing);
-        muster_builder_next_round(builder);
-    }
+    const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
+    muster_barrier_dissemination_part(builder, &all);
     return MUSTER_OK;
 }
 

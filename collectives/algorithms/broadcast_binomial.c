@@ -10,33 +10,50 @@
  *   round 1    0 -> 1    2 -> 3
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/level.h"
+
+void muster_broadcast_binomial_part(struct muster_builder *builder,
+                                    const struct muster_group *group, uint32_t root,
+                                    enum muster_buffer source, struct muster_span span)
+{
+    uint32_t size = group->size;
+    uint32_t mine = (group->index + size - root) % size;
+    /* The lowest set bit says in which round the data comes; the bits below it, who gets it next.
+     */
+    uint32_t below = muster_log2_up(size);
+    if (mine > 0) {
+        below = (uint32_t)__builtin_ctz(mine);
+        uint64_t giver = mine - (UINT32_C(1) << below);
+        muster_builder_recv(builder, muster_group_rank(group, giver + root), MUSTER_OUTPUT, span);
+        muster_builder_next_round(builder);
+    }
+    while (below-- > 0) {
+        uint64_t taker = mine + (UINT64_C(1) << below);
+        if (taker < size) {
+            muster_builder_send(builder, muster_group_rank(group, taker + root), source, span);
+            muster_builder_next_round(builder);
+        }
+    }
+}
+
+struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+{
+    uint32_t takers = muster_binomial_children(size, place);
+    return (struct muster_tally){.rounds = takers + (place > 0 ? 1 : 0),
+                                 .elements = takers * count};
+}
 
 muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder)
 {
-    uint32_t ranks = plan->topology->ranks;
-    uint32_t mine = (plan->rank + ranks - plan->root) % ranks;
-    struct muster_span all = {.count = plan->count};
-    enum muster_buffer source = MUSTER_OUTPUT;
-    /* The lowest set bit says in which round the data comes; the bits below it, who gets it next.
-     */
-    uint32_t below = muster_log2_up(ranks);
-    if (mine == 0) {
-        source = MUSTER_INPUT;
-        muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
-    } else {
-        below = (uint32_t)__builtin_ctz(mine);
-        uint32_t giver = (mine - (UINT32_C(1) << below) + plan->root) % ranks;
-        muster_builder_recv(builder, giver, MUSTER_OUTPUT, all);
-        muster_builder_next_round(builder);
+    const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
+    const struct muster_span span = {.count = plan->count};
+    bool is_root = plan->rank == plan->root;
+    if (is_root) {
+        muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_OUTPUT, 0);
     }
-    while (below-- > 0) {
-        uint32_t taker = mine + (UINT32_C(1) << below);
-        if (taker < ranks) {
-            muster_builder_send(builder, (taker + plan->root) % ranks, source, all);
-            muster_builder_next_round(builder);
-        }
-    }
+    muster_broadcast_binomial_part(builder, &all, plan->root,
+                                   is_root ? MUSTER_INPUT : MUSTER_OUTPUT, span);
     return MUSTER_OK;
 }
 

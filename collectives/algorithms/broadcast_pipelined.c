@@ -14,6 +14,7 @@
  *   time      ------------------------>
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/level.h"
 
 enum { SEGMENTS_MAX = 64 };
 static const uint64_t segment_count_min = 4096; /* elements: below, latency outweighs the overlap */
@@ -24,31 +25,52 @@ static uint32_t segments_of(uint64_t count)
     return segments < 1 ? 1 : segments > SEGMENTS_MAX ? SEGMENTS_MAX : (uint32_t)segments;
 }
 
-muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+void muster_broadcast_pipelined_part(struct muster_builder *builder,
+                                     const struct muster_group *group, uint32_t root,
+                                     enum muster_buffer source, struct muster_span span)
 {
-    uint32_t ranks = plan->topology->ranks;
-    uint32_t mine = (plan->rank + ranks - plan->root) % ranks;
-    uint32_t previous = (plan->rank + ranks - 1) % ranks;
-    uint32_t next = (plan->rank + 1) % ranks;
-    struct muster_span all = {.count = plan->count};
-    uint32_t segments = segments_of(plan->count);
-    if (mine == 0) {
-        muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
-    }
+    uint32_t size = group->size;
+    uint32_t mine = (group->index + size - root) % size;
+    uint32_t previous = muster_group_rank(group, (uint64_t)group->index + size - 1);
+    uint32_t next = muster_group_rank(group, (uint64_t)group->index + 1);
+    uint32_t segments = segments_of(span.count);
     for (uint32_t round = 0; round <= segments; round++) {
-        if (mine > 0 && round < segments) {
+        bool takes = mine > 0 && round < segments;
+        bool gives = mine + 1 < size && round > 0;
+        if (takes) {
             muster_builder_recv(builder, previous, MUSTER_OUTPUT,
-                                muster_span_part(all, segments, round));
+                                muster_span_part(span, segments, round));
         }
-        if (mine < ranks - 1 && round > 0) {
-            muster_builder_send(builder, next, mine == 0 ? MUSTER_INPUT : MUSTER_OUTPUT,
-                                muster_span_part(all, segments, round - 1));
+        if (gives) {
+            muster_builder_send(builder, next, source, muster_span_part(span, segments, round - 1));
         }
-        if (mine > 0 || round > 0) {
+        if (takes || gives) {
             muster_builder_next_round(builder); /* the root's copy goes with its first segment */
         }
     }
+}
+
+struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place)
+{
+    if (size == 1) {
+        return (struct muster_tally){0};
+    }
+    bool passes_on = place > 0 && place + 1 < size;
+    return (struct muster_tally){.rounds = segments_of(count) + (passes_on ? 1 : 0),
+                                 .elements = place + 1 < size ? count : 0};
+}
+
+muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
+                                                  struct muster_builder *builder)
+{
+    const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
+    const struct muster_span span = {.count = plan->count};
+    bool is_root = plan->rank == plan->root;
+    if (is_root) {
+        muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_OUTPUT, 0);
+    }
+    muster_broadcast_pipelined_part(builder, &all, plan->root,
+                                    is_root ? MUSTER_INPUT : MUSTER_OUTPUT, span);
     return MUSTER_OK;
 }
 

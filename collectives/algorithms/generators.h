@@ -12,6 +12,8 @@
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/builder.h"
 
+struct muster_tally; /* level.h */
+
 /* ring_two_phase.c */
 muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder);
@@ -249,19 +251,33 @@ muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan
 void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
                                         struct muster_formula *ret_formula);
 
+/* Broadcasts, reduces and barriers as parts among the ranks of a group, `root` being a member's
+ * index: the root reads `source`, all others get the span in OUTPUT. A tally is of the member at a
+ * place, counted from the root. */
+
 /* broadcast_binomial.c */
+void muster_broadcast_binomial_part(struct muster_builder *builder,
+                                    const struct muster_group *group, uint32_t root,
+                                    enum muster_buffer source, struct muster_span span);
+struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
 muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder);
 void muster_broadcast_binomial_formula(const struct muster_plan *plan,
                                        struct muster_formula *ret_formula);
 
 /* broadcast_pipelined.c */
+void muster_broadcast_pipelined_part(struct muster_builder *builder,
+                                     const struct muster_group *group, uint32_t root,
+                                     enum muster_buffer source, struct muster_span span);
+struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place);
 muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
                                                   struct muster_builder *builder);
 void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
                                         struct muster_formula *ret_formula);
 
 /* barrier_dissemination.c */
+void muster_barrier_dissemination_part(struct muster_builder *builder,
+                                       const struct muster_group *group);
 muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
                                                     struct muster_builder *builder);
 void muster_barrier_dissemination_formula(const struct muster_plan *plan,
@@ -279,7 +295,13 @@ muster_status muster_broadcast_scatter_allgather_generate(const struct muster_pl
 void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
                                                 struct muster_formula *ret_formula);
 
-/* reduce_binomial.c */
+/* reduce_binomial.c: a part reads `source` and keeps sums in `sum`, from its start on (of SCRATCH
+ * it reserves what it needs, if it reads INPUT). Returns where the member's sum is. */
+enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
+                                               const struct muster_group *group, uint32_t root,
+                                               enum muster_buffer source, struct muster_span span,
+                                               enum muster_buffer sum);
+struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
 muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
                                               struct muster_builder *builder);
 void muster_reduce_binomial_formula(const struct muster_plan *plan,
@@ -314,6 +336,21 @@ muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder);
 void muster_scatter_linear_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula);
+
+/* broadcast_hierarchical.c, reduce_hierarchical.c, barrier_hierarchical.c; they fit where
+ * hierarchical does */
+muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
+                                                     struct muster_builder *builder);
+void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
+                                           struct muster_formula *ret_formula);
+muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan,
+                                                  struct muster_builder *builder);
+void muster_reduce_hierarchical_formula(const struct muster_plan *plan,
+                                        struct muster_formula *ret_formula);
+muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder);
+void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula);
 
 /* barrier_all_to_all.c */
 muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
@@ -356,6 +393,14 @@ static inline uint32_t muster_log2_up(uint32_t value)
 static inline uint32_t muster_log2_down(uint32_t value)
 {
     return 31 - (uint32_t)__builtin_clz(value);
+}
+
+/* Of the node at this place in a binomial tree of so many: at place + 1, + 2, + 4, ... */
+static inline uint32_t muster_binomial_children(uint32_t size, uint32_t place)
+{
+    uint32_t most = place == 0 ? 32 : (uint32_t)__builtin_ctz(place);
+    uint32_t room = muster_log2_up(size - place);
+    return most < room ? most : room;
 }
 
 /* The lowest so many bits in the opposite order. */

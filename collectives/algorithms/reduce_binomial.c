@@ -11,34 +11,55 @@
  *   round 1    0 <------ 2
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/level.h"
+
+enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
+                                               const struct muster_group *group, uint32_t root,
+                                               enum muster_buffer source, struct muster_span span,
+                                               enum muster_buffer sum)
+{
+    uint32_t size = group->size;
+    uint32_t mine = (group->index + size - root) % size;
+    /* The lowest set bit says in which round the sum goes; the bits below it, who adds to it. */
+    uint32_t givers = muster_binomial_children(size, mine);
+    for (uint32_t bit = 0; bit < givers; bit++) {
+        uint64_t giver = mine + (UINT64_C(1) << bit);
+        if (source == MUSTER_INPUT && sum == MUSTER_SCRATCH) {
+            (void)muster_builder_reserve(builder, span.count);
+        }
+        muster_builder_recv_reduce(builder, muster_group_rank(group, giver + root), source, span,
+                                   sum, 0);
+        muster_builder_next_round(builder);
+        source = sum;
+    }
+    if (mine > 0) {
+        uint64_t taker = mine & (mine - 1);
+        muster_builder_send(builder, muster_group_rank(group, taker + root), source, span);
+        muster_builder_next_round(builder);
+    }
+    return source;
+}
+
+struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+{
+    uint32_t givers = muster_binomial_children(size, place);
+    return (struct muster_tally){.rounds = givers + (place > 0 ? 1 : 0),
+                                 .elements = place > 0 ? count : 0,
+                                 .reduced = givers * count};
+}
 
 muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
                                               struct muster_builder *builder)
 {
-    uint32_t ranks = plan->topology->ranks;
-    uint32_t mine = (plan->rank + ranks - plan->root) % ranks;
-    const struct muster_span all = {.count = plan->count};
-    enum muster_buffer sum = mine == 0 ? MUSTER_OUTPUT : MUSTER_SCRATCH;
-    enum muster_buffer source = MUSTER_INPUT; /* of the sum so far */
-    if (ranks == 1) {
-        muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
+    const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
+    const struct muster_span span = {.count = plan->count};
+    bool is_root = plan->rank == plan->root;
+    if (all.size == 1) {
+        muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_OUTPUT, 0);
         return MUSTER_OK;
     }
-    /* The lowest set bit says in which round the sum goes; the bits below it, who adds to it. */
-    uint32_t below = mine == 0 ? muster_log2_up(ranks) : (uint32_t)__builtin_ctz(mine);
-    for (uint32_t bit = 0; bit < below && mine + (UINT32_C(1) << bit) < ranks; bit++) {
-        uint32_t giver = (mine + (UINT32_C(1) << bit) + plan->root) % ranks;
-        if (bit == 0 && mine != 0) {
-            (void)muster_builder_reserve(builder, plan->count);
-        }
-        muster_builder_recv_reduce(builder, giver, source, all, sum, 0);
-        muster_builder_next_round(builder);
-        source = sum;
-    }
-    if (mine != 0) {
-        uint32_t taker = (mine - (UINT32_C(1) << below) + plan->root) % ranks;
-        muster_builder_send(builder, taker, source, all);
-    }
+    (void)muster_reduce_binomial_part(builder, &all, plan->root, MUSTER_INPUT, span,
+                                      is_root ? MUSTER_OUTPUT : MUSTER_SCRATCH);
     return MUSTER_OK;
 }
 

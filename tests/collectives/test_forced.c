@@ -122,7 +122,7 @@ static void what_does_not_fit_is_not_forced(void **state)
     plan.topology = &two;
     assert_true(muster_forced_find(&forced, &plan, &algorithm));
     assert_int_equal(algorithm, number(MUSTER_ALLREDUCE, "hierarchical"));
-    plan.collective = MUSTER_BROADCAST;
+    plan.collective = MUSTER_ALLTOALL;
     assert_false(muster_forced_find(&forced, &plan, &algorithm));
     muster_topology_finish(&one);
     muster_topology_finish(&two);

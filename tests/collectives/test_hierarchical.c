@@ -62,18 +62,6 @@ static size_t any_variant(uint64_t *random)
                       test_random_below(random, 3) == 0);
 }
 
-/* Cuts the hosts into racks at random. */
-static void any_racks(struct muster_topology *topology, uint64_t *random)
-{
-    uint32_t sizes[HOSTS_MAX] = {0};
-    uint32_t racks = 1;
-    for (uint32_t host = 0; host < topology->hosts; host++) {
-        racks += host > 0 && test_random_below(random, 3) == 0;
-        sizes[racks - 1]++;
-    }
-    assert_int_equal(muster_topology_set_racks(topology, racks, sizes), MUSTER_OK);
-}
-
 static void all_pairs_of_exchanges_are_proven(void **state)
 {
     (void)state;
@@ -124,7 +112,7 @@ static void all_ragged_topologies_of_five_hosts_by_four_ranks_are_proven(void **
             }
             struct muster_topology topology = test_topology(hosts, sizes);
             prove(rows[number % 3], &topology, test_random_below(&random, 40));
-            any_racks(&topology, &random);
+            test_racks(&topology, &random);
             prove(rows[number % 3], &topology, test_random_below(&random, 40));
             prove(any_variant(&random), &topology, test_random_below(&random, 40));
             muster_topology_finish(&topology);
@@ -143,7 +131,7 @@ static void random_topologies_are_proven(void **state)
             sizes[host] = 1 + test_random_below(&random, 6);
         }
         struct muster_topology topology = test_topology(hosts, sizes);
-        any_racks(&topology, &random);
+        test_racks(&topology, &random);
         for (int j = 0; j < 4; j++) {
             prove(any_variant(&random), &topology, test_random_below(&random, 300));
         }

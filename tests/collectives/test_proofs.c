@@ -119,9 +119,13 @@ static void every_root_is_proven(void **state)
     }
 }
 
-static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count)
+/* In racks, if there is something to draw them from. */
+static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count, uint64_t *random)
 {
     struct muster_topology topology = test_topology(hosts, sizes);
+    if (random != NULL) {
+        test_racks(&topology, random);
+    }
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
         struct muster_plan plan = test_plan(algorithm, &topology, count, topology.ranks / 2);
         prove(algorithm, &plan);
@@ -144,13 +148,13 @@ static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void *
                 sizes[host] = 1 + rest % 3;
             }
             for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                prove_topology(hosts, sizes, counts[i]);
+                prove_topology(hosts, sizes, counts[i], NULL);
             }
         }
     }
 }
 
-static void random_ragged_topologies_are_proven(void **state)
+static void random_ragged_hosts_in_random_racks_are_proven(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -160,7 +164,7 @@ static void random_ragged_topologies_are_proven(void **state)
         for (uint32_t host = 0; host < hosts; host++) {
             sizes[host] = 1 + test_random_below(&random, 6);
         }
-        prove_topology(hosts, sizes, test_random_below(&random, 200));
+        prove_topology(hosts, sizes, test_random_below(&random, 200), &random);
     }
 }
 
@@ -171,7 +175,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_is_proven_for_1_to_64_ranks_on_several_hosts),
         cmocka_unit_test(every_root_is_proven),
         cmocka_unit_test(all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven),
-        cmocka_unit_test(random_ragged_topologies_are_proven),
+        cmocka_unit_test(random_ragged_hosts_in_random_racks_are_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

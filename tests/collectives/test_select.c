@@ -84,7 +84,7 @@ static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
     const struct muster_cost_model *model = &muster_cost_model_default;
     assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 10, model), "binomial");
     assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 16 << 20, model), "pipelined");
-    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 10, model), "binomial");
+    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 10, model), "hierarchical");
     assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 64 << 20, model), "pipelined");
 }
 

@@ -165,3 +165,15 @@ uint64_t test_seed(void)
     (void)printf("MUSTER_SEED=%" PRIu64 "\n", seed);
     return seed;
 }
+
+void test_racks(struct muster_topology *topology, uint64_t *random)
+{
+    uint32_t *sizes = room(topology->hosts, sizeof *sizes);
+    uint32_t racks = 1;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        racks += host > 0 && test_random_below(random, 3) == 0;
+        sizes[racks - 1]++;
+    }
+    must(muster_topology_set_racks(topology, racks, sizes), "racks");
+    free(sizes);
+}

@@ -45,6 +45,9 @@ bool test_fits(size_t algorithm, const struct muster_plan *plan);
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes);
 struct muster_topology test_topology_even(uint32_t ranks, uint32_t hosts);
 
+/* Cuts the hosts into racks at random, each of one host or more. */
+void test_racks(struct muster_topology *topology, uint64_t *random);
+
 /* The same numbers from the same seed on every machine; the state must not be 0. */
 uint64_t test_random(uint64_t *state);
 uint32_t test_random_below(uint64_t *state, uint32_t bound);
