@@ -19,6 +19,7 @@ struct muster_memory {
     int64_t pids[MUSTER_MEMORY_RANKS_MAX]; /* as this process knows them */
     uint64_t posted;                       /* the last operation of this rank */
     uint64_t settled;                      /* that all are known to have posted */
+    uint32_t spins;                        /* how often to look before giving way */
     char *room;                            /* MUSTER_MEMORY_LEVELS x 2 segments */
 };
 

@@ -25,7 +25,8 @@
 #include "worker/base/clock.h"
 
 enum {
-    SPINS = 2000, /* some 20 to 50 us */
+    SPINS_MIN = 16,   /* before giving way; some 300 ns */
+    SPINS_MAX = 2048, /* some 20 to 50 us */
     YIELDS_A_LOOK_AT_THE_CLOCK = 16,
     YIELD_NS = 200 * 1000,
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
@@ -102,6 +103,23 @@ static muster_status late(struct muster_memory_run *run, uint32_t rank)
 
 /* Waiting ------------------------------------------------------------------------------------- */
 
+/* It may be in vain though there are cores enough: the other one may have been put on this core, or
+ * other work be on its. Then looking keeps back the one who is waited for, so it is made shorter
+ * each time, and longer again when it helped. */
+static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least)
+{
+    uint32_t spins = memory->options.crowded ? 0 : memory->spins;
+    for (uint32_t i = 0; i < spins; i++) {
+        if (is_reached(word, least)) {
+            memory->spins = spins < SPINS_MAX ? 2 * spins : SPINS_MAX;
+            return true;
+        }
+        relax();
+    }
+    memory->spins = spins > 2 * SPINS_MIN ? spins / 2 : SPINS_MIN;
+    return false;
+}
+
 static bool give_way(const _Atomic uint64_t *word, uint64_t least, int64_t until_ns)
 {
     do {
@@ -124,11 +142,8 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
                                         const _Atomic uint64_t *word, uint64_t least)
 {
     const struct muster_memory_work *work = run->work;
-    for (int i = 0; !run->memory->options.crowded && i < SPINS; i++) {
-        if (is_reached(word, least)) {
-            return MUSTER_OK;
-        }
-        relax();
+    if (spin(run->memory, word, least)) {
+        return MUSTER_OK;
     }
     int64_t now_ns = muster_clock_ns();
     if (give_way(word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
