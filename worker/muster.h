@@ -348,6 +348,19 @@ MUSTER_API MUSTER_CHECKED muster_status muster_broadcast_buffers(
 MUSTER_API MUSTER_CHECKED muster_status muster_barrier(muster_session *session, muster_scope scope,
                                                        const muster_call_options *options);
 
+/* Memory -------------------------------------------------------------------------------------- */
+
+/* Memory for buffers of collectives, page-aligned and zeroed: like any other, but that the members
+ * of this host map it when they first meet it, and then reduce and copy straight out of it. For
+ * buffers that are used again and again. It is shared with children made by fork(), as no other
+ * memory is. *ret_memory is the caller's; muster_free() it. Needs no session. At most 1024 pieces
+ * at a time, each of which takes a descriptor. MUSTER_INVALID: more, or too many bytes;
+ * MUSTER_FATAL: no memory or descriptors. */
+MUSTER_API MUSTER_CHECKED muster_status muster_alloc(size_t size_bytes, void **ret_memory);
+
+/* No collective may be using it. Accepts NULL. */
+MUSTER_API void muster_free(void *memory);
+
 /* State --------------------------------------------------------------------------------------- */
 
 /* Names memory that the job must not lose (weights, optimizer, step count). All members register

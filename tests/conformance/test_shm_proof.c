@@ -1,7 +1,7 @@
 /* What proves that two members share memory, what happens when the proof fails, and descriptors. */
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
-#include "worker/fabric/region.h"
+#include "worker/base/region.h"
 #include "worker/fabric/shm.h"
 
 #include <setjmp.h>

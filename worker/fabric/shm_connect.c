@@ -1,7 +1,7 @@
 /* How shared memory links begin: listening, dialling, hellos, and the proof that both ends see one
  * memory. */
 #include "worker/base/clock.h"
-#include "worker/fabric/region.h"
+#include "worker/base/region.h"
 #include "worker/fabric/shm.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The memory of a shared memory link: how it is mapped, and that it is the dialler's. */
-#include "worker/fabric/region.h"
+#include "worker/base/region.h"
 #include "worker/fabric/shm.h"
 
 #include <string.h>

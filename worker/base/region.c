@@ -1,4 +1,4 @@
-#include "worker/fabric/region.h"
+#include "worker/base/region.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

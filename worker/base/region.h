@@ -3,8 +3,8 @@
  * it cannot be pulled from under whoever maps it. It has no name in a file system; nothing is left
  * of it when the last process that maps it is gone.
  */
-#ifndef MUSTER_WORKER_FABRIC_REGION_H
-#define MUSTER_WORKER_FABRIC_REGION_H
+#ifndef MUSTER_BASE_REGION_H
+#define MUSTER_BASE_REGION_H
 
 #include "worker/base/status.h"
 
