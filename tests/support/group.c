@@ -31,21 +31,19 @@ int64_t group_deadline(void)
 
 static void start_fabrics(struct group *group, enum group_transport transport)
 {
-    struct muster_peer peers[GROUP_SIZE_MAX];
-    memset(peers, 0, sizeof peers);
     if (transport == GROUP_INPROC) {
         must(muster_hub_create(&group->hub));
     }
     for (uint32_t i = 0; i < group->size; i++) {
         struct group_member *member = &group->members[i];
-        struct muster_peer *peer = &peers[i];
+        struct muster_peer *peer = &member->peer;
         *member = (struct group_member){.group = group, .rank = i};
         muster_random_uuid(peer->member);
         (void)snprintf(peer->host, sizeof peer->host, "host%u",
                        muster_topology_locate(&group->topology, i).host);
         const struct muster_fabric_options options = {
             .member = peer->member,
-            .link_token = "a token",
+            .link_token = GROUP_TOKEN,
             .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
             .hub = group->hub,
         };
@@ -55,6 +53,14 @@ static void start_fabrics(struct group *group, enum group_transport transport)
             (void)snprintf(peer->addresses[j], sizeof peer->addresses[j], "%s",
                            muster_fabric_address(member->fabric, j));
         }
+    }
+}
+
+static void begin_generation(struct group *group)
+{
+    struct muster_peer peers[GROUP_SIZE_MAX];
+    for (uint32_t i = 0; i < group->size; i++) {
+        peers[i] = group->members[i].peer;
     }
     for (uint32_t i = 0; i < group->size; i++) {
         must(muster_fabric_begin_generation(group->members[i].fabric, group->generation, peers,
@@ -124,6 +130,7 @@ static void start(struct group *group, enum group_transport transport, uint32_t 
     group->size = group->topology.ranks;
     assert_in_range(group->size, 1, GROUP_SIZE_MAX);
     start_fabrics(group, transport);
+    begin_generation(group);
     for (uint32_t i = 0; i < group->size; i++) {
         make_contexts(&group->members[i], algorithm);
     }
@@ -156,12 +163,56 @@ void group_start_flat(struct group *group, enum group_transport transport, uint3
     group_start(group, transport, 1, &size, NULL);
 }
 
+static void destroy_contexts(struct group_member *member)
+{
+    for (int scope = 0; scope < GROUP_CONTEXTS; scope++) {
+        muster_context_destroy(member->contexts[scope]);
+        member->contexts[scope] = NULL;
+    }
+}
+
+/* The topology without that rank; a host that is left empty goes. */
+static void remove_rank(struct muster_topology *topology, uint32_t rank)
+{
+    uint32_t sizes[GROUP_SIZE_MAX];
+    uint32_t hosts = 0;
+    uint32_t host = muster_topology_locate(topology, rank).host;
+    for (uint32_t i = 0; i < topology->hosts; i++) {
+        uint32_t size = topology->host_sizes[i] - (i == host ? 1 : 0);
+        if (size > 0) {
+            sizes[hosts++] = size;
+        }
+    }
+    muster_topology_finish(topology);
+    must(muster_topology_init(hosts, sizes, topology));
+}
+
+void group_regroup(struct group *group, uint32_t leaver, const char *algorithm)
+{
+    for (uint32_t i = 0; i < group->size; i++) {
+        destroy_contexts(&group->members[i]);
+    }
+    if (leaver < group->size) {
+        muster_fabric_destroy(group->members[leaver].fabric, 0);
+        remove_rank(&group->topology, leaver);
+        group->size--;
+        for (uint32_t i = leaver; i < group->size; i++) {
+            group->members[i] = group->members[i + 1];
+            group->members[i].rank = i;
+            group->orders[i] = group->orders[i + 1];
+        }
+    }
+    group->generation++;
+    begin_generation(group);
+    for (uint32_t i = 0; i < group->size; i++) {
+        make_contexts(&group->members[i], algorithm);
+    }
+}
+
 void group_finish(struct group *group)
 {
     for (uint32_t i = 0; i < group->size; i++) {
-        for (int scope = 0; scope < GROUP_CONTEXTS; scope++) {
-            muster_context_destroy(group->members[i].contexts[scope]);
-        }
+        destroy_contexts(&group->members[i]);
         muster_fabric_destroy(group->members[i].fabric, 0);
     }
     muster_hub_destroy(group->hub);

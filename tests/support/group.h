@@ -16,6 +16,8 @@ enum group_transport {
     GROUP_TCP,
 };
 
+#define GROUP_TOKEN "a token" /* of the links */
+
 enum { GROUP_SIZE_MAX = 32, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 5000 };
 
 struct group;
@@ -23,6 +25,7 @@ struct group;
 struct group_member {
     struct group *group;
     uint32_t rank; /* global */
+    struct muster_peer peer;
     struct muster_fabric *fabric;
     struct muster_context *contexts[GROUP_CONTEXTS]; /* by muster_scope */
     char failure[MUSTER_ERROR_MAX];                  /* empty: none */
@@ -46,6 +49,10 @@ void group_start_ordered(struct group *group, enum group_transport transport, ui
 /* One host. */
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
 void group_finish(struct group *group);
+
+/* The next generation: without one of them, whose fabric is destroyed, or with all that there are
+ * (UINT32_MAX). Ranks close up; logical numbers stay. No member may be at work. */
+void group_regroup(struct group *group, uint32_t leaver, const char *algorithm);
 
 typedef void (*group_work)(struct group_member *member, void *argument);
 
