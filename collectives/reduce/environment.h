@@ -1,11 +1,11 @@
 /*
- * The floating-point environment of the kernels. Members must get the same bits, but a thread may
- * flush denormals to zero (a program linked with -ffast-math does), round elsewhere, or trap. So
- * what computes does it between muster_environment_enter() and muster_environment_leave(), in the
- * environment that a program starts with.
+ * The floating-point environment in which members compute what they must agree on: sums, and
+ * predicted times. A thread may flush denormals to zero (a program linked with -ffast-math does),
+ * round elsewhere, or trap. So the environment is, between muster_environment_enter() and
+ * muster_environment_leave(), the one that a program starts with.
  */
-#ifndef MUSTER_COLLECTIVES_REDUCE_ENVIRONMENT_H
-#define MUSTER_COLLECTIVES_REDUCE_ENVIRONMENT_H
+#ifndef MUSTER_COLLECTIVES_ENVIRONMENT_H
+#define MUSTER_COLLECTIVES_ENVIRONMENT_H
 
 #ifdef __x86_64__
 #include <xmmintrin.h>

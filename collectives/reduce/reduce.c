@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "collectives/reduce/environment.h"
+#include "collectives/environment.h"
 #include "collectives/reduce/tables.h"
 
 enum {
