@@ -45,7 +45,9 @@ static void start_fabrics(struct group *group, enum group_transport transport)
             .member = peer->member,
             .link_token = GROUP_TOKEN,
             .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
+            .shared_memory = transport == GROUP_SHM,
             .hub = group->hub,
+            .segment_bytes = group->segment_bytes,
         };
         must(muster_fabric_create(&options, &member->fabric));
         peer->address_count = muster_fabric_address_count(member->fabric);
@@ -147,9 +149,9 @@ void group_start(struct group *group, enum group_transport transport, uint32_t h
 }
 
 void group_start_ordered(struct group *group, enum group_transport transport, uint32_t hosts,
-                         const uint32_t *host_sizes, const uint32_t *orders)
+                         const uint32_t *host_sizes, const uint32_t *orders, uint32_t segment_bytes)
 {
-    *group = (struct group){.generation = 3};
+    *group = (struct group){.generation = 3, .segment_bytes = segment_bytes};
     for (uint32_t host = 0, rank = 0; host < hosts; host++) {
         for (uint32_t i = 0; i < host_sizes[host]; i++, rank++) {
             group->orders[rank] = orders[rank];

@@ -14,6 +14,7 @@
 enum group_transport {
     GROUP_INPROC,
     GROUP_TCP,
+    GROUP_SHM,
 };
 
 #define GROUP_TOKEN "a token" /* of the links */
@@ -34,6 +35,7 @@ struct group_member {
 struct group {
     uint32_t size;
     uint64_t generation;
+    uint32_t segment_bytes;
     struct muster_hub *hub;
     struct muster_topology topology;
     uint32_t orders[GROUP_SIZE_MAX]; /* logical numbers, by rank */
@@ -43,9 +45,11 @@ struct group {
 /* Hosts of these sizes; algorithm may be NULL. Asserts that all goes well. */
 void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
                  const uint32_t *host_sizes, const char *algorithm);
-/* With other logical numbers than the ranks. */
+/* With other logical numbers than the ranks; and for messages in segments of at most so many bytes,
+ * unless that is 0. */
 void group_start_ordered(struct group *group, enum group_transport transport, uint32_t hosts,
-                         const uint32_t *host_sizes, const uint32_t *orders);
+                         const uint32_t *host_sizes, const uint32_t *orders,
+                         uint32_t segment_bytes);
 /* One host. */
 void group_start_flat(struct group *group, enum group_transport transport, uint32_t size);
 void group_finish(struct group *group);

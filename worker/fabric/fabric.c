@@ -6,6 +6,7 @@
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
         return muster_error_set(MUSTER_INVALID, "link token: longer than %d bytes",
                                 MUSTER_TOKEN_SIZE - 1);
     }
+    assert(options->segment_bytes == 0 || options->segment_bytes >= MUSTER_SEGMENT_BYTES_MIN);
     struct muster_fabric *fabric = calloc(1, sizeof *fabric);
     if (fabric == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -57,6 +59,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     (void)snprintf(fabric->member, sizeof fabric->member, "%s", options->member);
     (void)snprintf(fabric->token, sizeof fabric->token, "%s",
                    options->link_token != NULL ? options->link_token : "");
+    fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
     muster_status status = muster_progress_init(fabric);
     if (status != MUSTER_OK) {
         muster_progress_finish(fabric);

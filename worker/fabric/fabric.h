@@ -28,7 +28,8 @@ enum {
     MUSTER_ADDRESSES_MAX = 8,  /* published by one member */
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
     MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
-    MUSTER_REASON_SIZE = 256,  /* why an operation was aborted or a generation revoked */
+    MUSTER_SEGMENT_BYTES_MIN = 256,
+    MUSTER_REASON_SIZE = 256, /* why an operation was aborted or a generation revoked */
 };
 
 struct muster_fabric;
@@ -97,6 +98,8 @@ struct muster_fabric_options {
     const char *listen;     /* numeric IPv4 or IPv6 address for TCP; NULL: no TCP */
     bool shared_memory;     /* with members of this host; where the system has it */
     struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
+    uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
+                               or more; 0: what suits each transport. For tests */
 };
 
 /* Starts listening on a free port. MUSTER_INVALID: the address is none of this machine's or not

@@ -183,7 +183,7 @@ static bool move_segment(struct muster_link *link, struct side *side,
     struct end *theirs = side->theirs;
     uint64_t offset = receive->moved_bytes;
     size_t segment =
-        MUSTER_SEGMENT_BYTES / receive->element_size_bytes * receive->element_size_bytes;
+        muster_link_segment_bytes(link, MUSTER_SEGMENT_BYTES, receive->element_size_bytes);
     uint64_t left = receive->size_bytes - offset;
     size_t size = left < segment ? left : segment;
     muster_mutex_lock(&pair->lock);

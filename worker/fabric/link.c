@@ -273,3 +273,11 @@ bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster
             (muster_operations_withdrawn(&fabric->operations, &operation) ||
              muster_operations_aborted(&fabric->operations, &operation) != NULL));
 }
+
+uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,
+                                   uint32_t element_size_bytes)
+{
+    uint32_t asked = link->fabric->segment_bytes;
+    uint32_t bytes = asked < most ? asked : most;
+    return bytes / element_size_bytes * element_size_bytes;
+}

@@ -20,9 +20,9 @@
 #include <uthash.h>
 
 enum {
-    MUSTER_TRANSPORTS_MAX = 4,        /* kinds of links in one fabric */
-    MUSTER_POSTED_MAX = 16384,        /* receives, and sends, posted on one link */
-    MUSTER_ELEMENT_MAX_BYTES = 256,   /* of a transfer's element_size_bytes */
+    MUSTER_TRANSPORTS_MAX = 4, /* kinds of links in one fabric */
+    MUSTER_POSTED_MAX = 16384, /* receives, and sends, posted on one link */
+    MUSTER_ELEMENT_MAX_BYTES = MUSTER_SEGMENT_BYTES_MIN, /* of a transfer's element_size_bytes */
     MUSTER_SEGMENT_BYTES = 256 * 1024 /* what one message moves before others have their turn */
 };
 
@@ -164,6 +164,7 @@ struct muster_fabric {
     pthread_cond_t idle; /* busy or wanted has changed */
     char member[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
+    uint32_t segment_bytes; /* at most; UINT32_MAX: transports have bounds of their own */
 
     struct {
         const struct muster_link_ops *ops;
@@ -262,6 +263,10 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
  * otherwise than this member does, ends all transfers of it, now and later, and tells the peer. */
 void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
                        const struct muster_call *call);
+
+/* How many bytes of a message move at once, where the transport can do `most`: whole elements. */
+uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,
+                                   uint32_t element_size_bytes);
 
 /* True if what arrives with this key is for nobody: an older generation, an operation that was
  * withdrawn or aborted. */

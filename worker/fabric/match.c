@@ -218,11 +218,10 @@ void muster_match_finish(struct muster_match *match, struct muster_transfer_list
 static void next_segment(struct muster_match *match, struct muster_transfer *transfer,
                          struct muster_outgoing *outgoing)
 {
-    uint32_t element = transfer->element_size_bytes;
     uint64_t offset = transfer->link_word;
     uint64_t left = transfer->size_bytes - offset;
-    uint64_t most = match->payload_max != 0 ? match->payload_max : MUSTER_FRAME_PAYLOAD_MAX;
-    most = most / element * element;
+    uint32_t most = match->payload_max != 0 ? match->payload_max : MUSTER_FRAME_PAYLOAD_MAX;
+    most = muster_link_segment_bytes(match->link, most, transfer->element_size_bytes);
     outgoing->size = (uint32_t)(left < most ? left : most);
     outgoing->data = (unsigned char *)transfer->data + offset;
     outgoing->last = outgoing->size == left;
