@@ -1,7 +1,7 @@
 /*
- * Memory that processes share: a memfd, sealed against growing and shrinking, so that a mapping of
- * it cannot be pulled from under whoever maps it. It has no name in a file system; nothing is left
- * of it when the last process that maps it is gone.
+ * The floor: memory that processes share. A memfd, sealed against growing and shrinking, so that a
+ * mapping of it cannot be pulled from under whoever maps it. It has no name in a file system;
+ * nothing is left of it when the last process that maps it is gone.
  */
 #ifndef MUSTER_BASE_REGION_H
 #define MUSTER_BASE_REGION_H
