@@ -550,7 +550,13 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
         return MUSTER_OK;
     }
-    TRY(muster_context_memory_meet(context, &options, deadline_ns, ret_suspect, &memory, &reach));
+    const struct muster_context_meeting meeting = {.context = context,
+                                                   .fabric = context->fabric,
+                                                   .generation = context->generation,
+                                                   .number = context->number,
+                                                   .deadline_ns = deadline_ns,
+                                                   .ret_suspect = ret_suspect};
+    TRY(muster_context_memory_meet(&meeting, &options, &memory, &reach));
     AUTO_TURN(context);
     while (!TAILQ_EMPTY(&context->order)) { /* they were chosen without it */
         drop_operation(context, TAILQ_FIRST(&context->order));

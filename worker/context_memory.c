@@ -1,7 +1,6 @@
 #include "worker/context_memory.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
@@ -13,31 +12,26 @@ enum {
 
 /* Coming together ----------------------------------------------------------------------------- */
 
-struct meeting {
-    struct muster_context *context;
-    int64_t deadline_ns;
-    uint32_t *ret_suspect;
-};
+/* Tells the descriptors of contexts apart from others. */
+static uint64_t tag_of(const struct muster_context_meeting *meeting)
+{
+    return UINT64_C(0x636f6e7465787400) << 8 ^ meeting->number;
+}
 
-/* What rank 0 says. */
-struct invitation {
-    struct muster_memory_address address;
-    uint64_t made; /* or 0 */
-};
-
-static muster_status tell_all(const struct meeting *meeting, struct invitation *invitation)
+static muster_status tell_all(const struct muster_context_meeting *meeting, uint8_t *word)
 {
     const struct muster_request request = {.collective = MUSTER_BROADCAST,
-                                           .in = invitation,
-                                           .out = invitation,
-                                           .count = sizeof *invitation,
+                                           .in = word,
+                                           .out = word,
+                                           .count = 1,
                                            .type = MUSTER_UINT8,
                                            .algorithm = "binomial",
                                            .deadline_ns = meeting->deadline_ns};
     return muster_context_run(meeting->context, &request, meeting->ret_suspect);
 }
 
-static muster_status do_all(const struct meeting *meeting, bool here, bool *ret_everywhere)
+static muster_status do_all(const struct muster_context_meeting *meeting, bool here,
+                            bool *ret_everywhere)
 {
     uint8_t mine = here;
     uint8_t all = 0;
@@ -54,26 +48,70 @@ static muster_status do_all(const struct meeting *meeting, bool here, bool *ret_
     return MUSTER_OK;
 }
 
-/* NULL: it could not be made, or not be found from here. */
-static muster_status go_there(const struct meeting *meeting,
-                              const struct muster_memory_options *options,
-                              struct muster_memory **memory)
+/* What keeps the two from each other ends the meeting; that they share no memory does not. */
+static muster_status settle_link(const struct muster_context_meeting *meeting, uint32_t peer,
+                                 muster_status status)
 {
-    struct invitation invitation;
-    memset(&invitation, 0, sizeof invitation);
-    if (options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK) {
-        muster_memory_address(*memory, &invitation.address);
-        invitation.made = 1;
+    if (status == MUSTER_RETRY) {
+        *meeting->ret_suspect = peer;
+        return muster_error_set(MUSTER_REJOIN, "the deadline passed while it waited for rank %u",
+                                peer);
     }
-    TRY(tell_all(meeting, &invitation));
-    if (options->rank != 0 && invitation.made == 1 &&
-        muster_memory_open(options, &invitation.address, memory) != MUSTER_OK) {
+    return status;
+}
+
+static muster_status hand_over(const struct muster_context_meeting *meeting, uint32_t peer, int fd)
+{
+    bool shares = false;
+    TRY(muster_fabric_shares_memory(meeting->fabric, meeting->generation, peer,
+                                    meeting->deadline_ns, &shares));
+    return shares ? muster_fabric_give_descriptor(meeting->fabric, meeting->generation, peer,
+                                                  tag_of(meeting), fd, meeting->deadline_ns)
+                  : MUSTER_OK;
+}
+
+static muster_status take_over(const struct muster_context_meeting *meeting,
+                               const struct muster_memory_options *options,
+                               struct muster_memory **memory)
+{
+    int fd;
+    bool shares = false;
+    uint32_t first = options->names[0];
+    TRY(muster_fabric_shares_memory(meeting->fabric, meeting->generation, first,
+                                    meeting->deadline_ns, &shares));
+    if (!shares) {
+        return MUSTER_OK;
+    }
+    TRY(muster_fabric_take_descriptor(meeting->fabric, meeting->generation, first, tag_of(meeting),
+                                      meeting->deadline_ns, &fd));
+    if (muster_memory_open(options, fd, memory) != MUSTER_OK) {
         *memory = NULL;
     }
     return MUSTER_OK;
 }
 
-static muster_status settle_in(const struct meeting *meeting,
+/* *memory stays NULL: it could not be made, or does not reach here. */
+static muster_status go_there(const struct muster_context_meeting *meeting,
+                              const struct muster_memory_options *options,
+                              struct muster_memory **memory)
+{
+    uint8_t made = options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK;
+    TRY(tell_all(meeting, &made));
+    if (made != 1) {
+        return MUSTER_OK;
+    }
+    if (options->rank != 0) {
+        return settle_link(meeting, options->names[0], take_over(meeting, options, memory));
+    }
+    for (uint32_t i = 1; i < options->ranks; i++) {
+        uint32_t peer = options->names[i];
+        TRY(settle_link(meeting, peer,
+                        hand_over(meeting, peer, muster_memory_descriptor(*memory))));
+    }
+    return MUSTER_OK;
+}
+
+static muster_status settle_in(const struct muster_context_meeting *meeting,
                                const struct muster_memory_options *options,
                                struct muster_memory **memory, struct muster_memory_reach *ret_reach)
 {
@@ -93,16 +131,13 @@ static muster_status settle_in(const struct meeting *meeting,
     return MUSTER_OK;
 }
 
-muster_status muster_context_memory_meet(struct muster_context *context,
+muster_status muster_context_memory_meet(const struct muster_context_meeting *meeting,
                                          const struct muster_memory_options *options,
-                                         int64_t deadline_ns, uint32_t *ret_suspect,
                                          struct muster_memory **ret_memory,
                                          struct muster_memory_reach *ret_reach)
 {
-    const struct meeting meeting = {
-        .context = context, .deadline_ns = deadline_ns, .ret_suspect = ret_suspect};
     struct muster_memory *memory = NULL;
-    muster_status status = settle_in(&meeting, options, &memory, ret_reach);
+    muster_status status = settle_in(meeting, options, &memory, ret_reach);
     if (status != MUSTER_OK) {
         muster_memory_destroy(memory);
         return status;

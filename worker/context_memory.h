@@ -10,13 +10,21 @@
 #include "worker/device/memory.h"
 #include "worker/executor.h"
 
-/* Makes one of them, and brings the others to it; collective. All get it, or none: *ret_memory is
+/* Where members meet. */
+struct muster_context_meeting {
+    struct muster_context *context;
+    struct muster_fabric *fabric; /* the context's own, as all that follows */
+    uint64_t generation;
+    uint32_t number;
+    int64_t deadline_ns;
+    uint32_t *ret_suspect;
+};
+
+/* Rank 0 makes memory and hands it to the others; collective. All get it, or none: *ret_memory is
  * NULL then. ret_reach says what they can do with it. The statuses of muster_context_run(). */
-MUSTER_CHECKED muster_status muster_context_memory_meet(struct muster_context *context,
-                                                        const struct muster_memory_options *options,
-                                                        int64_t deadline_ns, uint32_t *ret_suspect,
-                                                        struct muster_memory **ret_memory,
-                                                        struct muster_memory_reach *ret_reach);
+MUSTER_CHECKED muster_status muster_context_memory_meet(
+    const struct muster_context_meeting *meeting, const struct muster_memory_options *options,
+    struct muster_memory **ret_memory, struct muster_memory_reach *ret_reach);
 
 /* The number of the last operation of the context. For muster_context_memory_meet(). */
 uint64_t muster_context_sequence(const struct muster_context *context);

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -22,7 +25,7 @@ enum { OPERATIONS = 60, DEADLINE_MS = 60000 };
 struct party {
     uint64_t seed;
     uint32_t ranks, order[MEMORY_CALLS_RANKS_MAX], names[MEMORY_CALLS_RANKS_MAX];
-    struct muster_memory_address address;
+    int fd; /* of the memory */
     pthread_barrier_t barrier;
     bool errs; /* now and then a rank calls for something else */
 };
@@ -51,11 +54,11 @@ static muster_status sit(struct guest *guest, struct muster_memory **ret_memory)
                                                   .crowded = party->seed % 2 == 0};
     if (guest->rank == 0) {
         TRY(muster_memory_create(&options, ret_memory));
-        muster_memory_address(*ret_memory, &party->address);
+        party->fd = muster_memory_descriptor(*ret_memory);
     }
     pthread_barrier_wait(&party->barrier);
     if (guest->rank != 0) {
-        TRY(muster_memory_open(&options, &party->address, ret_memory));
+        TRY(muster_memory_open(&options, dup(party->fd), ret_memory));
     }
     pthread_barrier_wait(&party->barrier);
     return MUSTER_OK;
@@ -197,27 +200,25 @@ static void calls_that_differ_fail_and_the_next_ones_go_on(void **state)
     }
 }
 
-static void another_memory_is_not_taken_for_the_right_one(void **state)
+static void what_is_no_such_memory_is_refused(void **state)
 {
     (void)state;
-    const uint32_t order[2] = {0, 1};
+    const uint32_t order[3] = {0, 1, 2};
     struct muster_memory_options options = {.ranks = 2, .names = order, .order = order};
     struct muster_memory *memory;
     struct muster_memory *other = NULL;
-    struct muster_memory_address address;
     assert_int_equal(muster_memory_create(&options, &memory), MUSTER_OK);
-    muster_memory_address(memory, &address);
     options.rank = 1;
-    address.nonce[1]++;
-    assert_int_equal(muster_memory_open(&options, &address, &other), MUSTER_INVALID);
-    address.nonce[1]--;
     options.ranks = 3;
-    assert_int_equal(muster_memory_open(&options, &address, &other), MUSTER_INVALID);
+    assert_int_equal(muster_memory_open(&options, dup(muster_memory_descriptor(memory)), &other),
+                     MUSTER_INVALID);
     options.ranks = 2;
-    address.fd = 0; /* standard input, whatever that is */
-    assert_int_equal(muster_memory_open(&options, &address, &other), MUSTER_INVALID);
-    address.pid = 0;
-    assert_int_equal(muster_memory_open(&options, &address, &other), MUSTER_INVALID);
+    assert_int_equal(muster_memory_open(&options, dup(STDERR_FILENO), &other), MUSTER_INVALID);
+    int fd = memfd_create("unsealed", MFD_CLOEXEC);
+    struct stat size;
+    assert_int_equal(fstat(muster_memory_descriptor(memory), &size), 0);
+    assert_int_equal(ftruncate(fd, size.st_size), 0);
+    assert_int_equal(muster_memory_open(&options, fd, &other), MUSTER_INVALID);
     assert_null(other);
     muster_memory_destroy(memory);
     muster_memory_destroy(NULL);
@@ -228,7 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_comes_out_right_in_the_canonical_order),
         cmocka_unit_test(calls_that_differ_fail_and_the_next_ones_go_on),
-        cmocka_unit_test(another_memory_is_not_taken_for_the_right_one),
+        cmocka_unit_test(what_is_no_such_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

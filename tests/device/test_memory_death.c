@@ -33,7 +33,7 @@ struct board {
     uint64_t seed;
     uint32_t ranks, victim, order[RANKS_MAX];
     uint32_t deadline_ms;
-    struct muster_memory_address address;
+    int fd; /* of the memory, that all inherit */
     pthread_barrier_t barrier;
     struct {
         atomic_ullong done; /* operations */
@@ -51,7 +51,7 @@ static muster_status go_on(void *user, uint32_t *ret_suspect)
     return MUSTER_OK;
 }
 
-static struct muster_memory *sit(struct board *board, uint32_t rank)
+static struct muster_memory *sit(const struct board *board, uint32_t rank)
 {
     struct muster_memory *memory = NULL;
     const struct muster_memory_options options = {.rank = rank,
@@ -59,15 +59,7 @@ static struct muster_memory *sit(struct board *board, uint32_t rank)
                                                   .names = board->order,
                                                   .order = board->order,
                                                   .crowded = true};
-    if (rank == 0 && muster_memory_create(&options, &memory) == MUSTER_OK) {
-        muster_memory_address(memory, &board->address);
-    }
-    pthread_barrier_wait(&board->barrier);
-    if (rank != 0 && muster_memory_open(&options, &board->address, &memory) != MUSTER_OK) {
-        memory = NULL;
-    }
-    pthread_barrier_wait(&board->barrier);
-    return memory;
+    return muster_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
 }
 
 /* Goes on until it ends badly. */
@@ -101,6 +93,7 @@ static void work(struct board *board, uint32_t rank, struct muster_memory *memor
 static _Noreturn void be_rank(struct board *board, uint32_t rank)
 {
     struct muster_memory *memory = sit(board, rank);
+    pthread_barrier_wait(&board->barrier);
     uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
     if (memory == NULL || room == NULL) {
         board->seats[rank].failed = true;
@@ -121,6 +114,12 @@ static void start(struct board *board, pid_t *pids)
     for (uint32_t i = 0; i < board->ranks; i++) {
         board->order[i] = i;
     }
+    const struct muster_memory_options options = {
+        .ranks = board->ranks, .names = board->order, .order = board->order};
+    struct muster_memory *memory;
+    assert_int_equal(muster_memory_create(&options, &memory), MUSTER_OK);
+    board->fd = dup(muster_memory_descriptor(memory));
+    muster_memory_destroy(memory);
     (void)fflush(stdout);
     for (uint32_t i = 0; i < board->ranks; i++) {
         pids[i] = fork();
@@ -199,6 +198,7 @@ static void strike_somebody(uint64_t *random, int signal_number)
         assert_int_equal(waitpid(pids[board->victim], NULL, 0), pids[board->victim]);
     }
     check(board, kills);
+    close(board->fd);
     assert_int_equal(pthread_barrier_destroy(&board->barrier), 0);
     assert_int_equal(munmap(board, sizeof *board), 0);
 }

@@ -2,7 +2,6 @@
 
 #include <linux/membarrier.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -32,29 +31,27 @@ static muster_status sit_down(struct muster_memory *memory)
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     muster_random_bytes(&memory->probe, sizeof memory->probe);
     struct muster_memory_seat *seat = own_seat(memory);
+    atomic_store(&seat->withdrawn, 0); /* of somebody who sat here before */
     atomic_store(&seat->pid, (uint64_t)getpid());
     atomic_store(&seat->probe_address, (uint64_t)(uintptr_t)&memory->probe);
     atomic_store(&seat->probe_value, memory->probe);
     return MUSTER_OK;
 }
 
-static muster_status make(const struct muster_memory_options *options,
-                          const struct muster_memory_address *address,
+/* fd is -1: there is none yet. Takes it, also on failure. */
+static muster_status make(const struct muster_memory_options *options, int fd,
                           struct muster_memory **ret_memory)
 {
     struct muster_memory *memory = calloc(1, sizeof *memory);
     if (memory == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     memory->options = *options;
-    if (address != NULL) {
-        memcpy(memory->nonce, address->nonce, sizeof memory->nonce);
-    } else {
-        muster_random_bytes(memory->nonce, sizeof memory->nonce);
-    }
-    muster_status status =
-        address != NULL ? muster_memory_region_find(address, options->ranks, &memory->region)
-                        : muster_memory_region_make(options->ranks, memory->nonce, &memory->region);
+    muster_status status = fd >= 0 ? muster_memory_region_open(fd, options->ranks, &memory->region)
+                                   : muster_memory_region_make(options->ranks, &memory->region);
     if (status == MUSTER_OK) {
         status = sit_down(memory);
     }
@@ -69,14 +66,13 @@ static muster_status make(const struct muster_memory_options *options,
 muster_status muster_memory_create(const struct muster_memory_options *options,
                                    struct muster_memory **ret_memory)
 {
-    return make(options, NULL, ret_memory);
+    return make(options, -1, ret_memory);
 }
 
-muster_status muster_memory_open(const struct muster_memory_options *options,
-                                 const struct muster_memory_address *address,
+muster_status muster_memory_open(const struct muster_memory_options *options, int fd,
                                  struct muster_memory **ret_memory)
 {
-    return make(options, address, ret_memory);
+    return make(options, fd, ret_memory);
 }
 
 void muster_memory_destroy(struct muster_memory *memory)
@@ -95,11 +91,9 @@ void muster_memory_destroy(struct muster_memory *memory)
     free(memory);
 }
 
-void muster_memory_address(const struct muster_memory *memory,
-                           struct muster_memory_address *ret_address)
+int muster_memory_descriptor(const struct muster_memory *memory)
 {
-    *ret_address = (struct muster_memory_address){
-        .nonce = {memory->nonce[0], memory->nonce[1]}, .pid = getpid(), .fd = memory->region.fd};
+    return memory->region.fd;
 }
 
 /* Beginning ----------------------------------------------------------------------------------- */

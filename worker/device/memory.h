@@ -29,25 +29,19 @@ struct muster_memory_options {
     bool crowded;          /* they have not a core each: who waits gives way at once */
 };
 
-/* Where one rank's process finds another's: travels as it is, between processes of one machine. */
-struct muster_memory_address {
-    uint64_t nonce[2];
-    int64_t pid, fd;
-};
-
-/* Makes the memory, for one rank; the others open it at its address. MUSTER_FATAL: the system does
- * not give it; MUSTER_INVALID: not from here, or it is not that memory. Either way there is none
- * for this group, and nothing else is wrong. */
+/* Makes the memory, for one rank; the others get the descriptor from it and open that.
+ * MUSTER_FATAL: no memory or descriptors; MUSTER_INVALID: the descriptor is not of such memory, or
+ * the seat is taken. */
 MUSTER_CHECKED muster_status muster_memory_create(const struct muster_memory_options *options,
                                                   struct muster_memory **ret_memory);
-MUSTER_CHECKED muster_status muster_memory_open(const struct muster_memory_options *options,
-                                                const struct muster_memory_address *address,
+/* Takes the descriptor, also on failure. */
+MUSTER_CHECKED muster_status muster_memory_open(const struct muster_memory_options *options, int fd,
                                                 struct muster_memory **ret_memory);
 /* Says so to those who would wait for this rank. Accepts NULL. */
 void muster_memory_destroy(struct muster_memory *memory);
 
-void muster_memory_address(const struct muster_memory *memory,
-                           struct muster_memory_address *ret_address);
+/* To be handed to the others; the memory's own. */
+int muster_memory_descriptor(const struct muster_memory *memory);
 
 /* Once all have opened it: true if this process may read the others' own buffers. */
 bool muster_memory_probe(struct muster_memory *memory);

@@ -14,12 +14,11 @@ enum {
 struct muster_memory {
     struct muster_memory_options options;
     struct muster_memory_region region;
-    uint64_t nonce[2];
     uint64_t probe;                        /* what the others read of this process to try it */
     int64_t pids[MUSTER_MEMORY_RANKS_MAX]; /* as this process knows them */
     uint64_t posted;                       /* the last operation of this rank */
     uint64_t settled;                      /* that all are known to have posted */
-    uint32_t spins;                        /* how often to look before giving way */
+    uint32_t spins;                        /* how long it looks before it gives way */
     char *room;                            /* MUSTER_MEMORY_LEVELS x 2 segments */
 };
 

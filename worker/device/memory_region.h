@@ -1,13 +1,12 @@
 /*
  * The memory that the ranks of a group share: how it is laid out, made, found, and who lives in it.
  *
- *   header      who made it: a nonce that proves it to be the very same memory
  *   seats       one a rank, written by that rank alone (but for the count of those who sleep)
  *   slots       two a rank, used in turn: what it lays down for the others
  *
- * It is a memfd, so it has no name and goes when the last process that maps it has gone. Each rank
- * holds a lock on one byte of it, its own: the kernel gives it back when the process dies, however
- * it dies, and so says who lives, without a number of a process that another one may have by then.
+ * Each rank holds a lock on one byte of it, its own: the kernel gives it back when the process
+ * dies, however it dies, and so says who lives, without a number of a process that another one may
+ * have by then.
  *
  * Nothing that is read here is used as a size or an index.
  *
@@ -45,10 +44,6 @@ struct muster_memory_seat {
     _Atomic uint64_t probe_address, probe_value; /* in the rank's own memory */
 };
 
-struct muster_memory_header {
-    uint64_t magic, nonce[2], ranks, slot_bytes;
-};
-
 struct muster_memory_region {
     int fd;
     char *base; /* NULL: not mapped */
@@ -56,12 +51,11 @@ struct muster_memory_region {
     uint32_t ranks;
 };
 
-/* MUSTER_FATAL: the system has no memory or descriptors for it, or will not share it. */
-MUSTER_CHECKED muster_status muster_memory_region_make(uint32_t ranks, const uint64_t nonce[2],
+/* MUSTER_FATAL: no memory or descriptors. */
+MUSTER_CHECKED muster_status muster_memory_region_make(uint32_t ranks,
                                                        struct muster_memory_region *ret_region);
-/* MUSTER_INVALID: there is none at that address that can be reached from here, or another one. */
-MUSTER_CHECKED muster_status muster_memory_region_find(const struct muster_memory_address *address,
-                                                       uint32_t ranks,
+/* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
+MUSTER_CHECKED muster_status muster_memory_region_open(int fd, uint32_t ranks,
                                                        struct muster_memory_region *ret_region);
 void muster_memory_region_finish(struct muster_memory_region *region);
 

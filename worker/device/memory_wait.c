@@ -25,8 +25,8 @@
 #include "worker/base/clock.h"
 
 enum {
-    SPINS_MIN = 16,   /* before giving way; some 300 ns */
-    SPINS_MAX = 2048, /* some 20 to 50 us */
+    SPINS_MIN = 16,  /* before giving way; some 300 ns */
+    SPINS_MAX = 512, /* some 5 to 20 us */
     YIELDS_A_LOOK_AT_THE_CLOCK = 16,
     YIELD_NS = 200 * 1000,
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
