@@ -227,6 +227,16 @@ muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
 void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
                                        struct muster_formula *ret_formula);
 
+/* allgather_hierarchical.c, reduce_scatter_hierarchical.c; they fit where hierarchical does */
+muster_status muster_allgather_hierarchical_generate(const struct muster_plan *plan,
+                                                     struct muster_builder *builder);
+void muster_allgather_hierarchical_formula(const struct muster_plan *plan,
+                                           struct muster_formula *ret_formula);
+muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_plan *plan,
+                                                          struct muster_builder *builder);
+void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
+                                                struct muster_formula *ret_formula);
+
 /* alltoall_bruck.c */
 muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
                                              struct muster_builder *builder);
