@@ -51,6 +51,26 @@ grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail
 grep -qE '^host +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$folder/out" || fail "figures: $(cat "$folder/out")"
 check_json allreduce inproc 2 1 64 --bytes 64 --algorithm ring_two_phase
 
+# Ranges of sizes, and algorithms that take turns: one object for each size and algorithm.
+"$muster" bench allreduce -n 2 --hosts 2 --transport inproc --bytes 4..1K,4M..8M:2 --iterations 9 --json \
+    --algorithm 'ring,chosen,hierarchical(local=ring,cross=ring)' --svg "$folder/svg" >"$folder/json"
+sizes=$(grep -oE '"bytes":[0-9]+' "$folder/json" | cut -d: -f2 | uniq | xargs)
+[ "$sizes" = "4 16 64 256 1024 4194304 8388608" ] || fail "sizes: $sizes"
+[ "$(wc -l <"$folder/json")" = 21 ] || fail "lines: $(cat "$folder/json")"
+[ "$(grep -c '"algorithm":"ring"' "$folder/json")" -ge 7 ] || fail "algorithms: $(cat "$folder/json")"
+[ "$(grep -c '"iterations":9,' "$folder/json")" = 21 ] || fail "iterations: $(cat "$folder/json")"
+[ "$(grep -o '<path class="line' "$folder/svg" | wc -l)" = 9 ] || fail "lines drawn: $(cat "$folder/svg")"
+! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+# All that fit.
+"$muster" bench allgather -n 3 --transport inproc --bytes 1200 --iterations 2 --algorithm all >"$folder/out"
+[ "$(wc -l <"$folder/out")" -ge 5 ] || fail "all: $(cat "$folder/out")"
+[ "$(grep -c ' fastest$' "$folder/out")" = 1 ] || fail "fastest: $(cat "$folder/out")"
+status=0
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --svg "$folder/no/svg" \
+    >"$folder/out" 2>"$folder/errors" || status=$?
+[ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "--svg in no folder: $status, $(cat "$folder/errors")"
+[ ! -s "$folder/out" ] || fail "it measures what it cannot draw: $(cat "$folder/out")"
+
 # Wrong options: status 2, and the word is named.
 refuse() {
     local word=$1 status=0
@@ -67,6 +87,13 @@ refuse "\"alreduce\"" alreduce -n 2
 refuse "\"0\"" allreduce -n 0
 refuse "\"12x\"" allreduce -n 2 --bytes 4,12x
 refuse "\"\"" allreduce -n 2 --bytes 4,
+refuse "\"12x\"" allreduce -n 2 --bytes 4..12x
+refuse "\"1K\"" allreduce -n 2 --bytes 1K..4
+refuse "\"1\"" allreduce -n 2 --bytes 4..1K:1
+refuse "64 sizes" allreduce -n 2 --bytes 1..64G:2,1..64G:2
+refuse "\"ring,\"" allreduce -n 2 --algorithm ring,
+refuse "\"rign\"" allreduce -n 2 --algorithm ring,rign
+refuse "--svg" barrier -n 2 --svg "$folder/svg"
 refuse "--hosts" allreduce -n 2 --hosts 3
 refuse "\"1gb\"" allreduce -n 2 --hosts 2 --shape 1gb
 refuse "--hosts 2" allreduce -n 2 --shape 1gbit

@@ -22,12 +22,11 @@ enum {
     KEY_IN_PLACE,
     KEY_FIGURES,
     KEY_REPRODUCIBLE,
+    KEY_SVG,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
     SECONDS_MAX = 3600,
 };
-
-static const uint64_t bytes_max = (uint64_t)1 << 36;
 
 static const char doc[] =
     "Measures a collective between ranks on this machine.\n"
@@ -55,9 +54,14 @@ static const struct argp_option argp_options[] = {
      "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
      "command runs; needs root, ip and tc",
      0},
-    {"bytes", KEY_BYTES, "SIZE[,SIZE...]", 0, "Suffixes K, M and G (default 4,1K,16K,256K,1M,16M)",
+    {"bytes", KEY_BYTES, "SIZE[,SIZE...]", 0,
+     "Suffixes K, M and G; FIRST..LAST goes up by four, FIRST..LAST:2 by two (default "
+     "4,1K,16K,256K,1M,16M)",
      0},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0, "Instead of the one that is predicted to be fastest",
+    {"algorithm", KEY_ALGORITHM, "NAME[,NAME...]", 0,
+     "Instead of the one that is predicted to be fastest, which is \"chosen\"; \"all\" are those "
+     "that "
+     "fit. Several take turns with each size",
      0},
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},
@@ -71,50 +75,11 @@ static const struct argp_option argp_options[] = {
     {"figures", KEY_FIGURES, NULL, 0, "Print what was measured of the links, too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the members, whatever the algorithm", 0},
+    {"svg", KEY_SVG, "FILE", 0, "Draw times and busbw over the sizes, a line for each algorithm",
+     0},
     {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
     {0},
 };
-
-static muster_status parse_size(const char *text, uint64_t *ret_bytes)
-{
-    static const char suffixes[] = "KMG";
-    char *end = NULL;
-    uint64_t bytes = strtoull(text, &end, 10);
-    bool good = text[0] >= '0' && text[0] <= '9' && bytes <= bytes_max;
-    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
-    if (good && suffix != NULL) {
-        bytes <<= 10 * (suffix - suffixes + 1);
-        end++;
-    }
-    if (!good || *end != '\0' || bytes > bytes_max) {
-        return muster_error_set(MUSTER_INVALID,
-                                "--bytes: \"%.32s\" is not a size such as 4, 64K or 1M (64G are "
-                                "the most)",
-                                text);
-    }
-    *ret_bytes = bytes;
-    return MUSTER_OK;
-}
-
-static muster_status parse_sizes(const char *text, struct muster_bench_options *options)
-{
-    char copy[1024];
-    if (strlen(text) >= sizeof copy) {
-        return muster_error_set(MUSTER_INVALID, "--bytes: the list is too long");
-    }
-    memcpy(copy, text, strlen(text) + 1);
-    options->size_count = 0;
-    char *rest = copy;
-    for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
-        if (options->size_count == MUSTER_BENCH_SIZES_MAX) {
-            return muster_error_set(MUSTER_INVALID, "--bytes: %d sizes are the most",
-                                    MUSTER_BENCH_SIZES_MAX);
-        }
-        TRY(parse_size(word, &options->sizes_bytes[options->size_count]));
-        options->size_count++;
-    }
-    return MUSTER_OK;
-}
 
 static muster_status parse_transport(const char *text, enum muster_bench_transport *ret_transport)
 {
@@ -144,9 +109,11 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         options->shape = text;
         return muster_bench_network_check_rate(text);
     case KEY_BYTES:
-        return parse_sizes(text, options);
+        return muster_bench_parse_sizes(text, options);
     case KEY_ALGORITHM:
-        options->algorithm = text;
+        return muster_bench_parse_algorithms(text, options);
+    case KEY_SVG:
+        options->svg = text;
         return MUSTER_OK;
     case KEY_TYPE:
         return muster_type_parse(text, &options->type);
@@ -198,10 +165,10 @@ static muster_status check_options(struct muster_bench_options *options)
         options->size_count = 1;
         options->sizes_bytes[0] = 0;
     }
-    size_t index;
-    return options->algorithm == NULL
-               ? MUSTER_OK
-               : muster_algorithm_find(options->collective, options->algorithm, &index);
+    if (options->collective == MUSTER_BARRIER && options->svg != NULL) {
+        return muster_error_set(MUSTER_INVALID, "--svg: a barrier has no sizes to draw it over");
+    }
+    return muster_bench_find_algorithms(options);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -287,15 +254,16 @@ int muster_cli_bench(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = argp_options, .parser = parse, .args_doc = "COLLECTIVE", .doc = doc};
-    struct muster_bench_options options = {.hosts = 1, .transport = MUSTER_BENCH_SHM};
-    if (parse_sizes("4,1K,16K,256K,1M,16M", &options) != MUSTER_OK ||
+    struct muster_bench_options options = {
+        .algorithm_count = 1, .hosts = 1, .transport = MUSTER_BENCH_SHM};
+    if (muster_bench_parse_sizes("4,1K,16K,256K,1M,16M", &options) != MUSTER_OK ||
         argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
         return MUSTER_CLI_USAGE;
     }
     size_t size_bytes =
         sizeof(struct muster_bench_board) + options.ranks * sizeof(struct muster_bench_seat);
     struct muster_bench_board *board = make_board(&options, size_bytes);
-    if (board == NULL) {
+    if (board == NULL || muster_bench_check_svg(options.svg) != MUSTER_OK) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
     int exit_status = options.shape != NULL ? lead_on_network(board) : muster_bench_lead(board);

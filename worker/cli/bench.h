@@ -19,6 +19,7 @@
 enum {
     MUSTER_BENCH_RANKS_MAX = MUSTER_BENCH_HOSTS_MAX,
     MUSTER_BENCH_SIZES_MAX = 64,
+    MUSTER_BENCH_ALGORITHMS_MAX = 64,
     MUSTER_BENCH_ITERATIONS_MAX = 100000,
     MUSTER_BENCH_WARM_UP = 5,
 };
@@ -37,7 +38,11 @@ struct muster_bench_options {
     const char *shape; /* NULL: hosts are pretended; else their links' rate */
     size_t size_count;
     uint64_t sizes_bytes[MUSTER_BENCH_SIZES_MAX]; /* as defined by muster_bench_count() */
-    const char *algorithm;                        /* NULL: by cost */
+    size_t algorithm_count;                       /* that take turns; at least 1 */
+    /* "": the one that is chosen by cost */
+    char algorithms[MUSTER_BENCH_ALGORITHMS_MAX][MUSTER_ALGORITHM_NAME_SIZE];
+    bool all_algorithms; /* of the collective: those that do not fit are left out */
+    const char *svg;     /* a file for the picture; or NULL */
     muster_type type;
     muster_op op;
     uint32_t iterations; /* 0: as many as fit into `seconds` */
@@ -54,7 +59,28 @@ struct muster_bench_seat {
     muster_status status;
     char error[512];
     uint64_t memory_bytes; /* the most that it ever had, beyond its buffers; 0: not known */
-    double times_us[MUSTER_BENCH_ITERATIONS_MAX]; /* of the size being measured */
+    /* Of the size being measured: those of the first algorithm, then those of the next. */
+    double times_us[MUSTER_BENCH_ITERATIONS_MAX];
+};
+
+/* One of the algorithms, at the size being measured. */
+struct muster_bench_entry {
+    bool fits;                                  /* rank 0's */
+    char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
+    double warm_us;                             /* time of a warm iteration; rank 0's */
+    double predicted_us;                        /* by the link figures; rank 0's */
+    uint32_t iterations;                        /* the parent's; 0 if it does not fit */
+};
+
+/* What is said of an algorithm at a size. */
+struct muster_bench_figures {
+    char algorithm[MUSTER_ALGORITHM_NAME_SIZE];
+    uint64_t bytes;
+    uint32_t iterations; /* 0: it did not fit, and nothing else is known */
+    double p50_us, p99_us, min_us;
+    double algbw_GBps, busbw_GBps;
+    double predicted_us;
+    uint64_t memory_bytes; /* of the rank that had most; 0: not known */
 };
 
 /* In memory that all ranks and the parent share. Each part has one writer, and is read by others
@@ -63,13 +89,19 @@ struct muster_bench_board {
     struct muster_bench_options options;
     const struct muster_bench_network *network; /* of the hosts; NULL: they are pretended */
     char link_token[33];
-    uint32_t iterations;                        /* of the size being measured; the parent's */
-    char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
-    struct muster_figures figures;              /* that algorithms are chosen by; rank 0's */
-    double warm_us;                             /* time of a warm iteration; rank 0's */
-    double predicted_us;                        /* by the link figures; rank 0's */
-    struct muster_bench_seat seats[];           /* [ranks] */
+    struct muster_figures figures; /* that algorithms are chosen by; rank 0's */
+    struct muster_bench_entry entries[MUSTER_BENCH_ALGORITHMS_MAX];
+    struct muster_bench_seat seats[]; /* [ranks] */
 };
+
+/* --bytes: sizes, and ranges of them. --algorithm: names, "chosen" and "all"; whether they are
+ * names of the collective's can only be said, and what all are, when it is known: that is find's.
+ */
+MUSTER_CHECKED muster_status muster_bench_parse_sizes(const char *text,
+                                                      struct muster_bench_options *options);
+MUSTER_CHECKED muster_status muster_bench_parse_algorithms(const char *text,
+                                                           struct muster_bench_options *options);
+MUSTER_CHECKED muster_status muster_bench_find_algorithms(struct muster_bench_options *options);
 
 /* The element count to call with for this many bytes, and the bytes that are then counted: those of
  * the largest buffer of a rank, rounded up to what divides. */
@@ -95,9 +127,23 @@ MUSTER_CHECKED muster_status muster_bench_check(const struct muster_request *req
  * program's exit status. No rank is left when it returns. */
 int muster_bench_lead(struct muster_bench_board *board);
 
+/* What is measured, in a line for people: "allreduce, 4 ranks on 2 hosts ...". */
+void muster_bench_describe(const struct muster_bench_options *options, char *ret_text, size_t size);
+
+/* Figures of all algorithms at the size that was measured: [algorithm_count]. */
+MUSTER_CHECKED muster_status muster_bench_find_figures(const struct muster_bench_board *board,
+                                                       size_t size_index,
+                                                       struct muster_bench_figures *ret_figures);
+
 /* What was measured, on standard output. */
 MUSTER_CHECKED muster_status muster_bench_print_head(const struct muster_bench_board *board);
 MUSTER_CHECKED muster_status muster_bench_print(const struct muster_bench_board *board,
-                                                size_t size_index);
+                                                const struct muster_bench_figures *figures);
+
+/* MUSTER_FATAL: nothing could be written there. NULL is no file, which is well. */
+MUSTER_CHECKED muster_status muster_bench_check_svg(const char *path);
+/* Draws [size_count][algorithm_count] figures into the file of the options. */
+MUSTER_CHECKED muster_status muster_bench_draw(const struct muster_bench_options *options,
+                                               const struct muster_bench_figures *figures);
 
 #endif

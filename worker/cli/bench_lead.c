@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/cli/cli.h"
@@ -266,42 +267,62 @@ static muster_status let_go(struct lead *lead)
     return MUSTER_OK;
 }
 
-static uint32_t choose_iterations(const struct muster_bench_board *board)
+/* There is room for so many times of each algorithm. */
+static uint32_t choose_iterations(const struct muster_bench_options *options,
+                                  const struct muster_bench_entry *entry)
 {
-    const struct muster_bench_options *options = &board->options;
-    if (options->iterations != 0) {
-        return options->iterations;
+    uint32_t most = MUSTER_BENCH_ITERATIONS_MAX / (uint32_t)options->algorithm_count;
+    double wanted = options->iterations;
+    if (options->iterations == 0) {
+        wanted = options->seconds * 1e6 / (entry->warm_us + 1);
+        wanted = wanted < ITERATIONS_MIN ? ITERATIONS_MIN : wanted;
     }
-    double fitting = options->seconds * 1e6 / (board->warm_us + 1);
-    if (fitting > MUSTER_BENCH_ITERATIONS_MAX) {
-        return MUSTER_BENCH_ITERATIONS_MAX;
-    }
-    return fitting < ITERATIONS_MIN ? ITERATIONS_MIN : (uint32_t)fitting;
+    return wanted > most ? most : (uint32_t)wanted;
 }
 
 /* As long as so many calls may take, each at its own limit. */
-static int64_t calls_deadline(uint32_t calls)
+static int64_t calls_deadline(uint64_t calls)
 {
     return muster_clock_ns() + (int64_t)calls * CALL_TIMEOUT_MS * 1000000;
 }
 
-static muster_status lead_through(struct lead *lead)
+/* `ret_figures` gets those of all algorithms. */
+static muster_status lead_through_size(struct lead *lead, size_t size_index,
+                                       struct muster_bench_figures *ret_figures)
 {
     struct muster_bench_board *board = lead->board;
+    size_t algorithms = board->options.algorithm_count;
+    TRY(await_phase(lead, calls_deadline(algorithms * (2 + MUSTER_BENCH_WARM_UP))));
+    if (size_index == 0) {
+        TRY(muster_bench_print_head(board));
+    }
+    uint64_t calls = 0;
+    for (size_t i = 0; i < algorithms; i++) {
+        struct muster_bench_entry *entry = &board->entries[i];
+        entry->iterations = entry->fits ? choose_iterations(&board->options, entry) : 0;
+        calls += 2 * (uint64_t)entry->iterations; /* with barriers between them */
+    }
+    TRY(let_go(lead));
+    TRY(await_phase(lead, calls_deadline(1 + calls)));
+    TRY(muster_bench_find_figures(board, size_index, ret_figures));
+    TRY(muster_bench_print(board, ret_figures));
+    return let_go(lead);
+}
+
+static muster_status lead_through(struct lead *lead)
+{
+    const struct muster_bench_options *options = &lead->board->options;
+    AUTO_FREE struct muster_bench_figures *figures =
+        calloc(options->size_count * options->algorithm_count, sizeof *figures);
+    if (figures == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for figures");
+    }
     TRY(await_phase(lead, muster_clock_after_ms(START_TIMEOUT_MS)));
     TRY(let_go(lead));
-    for (size_t i = 0; i < board->options.size_count; i++) {
-        TRY(await_phase(lead, calls_deadline(2 + MUSTER_BENCH_WARM_UP)));
-        if (i == 0) {
-            TRY(muster_bench_print_head(board));
-        }
-        board->iterations = choose_iterations(board);
-        TRY(let_go(lead));
-        TRY(await_phase(lead, calls_deadline(1 + board->iterations)));
-        TRY(muster_bench_print(board, i));
-        TRY(let_go(lead));
+    for (size_t i = 0; i < options->size_count; i++) {
+        TRY(lead_through_size(lead, i, figures + i * options->algorithm_count));
     }
-    return MUSTER_OK;
+    return options->svg != NULL ? muster_bench_draw(options, figures) : MUSTER_OK;
 }
 
 int muster_bench_lead(struct muster_bench_board *board)

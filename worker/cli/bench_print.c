@@ -1,21 +1,17 @@
 /* muster bench: figures out of times. */
 #include "worker/cli/bench.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <jansson.h>
 
+#include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 #include "worker/cli/report.h"
-
-struct figures {
-    uint64_t bytes;
-    double p50_us, p99_us, min_us;
-    double algbw_GBps, busbw_GBps;
-    uint64_t memory_bytes; /* of the rank that had most; 0: not known */
-};
 
 static int compare(const void *left, const void *right)
 {
@@ -46,35 +42,59 @@ static double bus_factor(const struct muster_bench_options *options)
     }
 }
 
-static muster_status find_figures(const struct muster_bench_board *board, size_t size_index,
-                                  struct figures *ret_figures)
+static uint64_t most_memory_bytes(const struct muster_bench_board *board)
 {
-    const struct muster_bench_options *options = &board->options;
-    uint32_t count = board->iterations;
-    double *slowest = calloc(count, sizeof *slowest);
-    if (slowest == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for %u times", count);
-    }
-    uint64_t memory_bytes = 0;
-    for (uint32_t rank = 0; rank < options->ranks; rank++) {
+    uint64_t most_bytes = 0;
+    for (uint32_t rank = 0; rank < board->options.ranks; rank++) {
         const struct muster_bench_seat *seat = &board->seats[rank];
-        memory_bytes = seat->memory_bytes > memory_bytes ? seat->memory_bytes : memory_bytes;
-        for (uint32_t i = 0; i < count; i++) {
-            slowest[i] = fmax(slowest[i], seat->times_us[i]);
+        most_bytes = seat->memory_bytes > most_bytes ? seat->memory_bytes : most_bytes;
+    }
+    return most_bytes;
+}
+
+/* `slowest_us` has room for its times, which begin at `offset` in those of each rank. */
+static void find_entry(const struct muster_bench_board *board,
+                       const struct muster_bench_entry *entry, uint32_t offset, double *slowest_us,
+                       struct muster_bench_figures *ret_figures)
+{
+    uint32_t count = entry->iterations;
+    for (uint32_t i = 0; i < count; i++) {
+        slowest_us[i] = 0;
+        for (uint32_t rank = 0; rank < board->options.ranks; rank++) {
+            slowest_us[i] = fmax(slowest_us[i], board->seats[rank].times_us[offset + i]);
         }
     }
-    qsort(slowest, count, sizeof *slowest, compare);
-    struct figures figures = {
-        .p50_us = percentile(slowest, count, 0.5),
-        .p99_us = percentile(slowest, count, 0.99),
-        .min_us = slowest[0],
-        .memory_bytes = memory_bytes,
-    };
-    free(slowest);
-    (void)muster_bench_count(options, options->sizes_bytes[size_index], &figures.bytes);
-    figures.algbw_GBps = (double)figures.bytes / (figures.p50_us * 1000);
-    figures.busbw_GBps = figures.algbw_GBps * bus_factor(options);
-    *ret_figures = figures;
+    qsort(slowest_us, count, sizeof *slowest_us, compare);
+    ret_figures->iterations = count;
+    ret_figures->p50_us = percentile(slowest_us, count, 0.5);
+    ret_figures->p99_us = percentile(slowest_us, count, 0.99);
+    ret_figures->min_us = slowest_us[0];
+    ret_figures->predicted_us = entry->predicted_us;
+    ret_figures->algbw_GBps = (double)ret_figures->bytes / (ret_figures->p50_us * 1000);
+    ret_figures->busbw_GBps = ret_figures->algbw_GBps * bus_factor(&board->options);
+}
+
+muster_status muster_bench_find_figures(const struct muster_bench_board *board, size_t size_index,
+                                        struct muster_bench_figures *ret_figures)
+{
+    const struct muster_bench_options *options = &board->options;
+    AUTO_FREE double *slowest_us = calloc(MUSTER_BENCH_ITERATIONS_MAX, sizeof *slowest_us);
+    if (slowest_us == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %d times",
+                                MUSTER_BENCH_ITERATIONS_MAX);
+    }
+    uint32_t offset = 0;
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct muster_bench_entry *entry = &board->entries[i];
+        struct muster_bench_figures *figures = &ret_figures[i];
+        memcpy(figures->algorithm, entry->algorithm, sizeof figures->algorithm);
+        figures->memory_bytes = most_memory_bytes(board);
+        (void)muster_bench_count(options, options->sizes_bytes[size_index], &figures->bytes);
+        if (entry->iterations > 0) {
+            find_entry(board, entry, offset, slowest_us, figures);
+        }
+        offset += entry->iterations;
+    }
     return MUSTER_OK;
 }
 
@@ -97,20 +117,55 @@ static muster_status print_object(json_t *object)
 }
 
 static muster_status print_json(const struct muster_bench_board *board,
-                                const struct figures *figures)
+                                const struct muster_bench_figures *figures)
 {
     const struct muster_bench_options *options = &board->options;
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-        "collective", muster_collective_name(options->collective), "algorithm", board->algorithm,
+        "collective", muster_collective_name(options->collective), "algorithm", figures->algorithm,
         "transport", transport_name(options->transport), "ranks", (json_int_t)options->ranks,
         "hosts", (json_int_t)options->hosts, "shape", options->shape, "bytes",
-        (json_int_t)figures->bytes, "iterations", (json_int_t)board->iterations, "p50_us",
+        (json_int_t)figures->bytes, "iterations", (json_int_t)figures->iterations, "p50_us",
         figures->p50_us, "p99_us", figures->p99_us, "min_us", figures->min_us, "algbw_GBps",
-        figures->algbw_GBps, "busbw_GBps", figures->busbw_GBps, "predicted_us", board->predicted_us,
-        "memory_bytes",
+        figures->algbw_GBps, "busbw_GBps", figures->busbw_GBps, "predicted_us",
+        figures->predicted_us, "memory_bytes",
         figures->memory_bytes > 0 ? json_integer((json_int_t)figures->memory_bytes) : json_null());
     return print_object(object);
+}
+
+void muster_bench_describe(const struct muster_bench_options *options, char *ret_text, size_t size)
+{
+    bool reduces = muster_collective_reduces(options->collective);
+    (void)snprintf(ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
+                   muster_collective_name(options->collective), options->ranks,
+                   options->ranks == 1 ? "" : "s", options->hosts, options->hosts == 1 ? "" : "s",
+                   transport_name(options->transport), options->shape != NULL ? " at " : "",
+                   options->shape != NULL ? options->shape : "", muster_type_name(options->type),
+                   reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
+                   options->in_place ? ", in place" : "",
+                   options->reproducible ? ", reproducible" : "");
+}
+
+/* The longest name that can come: of what was asked for, or of all that may be chosen. */
+static int name_width(const struct muster_bench_options *options)
+{
+    size_t width = strlen("algorithm");
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        size_t length = strlen(options->algorithms[i]);
+        width = length > width ? length : width;
+        for (size_t row = 0; length == 0 && row < muster_algorithm_count; row++) {
+            if (muster_algorithms[row].collective == options->collective) {
+                size_t other = strlen(muster_algorithms[row].name);
+                width = other > width ? other : width;
+            }
+        }
+    }
+    return (int)width;
+}
+
+static muster_status flush(void)
+{
+    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }
 
 muster_status muster_bench_print_head(const struct muster_bench_board *board)
@@ -124,32 +179,45 @@ muster_status muster_bench_print_head(const struct muster_bench_board *board)
     if (options->figures) {
         muster_report_figures(&board->figures);
     }
-    bool reduces = muster_collective_reduces(options->collective);
-    (void)printf("%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s\n",
-                 muster_collective_name(options->collective), options->ranks,
-                 options->ranks == 1 ? "" : "s", options->hosts, options->hosts == 1 ? "" : "s",
-                 transport_name(options->transport), options->shape != NULL ? " at " : "",
-                 options->shape != NULL ? options->shape : "", muster_type_name(options->type),
-                 reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
-                 options->in_place ? ", in place" : "",
-                 options->reproducible ? ", reproducible" : "");
-    (void)printf("%12s %-18s %10s %12s %12s %12s %10s %10s %12s\n", "bytes", "algorithm",
-                 "iterations", "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s",
-                 "predicted us");
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    char text[256];
+    muster_bench_describe(options, text, sizeof text);
+    (void)printf("%s\n%12s %-*s %10s %12s %12s %12s %10s %10s %12s\n", text, "bytes",
+                 name_width(options), "algorithm", "iterations", "p50 us", "p99 us", "min us",
+                 "algbw GB/s", "busbw GB/s", "predicted us");
+    return flush();
 }
 
-muster_status muster_bench_print(const struct muster_bench_board *board, size_t size_index)
+static double best_us(const struct muster_bench_options *options,
+                      const struct muster_bench_figures *figures)
 {
-    struct figures figures = {0};
-    TRY(find_figures(board, size_index, &figures));
-    if (board->options.json) {
-        TRY(print_json(board, &figures));
-    } else {
-        (void)printf("%12llu %-18s %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f\n",
-                     (unsigned long long)figures.bytes, board->algorithm, board->iterations,
-                     figures.p50_us, figures.p99_us, figures.min_us, figures.algbw_GBps,
-                     figures.busbw_GBps, board->predicted_us);
+    double best = INFINITY;
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        best = figures[i].iterations > 0 ? fmin(best, figures[i].p50_us) : best;
     }
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    return best;
+}
+
+muster_status muster_bench_print(const struct muster_bench_board *board,
+                                 const struct muster_bench_figures *figures)
+{
+    const struct muster_bench_options *options = &board->options;
+    double best = best_us(options, figures);
+    for (size_t i = 0; i < options->algorithm_count; i++) {
+        const struct muster_bench_figures *one = &figures[i];
+        if (one->iterations == 0) {
+            continue;
+        }
+        if (options->json) {
+            TRY(print_json(board, one));
+            continue;
+        }
+        bool several = options->algorithm_count > 1;
+        bool fastest = several && !(one->p50_us > best);
+        bool chosen = several && options->algorithms[i][0] == '\0';
+        (void)printf("%12" PRIu64 " %-*s %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f%s%s\n",
+                     one->bytes, name_width(options), one->algorithm, one->iterations, one->p50_us,
+                     one->p99_us, one->min_us, one->algbw_GBps, one->busbw_GBps, one->predicted_us,
+                     chosen ? "  chosen" : "", fastest ? "  fastest" : "");
+    }
+    return flush();
 }

@@ -12,7 +12,7 @@
 #include "worker/context_request.h"
 #include "worker/measure.h"
 
-enum { GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
 
 /* Everything of this rank; parts are NULL until made. */
 struct rank_run {
@@ -187,9 +187,11 @@ static void set_counts(const struct rank_run *run, struct muster_request *reques
     }
 }
 
-static struct muster_request request_of(const struct rank_run *run, size_t size_index)
+static struct muster_request request_of(const struct rank_run *run, size_t size_index,
+                                        size_t algorithm_index)
 {
     const struct muster_bench_options *options = &run->board->options;
+    const char *name = options->algorithms[algorithm_index];
     uint64_t bytes;
     struct muster_request request = {
         .collective = options->collective,
@@ -199,7 +201,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .type = options->type,
         .op = options->op,
         .user_function = muster_bench_user,
-        .algorithm = options->algorithm,
+        .algorithm = name[0] != '\0' ? name : NULL,
         .reproducible = options->reproducible,
     };
     set_counts(run, &request);
@@ -224,7 +226,8 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
     return MUSTER_OK;
 }
 
-static muster_status check_and_warm(struct rank_run *run, struct muster_request *request)
+static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
+                                    double *ret_warm_us)
 {
     uint32_t ranks = run->board->options.ranks;
     double us;
@@ -240,12 +243,35 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
         TRY(call(run, request, &us));
         sum_us += us;
     }
+    *ret_warm_us = sum_us / MUSTER_BENCH_WARM_UP;
+    return MUSTER_OK;
+}
+
+/* All ranks come to the same answer without a word to each other. */
+static muster_status warm_entry(struct rank_run *run, size_t size_index, size_t algorithm_index)
+{
+    struct muster_bench_entry entry = {.fits = false};
+    struct muster_request request = request_of(run, size_index, algorithm_index);
+    size_t algorithm = 0;
+    muster_status status = muster_context_algorithm(run->context, &request, &algorithm);
+    entry.fits = status == MUSTER_OK;
+    if (status == MUSTER_OK) {
+        TRY(check_and_warm(run, &request, &entry.warm_us));
+        muster_algorithm_print(algorithm, entry.algorithm, sizeof entry.algorithm);
+        TRY(muster_context_predict(run->context, &request, &entry.predicted_us));
+    } else if (status != MUSTER_INVALID || !run->board->options.all_algorithms) {
+        return status;
+    }
     if (run->rank == 0) {
-        size_t algorithm;
-        TRY(muster_context_algorithm(run->context, request, &algorithm));
-        muster_algorithm_print(algorithm, run->board->algorithm, sizeof run->board->algorithm);
-        TRY(muster_context_predict(run->context, request, &run->board->predicted_us));
-        run->board->warm_us = sum_us / MUSTER_BENCH_WARM_UP;
+        run->board->entries[algorithm_index] = entry;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status warm_up(struct rank_run *run, size_t size_index)
+{
+    for (size_t i = 0; i < run->board->options.algorithm_count; i++) {
+        TRY(warm_entry(run, size_index, i));
     }
     return end_phase(run);
 }
@@ -295,17 +321,38 @@ static void note_memory(struct rank_run *run, const struct muster_request *reque
 
 /* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
  * then; all other collectives end nowhere before they have begun everywhere. */
-static muster_status measure(struct rank_run *run, struct muster_request *request)
+static muster_status measure_some(struct rank_run *run, struct muster_request *request,
+                                  double *times_us, uint32_t count)
 {
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
     double us;
-    for (uint32_t i = 0; i < run->board->iterations; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (i == 0 || muster_collective_has_root(request->collective)) {
             TRY(call(run, &barrier, &us));
         }
-        TRY(call(run, request, &run->seat->times_us[i]));
+        TRY(call(run, request, &times_us[i]));
     }
-    note_memory(run, request);
+    return MUSTER_OK;
+}
+
+/* Several algorithms take turns, so that all see the same noise. */
+static muster_status measure(struct rank_run *run, size_t size_index)
+{
+    const struct muster_bench_board *board = run->board;
+    uint32_t turns = board->options.algorithm_count > 1 ? TURNS : 1;
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        uint32_t offset = 0;
+        for (size_t i = 0; i < board->options.algorithm_count; i++) {
+            uint32_t iterations = board->entries[i].iterations;
+            uint32_t first = iterations * turn / turns;
+            uint32_t end = iterations * (turn + 1) / turns;
+            struct muster_request request = request_of(run, size_index, i);
+            TRY(measure_some(run, &request, run->seat->times_us + offset + first, end - first));
+            offset += iterations;
+        }
+    }
+    const struct muster_request request = request_of(run, size_index, 0);
+    note_memory(run, &request);
     return end_phase(run);
 }
 
@@ -317,9 +364,8 @@ static muster_status go_through_phases(struct rank_run *run, struct muster_hub *
     TRY(meet(run));
     TRY(allocate(run));
     for (size_t i = 0; i < run->board->options.size_count; i++) {
-        struct muster_request request = request_of(run, i);
-        TRY(check_and_warm(run, &request));
-        TRY(measure(run, &request));
+        TRY(warm_up(run, i));
+        TRY(measure(run, i));
     }
     return MUSTER_OK;
 }
