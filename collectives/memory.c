@@ -5,10 +5,13 @@
 static const double SIGNAL_US = 0.3; /* until all see what all have written, each on its own core */
 static const double SWITCH_US = 1.0; /* to another rank that shares the core */
 static const double CALL_US = 0.5;   /* to ask the kernel for a piece of another process's memory */
+static const double CALL_COPY = 1.6; /* times as long as any other copy it takes to read it then */
+
+enum { WINDOWS_MAX = 1 << 20 }; /* in one call */
 
 /* What one rank does. */
 struct work {
-    uint32_t signals, calls;
+    uint64_t signals, calls;
     uint64_t copied, reduced; /* elements */
 };
 
@@ -49,7 +52,16 @@ static uint64_t taken(const struct muster_plan *plan)
     }
 }
 
-static struct work work_of(const struct muster_plan *plan, enum muster_memory_method method)
+/* Slots full. */
+static uint64_t windows_of(const struct muster_plan *plan, size_t element_size_bytes)
+{
+    uint64_t bytes = muster_memory_input_bytes(plan, element_size_bytes);
+    uint64_t slot_bytes = plan->memory->slot_bytes;
+    return bytes <= slot_bytes ? 1 : (bytes + slot_bytes - 1) / slot_bytes;
+}
+
+static struct work work_of(const struct muster_plan *plan, enum muster_memory_method method,
+                           uint64_t windows)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     uint32_t ranks = shape.ranks;
@@ -59,7 +71,9 @@ static struct work work_of(const struct muster_plan *plan, enum muster_memory_me
     bool shared = plan->collective == MUSTER_ALLREDUCE;
     switch (method) {
     case MUSTER_MEMORY_SHARES:
-        return (struct work){.signals = 2, .copied = 2 * others + input / ranks, .reduced = others};
+        return (struct work){.signals = windows == 1 ? 2 : 1 + 2 * windows,
+                             .copied = 2 * others + input / ranks,
+                             .reduced = others};
     case MUSTER_MEMORY_BUFFERS:
         return shared ? (struct work){.signals = 3,
                                       .calls = 2 * (ranks - 1),
@@ -80,15 +94,16 @@ static double price(const struct muster_plan *plan, size_t element_size_bytes,
                     const struct muster_cost_model *model, enum muster_memory_method method)
 {
     const struct muster_core_figures *core = &model->core;
-    const struct work work = work_of(plan, method);
+    const struct work work = work_of(plan, method, windows_of(plan, element_size_bytes));
     uint32_t ranks = plan->topology->ranks;
     bool crowded = core->cores != 0 && core->cores < ranks;
     double crowd = crowded ? (double)ranks / core->cores : 1;
     double signal_us = crowded ? SWITCH_US * crowd : SIGNAL_US;
-    double busy_us = work.calls * CALL_US +
-                     muster_cost_bytes_us(work.copied, element_size_bytes, core->copy_GBps) +
+    double copy = work.calls > 0 ? CALL_COPY : 1;
+    double busy_us = (double)work.calls * CALL_US +
+                     copy * muster_cost_bytes_us(work.copied, element_size_bytes, core->copy_GBps) +
                      muster_cost_bytes_us(work.reduced, element_size_bytes, core->reduce_GBps);
-    return work.signals * signal_us + crowd * busy_us;
+    return (double)work.signals * signal_us + crowd * busy_us;
 }
 
 static bool is_possible(const struct muster_plan *plan, size_t element_size_bytes,
@@ -97,8 +112,9 @@ static bool is_possible(const struct muster_plan *plan, size_t element_size_byte
     if (method == MUSTER_MEMORY_BUFFERS) {
         return plan->memory->buffers && plan->collective != MUSTER_BARRIER;
     }
-    if (method == MUSTER_MEMORY_SHARES && plan->collective != MUSTER_ALLREDUCE) {
-        return false;
+    if (method == MUSTER_MEMORY_SHARES) {
+        return plan->collective == MUSTER_ALLREDUCE &&
+               windows_of(plan, element_size_bytes) <= WINDOWS_MAX;
     }
     return muster_memory_input_bytes(plan, element_size_bytes) <= plan->memory->slot_bytes;
 }

@@ -15,7 +15,8 @@ enum muster_memory_method {
     MUSTER_MEMORY_SLOTS = 1,   /* everybody lays its input into its slot, and all read all of what
                                   they need there */
     MUSTER_MEMORY_SHARES = 2,  /* allreduce: likewise, but each reduces a share, and lays the result
-                                  down for the others */
+                                  down for the others; of what a slot does not hold, one slot full
+                                  after the other */
     MUSTER_MEMORY_BUFFERS = 3, /* read straight from the other's buffers; an allreduce in shares */
 };
 

@@ -20,7 +20,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum { OPERATIONS = 60, DEADLINE_MS = 60000 };
+enum { OPERATIONS = 40, DEADLINE_MS = 60000 };
 
 struct party {
     uint64_t seed;

@@ -109,6 +109,11 @@ static void draw_method(struct memory_call *call, bool buffers)
 {
     bool barrier = call->shape.collective == MUSTER_BARRIER;
     bool slots = fits_slots(call);
+    bool allreduce = call->shape.collective == MUSTER_ALLREDUCE;
+    if (allreduce && draw(call, 6, 2) == 0) {
+        call->method = MUSTER_MEMORY_SHARES;
+        return;
+    }
     if (buffers && !barrier && (!slots || draw(call, 5, 3) == 0)) {
         call->method = MUSTER_MEMORY_BUFFERS;
         return;
@@ -121,8 +126,7 @@ static void draw_method(struct memory_call *call, bool buffers)
             call->shape.collective = MUSTER_ALLGATHER;
         }
     }
-    bool shares = call->shape.collective == MUSTER_ALLREDUCE && draw(call, 6, 2) == 0;
-    call->method = shares ? MUSTER_MEMORY_SHARES : MUSTER_MEMORY_SLOTS;
+    call->method = MUSTER_MEMORY_SLOTS;
 }
 
 static void place_buffers(struct memory_call *call, uint64_t *room)
@@ -158,8 +162,8 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
                                       .root = call->shape.root,
                                       .count = call->shape.count};
     place_buffers(call, room);
-    for (size_t i = 0; i < memory_calls_room(ranks); i++) {
-        room[i] = i;
+    for (uint64_t i = 0; i < muster_shape_output_count(&call->shape); i++) {
+        call->out[i] = i;
     }
     bool gives = call->shape.collective != MUSTER_BROADCAST || rank == call->shape.root;
     for (uint64_t i = 0; gives && i < muster_shape_input_count(&call->shape); i++) {

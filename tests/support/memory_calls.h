@@ -7,7 +7,7 @@
 
 #include "worker/device/memory.h"
 
-enum { MEMORY_CALLS_RANKS_MAX = 9, MEMORY_CALLS_COUNT_MAX = 40000 };
+enum { MEMORY_CALLS_RANKS_MAX = 9, MEMORY_CALLS_COUNT_MAX = 100000 };
 
 /* One rank's part of operation number `sequence`. */
 struct memory_call {

@@ -128,7 +128,7 @@ void muster_memory_begin(struct muster_memory *memory, uint64_t sequence)
     for (uint64_t i = 0; i < 2 && i <= sequence; i++) {
         atomic_store(&seat->posts[(sequence - i) % 2].sequence, sequence - i);
     }
-    atomic_store(&seat->progress, sequence * 4);
+    atomic_store(&seat->progress, MUSTER_MEMORY_PROGRESS(sequence, 0));
     memory->settled = sequence;
     memory->posted = sequence;
 }

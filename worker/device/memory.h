@@ -19,7 +19,7 @@ struct muster_memory;
 
 enum {
     MUSTER_MEMORY_RANKS_MAX = 64,
-    MUSTER_MEMORY_SLOT_BYTES = 128 << 10, /* of input that a rank can lay down */
+    MUSTER_MEMORY_SLOT_BYTES = 256 << 10, /* of input that a rank can lay down */
 };
 
 struct muster_memory_options {

@@ -55,16 +55,128 @@ MUSTER_CHECKED muster_status muster_memory_look_after(struct muster_memory_run *
 MUSTER_CHECKED muster_status muster_memory_fetch(struct muster_memory_run *run, uint32_t rank,
                                                  uint64_t address, void *target, size_t size_bytes);
 
+/* The memory as one operation sees it ---------------------------------------------------------- */
+
+static inline struct muster_memory_seat *muster_memory_seat_of(const struct muster_memory_run *run,
+                                                               uint32_t rank)
+{
+    return muster_memory_region_seat(&run->memory->region, rank);
+}
+
+static inline uint32_t muster_memory_own_rank(const struct muster_memory_run *run)
+{
+    return run->memory->options.rank;
+}
+
+static inline uint32_t muster_memory_rank_count(const struct muster_memory_run *run)
+{
+    return run->memory->options.ranks;
+}
+
+static inline char *muster_memory_slot_of(const struct muster_memory_run *run, uint32_t rank)
+{
+    return muster_memory_region_slot(&run->memory->region, rank, run->work->sequence);
+}
+
+static inline struct muster_memory_post *muster_memory_post_of(const struct muster_memory_run *run,
+                                                               uint32_t rank, uint64_t sequence)
+{
+    return &muster_memory_seat_of(run, rank)->posts[sequence % 2];
+}
+
+/* The other ranks, beginning after this one, so that not all ask the same one first. */
+static inline uint32_t muster_memory_other(const struct muster_memory_run *run, uint32_t i)
+{
+    uint32_t rank = muster_memory_own_rank(run) + 1 + i;
+    return rank < muster_memory_rank_count(run) ? rank : rank - muster_memory_rank_count(run);
+}
+
+static inline char *muster_memory_out_at(const struct muster_memory_run *run, uint64_t element)
+{
+    return (char *)run->work->out + element * run->element_size_bytes;
+}
+
+/* Posts and steps ------------------------------------------------------------------------------ */
+
+/* All have finished what used this rank's post and slot before. Like all that waits here it has the
+ * statuses of muster_memory_run(). */
+MUSTER_CHECKED muster_status muster_memory_settle(struct muster_memory_run *run);
+
+/* Posts the operation. */
+void muster_memory_say(const struct muster_memory_run *run, const uint64_t small[2]);
+
+/* Waits for the post of that rank, or of all, and compares the calls. */
+MUSTER_CHECKED muster_status muster_memory_meet(struct muster_memory_run *run, uint32_t rank);
+MUSTER_CHECKED muster_status muster_memory_meet_all(struct muster_memory_run *run);
+
+/* Of an operation by buffers; by shares each window has two. */
+enum muster_memory_step {
+    MUSTER_MEMORY_STEP_SHARE = 1, /* its share of the result stands there */
+    MUSTER_MEMORY_STEP_TAKEN = 2, /* it has read all that it needs of others */
+};
+
+void muster_memory_finish_step(const struct muster_memory_run *run, uint64_t step);
+MUSTER_CHECKED muster_status muster_memory_await_step(struct muster_memory_run *run, uint32_t rank,
+                                                      uint64_t step);
+MUSTER_CHECKED muster_status muster_memory_await_step_of_all(struct muster_memory_run *run,
+                                                             uint64_t step);
+
+/* What was read of buffers counts only if their owners had not given up by then. */
+MUSTER_CHECKED muster_status muster_memory_check_buffers(struct muster_memory_run *run);
+/* That, and until all are through. */
+MUSTER_CHECKED muster_status muster_memory_leave_buffers(struct muster_memory_run *run);
+
+/* Data ----------------------------------------------------------------------------------------- */
+
+/* An input that others read: in the post, in the slot, or where it is. */
+struct muster_memory_exposure {
+    bool in_buffers;
+    uint64_t size_bytes; /* of one rank's input; those of an allgatherv differ */
+};
+
+/* What the posts of two words hold, copied out of them. */
+struct muster_memory_small_room {
+    uint64_t words[MUSTER_MEMORY_RANKS_MAX][2];
+};
+
+/* Settles, lets the others see this rank's input, and posts. */
+MUSTER_CHECKED muster_status muster_memory_expose(struct muster_memory_run *run,
+                                                  const struct muster_memory_exposure *exposure);
+
 /* Where the inputs of all ranks stand. */
 struct muster_memory_inputs {
     const void *bases[MUSTER_MEMORY_RANKS_MAX];  /* here; or NULL */
     uint64_t addresses[MUSTER_MEMORY_RANKS_MAX]; /* then: in that rank's process */
 };
 
+/* Of that rank, or of all; they have posted. room may be NULL where no input fits a post. */
+void muster_memory_find_input(const struct muster_memory_run *run,
+                              const struct muster_memory_exposure *exposure, uint32_t rank,
+                              struct muster_memory_small_room *room,
+                              struct muster_memory_inputs *inputs);
+void muster_memory_find_inputs(const struct muster_memory_run *run,
+                               const struct muster_memory_exposure *exposure,
+                               struct muster_memory_small_room *room,
+                               struct muster_memory_inputs *inputs);
+
+/* target = elements [span) of that rank's input. */
+MUSTER_CHECKED muster_status muster_memory_take(struct muster_memory_run *run,
+                                                const struct muster_memory_inputs *inputs,
+                                                uint32_t rank, struct muster_span span,
+                                                char *target);
+
 /* target = the reduction of elements [span) of all inputs, along the tree of terms.h over
  * options.order. target may be the own input's. */
 MUSTER_CHECKED muster_status muster_memory_reduce(struct muster_memory_run *run,
                                                   const struct muster_memory_inputs *inputs,
                                                   struct muster_span span, void *target);
+
+/* Elements [span) of all inputs reduced, to the beginning of OUTPUT. */
+MUSTER_CHECKED muster_status
+muster_memory_reduce_here(struct muster_memory_run *run,
+                          const struct muster_memory_exposure *exposure, struct muster_span span);
+
+MUSTER_CHECKED muster_status muster_memory_allreduce(struct muster_memory_run *run,
+                                                     const struct muster_memory_exposure *exposure);
 
 #endif

@@ -25,6 +25,9 @@ enum {
     MUSTER_MEMORY_SMALL_BYTES = 16, /* of data that fit into a post */
 };
 
+/* Only ever grows. Steps of an operation are below 2^24. */
+#define MUSTER_MEMORY_PROGRESS(sequence, step) ((sequence) << 24 | (step))
+
 /* What a rank says of one operation; fits a cache line. */
 struct muster_memory_post {
     _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t sequence; /* written last */
@@ -34,7 +37,7 @@ struct muster_memory_post {
 
 struct muster_memory_seat {
     struct muster_memory_post posts[2]; /* of sequences that are even, and odd */
-    /* The last step of an operation that is done: sequence x 4 + step. */
+    /* The last step of an operation that is done: MUSTER_MEMORY_PROGRESS(). */
     _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t progress;
     _Atomic uint64_t withdrawn; /* from this sequence on it takes part no more; 0: it does */
     _Atomic uint32_t bell;      /* counts what was written, while somebody sleeps */
