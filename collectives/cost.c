@@ -80,21 +80,37 @@ static double path_us(const struct muster_path *path, const struct muster_cost_m
            muster_cost_bytes_us(path->elements, element_size_bytes, rate_GBps);
 }
 
+static double lesser(double one, double other)
+{
+    return one < other ? one : other;
+}
+
+/* What goes through one uplink of a host is added up already, and for racks once more. */
+static double world_us(const struct muster_formula *formula, const struct muster_cost_model *model,
+                       size_t element_size_bytes)
+{
+    const struct muster_link_figures *world = &model->links[MUSTER_LEVEL_WORLD];
+    double host_GBps = lesser(world->bandwidth_GBps, model->links[MUSTER_LEVEL_RACK].shared_GBps);
+    double hosts_us =
+        path_us(&formula->world, model, MUSTER_LEVEL_WORLD, host_GBps, element_size_bytes);
+    const struct muster_path all = {.messages = formula->world.messages,
+                                    .elements = formula->rack_elements};
+    double racks_us =
+        path_us(&all, model, MUSTER_LEVEL_WORLD, world->shared_GBps, element_size_bytes);
+    return hosts_us > racks_us ? hosts_us : racks_us;
+}
+
 double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
                               size_t element_size_bytes, const struct muster_cost_model *model)
 {
     struct muster_formula formula = {0};
     muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
-    /* A formula does not tell apart what stays within a rack. */
-    enum muster_link_level far = plan->topology->racks > 1 ? MUSTER_LEVEL_WORLD : MUSTER_LEVEL_RACK;
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
-    double host_GBps = host->shared_GBps / crowd(plan->topology);
-    host_GBps = host_GBps < host->bandwidth_GBps ? host_GBps : host->bandwidth_GBps;
-    /* What goes through one uplink is added up already. */
-    double net_GBps =
-        net->shared_GBps < net->bandwidth_GBps ? net->shared_GBps : net->bandwidth_GBps;
+    double host_GBps = lesser(host->shared_GBps / crowd(plan->topology), host->bandwidth_GBps);
+    double net_GBps = lesser(net->shared_GBps, net->bandwidth_GBps);
     return path_us(&formula.local, model, MUSTER_LEVEL_HOST, host_GBps, element_size_bytes) +
-           path_us(&formula.cross, model, far, net_GBps, element_size_bytes) +
+           path_us(&formula.cross, model, MUSTER_LEVEL_RACK, net_GBps, element_size_bytes) +
+           world_us(&formula, model, element_size_bytes) +
            muster_cost_bytes_us(formula.reduced, element_size_bytes, model->core.reduce_GBps);
 }

@@ -24,11 +24,14 @@ struct muster_formula {
     /* Of the busiest rank; exact: the tests hold every schedule to them. */
     uint32_t rounds;
     uint64_t elements; /* sent */
-    /* Along the longest way through the job, within hosts and between them; what goes through a
-     * host's busiest uplink at the same time is added up. For selection in large jobs. */
+    /* Along the longest way through the job, within hosts, between those of a rack, and between
+     * racks; what goes through a host's busiest uplink at the same time is added up. For selection
+     * in large jobs. */
     struct muster_path local;
     struct muster_path cross;
-    uint64_t reduced; /* elements reduced along that way */
+    struct muster_path world;
+    uint64_t rack_elements; /* of those between racks, through a rack's busiest uplink */
+    uint64_t reduced;       /* elements reduced along that way */
 };
 
 /* Of an algorithm that is put together from others: what stands in the brackets of

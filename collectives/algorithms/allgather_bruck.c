@@ -92,9 +92,8 @@ void muster_allgather_bruck_formula(const struct muster_plan *plan,
         }
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t round = 0; round < rounds; round++) {
         uint64_t elements = blocks_at(ranks, UINT32_C(1) << round) * (total / ranks);
-        muster_formula_add(ret_formula, plan->topology, round < near, 1, elements);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1, elements);
     }
 }

@@ -116,10 +116,9 @@ void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
         uint64_t elements = elements_at(&blocks, &places, place);
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t round = 0; round < places.levels; round++) {
-        muster_formula_add(ret_formula, plan->topology, round < near, 1,
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1,
                            held(&blocks, &places, 0, round).count);
     }
-    muster_formula_add(ret_formula, plan->topology, true, folds, folds > 0 ? total : 0);
+    muster_formula_add(ret_formula, plan->topology, 1, folds, folds > 0 ? total : 0);
 }

@@ -52,7 +52,7 @@ void muster_allgather_ring_formula(const struct muster_plan *plan,
     uint64_t elements = total - muster_blocks_smallest(&blocks);
     *ret_formula =
         (struct muster_formula){.rounds = ranks == 1 ? total > 0 : ranks - 1, .elements = elements};
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }

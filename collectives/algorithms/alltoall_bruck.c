@@ -193,7 +193,6 @@ void muster_alltoall_bruck_formula(const struct muster_plan *plan,
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     *ret_formula = (struct muster_formula){.rounds = rounds};
     if (plan->count > 0 && (ranks > 1 || !plan->in_place)) {
         ret_formula->rounds += rounds + 1; /* of packing */
@@ -201,6 +200,6 @@ void muster_alltoall_bruck_formula(const struct muster_plan *plan,
     for (uint32_t bit = 0; bit < rounds; bit++) {
         uint64_t elements = blocks_in_message(ranks, bit) * plan->count;
         ret_formula->elements += elements;
-        muster_formula_add(ret_formula, plan->topology, bit < near, 1, elements);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << bit, 1, elements);
     }
 }

@@ -251,16 +251,15 @@ void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula 
         .elements = muster_bcube_part_elements(count, topology->ranks, busiest)};
     struct digit digits[DIGITS_MAX];
     uint32_t digit_count = find_digits(fold.kept, 0, (struct muster_span){.count = count}, digits);
-    uint32_t near_ranks = UINT32_C(1) << muster_formula_near_rounds(topology);
     for (uint32_t i = 0; i < digit_count; i++) {
         const struct digit *digit = &digits[i];
         uint64_t elements = (digit->base - 1) * digit->kept.count;
-        bool near = digit->stride * digit->base <= near_ranks;
-        muster_formula_add(ret_formula, topology, near, digit->base, 2 * elements);
+        uint64_t reach = (uint64_t)digit->stride * digit->base;
+        muster_formula_add(ret_formula, topology, reach, digit->base, 2 * elements);
         ret_formula->reduced += elements;
     }
     if (fold.extras > 0) {
-        muster_formula_add(ret_formula, topology, true, 2, 2 * count);
+        muster_formula_add(ret_formula, topology, 1, 2, 2 * count);
         ret_formula->reduced += count;
     }
 }

@@ -97,5 +97,5 @@ void muster_bidirectional_ring_formula(const struct muster_plan *plan,
                                            .reduced = elements / 4}; /* the other way's meanwhile */
     /* The same goes for most of the latency, as in ring_chunked.c. */
     struct muster_path path = {.messages = rounds + rounds / 2, .elements = elements};
-    muster_formula_flat(plan->topology, path, ret_formula);
+    muster_formula_ring(plan->topology, path, ret_formula);
 }

@@ -211,14 +211,13 @@ void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }
     uint32_t levels = muster_log2_down(ranks);
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t level = 0; level < levels; level++) {
         uint64_t sent = plan->count >> (level + 1);
-        muster_formula_add(ret_formula, plan->topology, level < near, 2, 2 * sent);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << level, 2, 2 * sent);
         ret_formula->reduced += sent;
     }
     if (UINT32_C(1) << levels != ranks) {
         /* The smallest block's way up and down the chain of blocks. */
-        muster_formula_add(ret_formula, plan->topology, false, 2, 2 * (plan->count >> levels));
+        muster_formula_add(ret_formula, plan->topology, UINT64_MAX, 2, 2 * (plan->count >> levels));
     }
 }

@@ -88,7 +88,7 @@ void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
     uint64_t messages = (uint64_t)ranks - 2 + segments;
     uint64_t largest =
         muster_span_part((struct muster_span){.count = plan->count}, segments, 0).count;
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = messages, .elements = messages * largest},
                         ret_formula);
 }

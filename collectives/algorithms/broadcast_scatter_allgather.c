@@ -103,7 +103,7 @@ void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
     uint32_t rounds = muster_log2_up(ranks) + ranks - 1;
     *ret_formula = (struct muster_formula){.rounds = rounds,
                                            .elements = 2 * plan->count - parts(plan, 0, 2).count};
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = rounds, .elements = 2 * plan->count},
                         ret_formula);
 }

@@ -1,12 +1,48 @@
 #include "collectives/algorithms/generators.h"
 
+static uint32_t largest(uint32_t count, const uint32_t *sizes)
+{
+    uint32_t size = sizes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        size = sizes[i] > size ? sizes[i] : size;
+    }
+    return size;
+}
+
 static uint32_t largest_host(const struct muster_topology *topology)
 {
-    uint32_t largest = 1;
-    for (uint32_t host = 0; host < topology->hosts; host++) {
-        largest = topology->host_sizes[host] > largest ? topology->host_sizes[host] : largest;
+    return largest(topology->hosts, topology->host_sizes);
+}
+
+/* The most ranks of one rack. */
+static uint32_t largest_rack(const struct muster_topology *topology)
+{
+    uint32_t most = 0;
+    for (uint32_t rack = 0; rack < topology->racks; rack++) {
+        uint32_t end = rack + 1 < topology->racks
+                           ? topology->host_first[topology->rack_first[rack + 1]]
+                           : topology->ranks;
+        uint32_t size = end - topology->host_first[topology->rack_first[rack]];
+        most = size > most ? size : most;
     }
-    return largest;
+    return most;
+}
+
+static void add_path(struct muster_path *sum, struct muster_path path)
+{
+    sum->messages += path.messages;
+    sum->elements += path.elements;
+}
+
+void muster_formula_between(struct muster_formula *formula, const struct muster_topology *topology,
+                            struct muster_path path, uint64_t hosts)
+{
+    if (topology->racks == 1) {
+        add_path(&formula->cross, path);
+        return;
+    }
+    add_path(&formula->world, path);
+    formula->rack_elements += path.elements * hosts;
 }
 
 void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
@@ -15,30 +51,59 @@ void muster_formula_flat(const struct muster_topology *topology, struct muster_p
     if (topology->hosts == 1) {
         ret_formula->local = path;
     } else {
-        ret_formula->cross = path;
+        muster_formula_between(ret_formula, topology, path, 1);
     }
 }
 
-uint32_t muster_formula_near_rounds(const struct muster_topology *topology)
+void muster_formula_ring(const struct muster_topology *topology, struct muster_path path,
+                         struct muster_formula *ret_formula)
 {
-    return muster_log2_down(largest_host(topology));
+    muster_formula_flat(topology, path, ret_formula);
+    if (topology->hosts == 1) {
+        return;
+    }
+    uint64_t ranks = topology->ranks;
+    uint64_t slowest = topology->racks > 1 ? topology->racks : topology->hosts;
+    struct muster_path *far = topology->racks > 1 ? &ret_formula->world : &ret_formula->cross;
+    far->messages = (path.messages * slowest + ranks - 1) / ranks;
+    ret_formula->local.messages = path.messages * (ranks - topology->hosts) / ranks;
+    if (topology->racks > 1) {
+        ret_formula->cross.messages = path.messages * (topology->hosts - slowest) / ranks;
+    }
+}
+
+/* Partners at distances that are powers of two. */
+static bool stays_among(uint64_t reach, uint32_t ranks)
+{
+    return reach <= UINT64_C(1) << muster_log2_down(ranks);
 }
 
 void muster_formula_add(struct muster_formula *formula, const struct muster_topology *topology,
-                        bool near, uint64_t messages, uint64_t elements)
+                        uint64_t reach, uint64_t messages, uint64_t elements)
 {
-    bool local = near || topology->hosts == 1;
-    struct muster_path *path = local ? &formula->local : &formula->cross;
-    path->messages += messages;
-    path->elements += local ? elements : elements * largest_host(topology);
+    struct muster_path path = {.messages = messages, .elements = elements};
+    if (topology->hosts == 1 || stays_among(reach, largest_host(topology))) {
+        add_path(&formula->local, path);
+        return;
+    }
+    path.elements *= largest_host(topology);
+    if (stays_among(reach, largest_rack(topology))) {
+        add_path(&formula->cross, path);
+    } else {
+        muster_formula_between(formula, topology, path,
+                               largest(topology->racks, topology->rack_sizes));
+    }
 }
 
 void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,
                              struct muster_formula *ret_formula)
 {
-    uint64_t near = largest_host(topology) - 1;
-    uint64_t far = topology->ranks - 1 - near;
+    uint64_t local = largest_host(topology);
+    uint64_t rack = largest_rack(topology);
     uint64_t each = topology->ranks > 1 ? elements / (topology->ranks - 1) : 0;
-    muster_formula_add(ret_formula, topology, true, near, near * each);
-    muster_formula_add(ret_formula, topology, false, far, far * each);
+    muster_formula_add(ret_formula, topology, 1, local - 1, (local - 1) * each);
+    muster_formula_add(ret_formula, topology, topology->racks > 1 ? local + 1 : UINT64_MAX,
+                       rack - local, (rack - local) * each);
+    muster_formula_add(ret_formula, topology, UINT64_MAX, topology->ranks - rack,
+                       (topology->ranks - rack) * each);
 }

@@ -376,18 +376,26 @@ void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
 
 /* formula.c: the ways through the job, for large ones only (see algorithm.h). */
 
-/* All of the path goes between hosts, one rank of a host at a time, if there is more than one host;
- * else within the one. */
+/* Adds a path between hosts, its elements those of a host's uplink, which so many hosts of a rack
+ * go at the same time: between racks, if there is more than one. */
+void muster_formula_between(struct muster_formula *formula, const struct muster_topology *topology,
+                            struct muster_path path, uint64_t hosts);
+
+/* All of the path goes between hosts, one rank at a time, if there is more than one host; else
+ * within the one. */
 void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
                          struct muster_formula *ret_formula);
 
-/* With partners at distance 1, 2, 4, ...: how many such rounds stay within the largest host. */
-uint32_t muster_formula_near_rounds(const struct muster_topology *topology);
+/* The path goes from each rank to the next, all of them passing on at once: there are as few ways
+ * between hosts as hosts, and the slowest way must carry everything. */
+void muster_formula_ring(const struct muster_topology *topology, struct muster_path path,
+                         struct muster_formula *ret_formula);
 
-/* Messages one after the other with so many elements in all; if they are not near, every rank of a
- * host sends its own at the same time. */
+/* Adds messages one after the other with so many elements in all, among so many neighbouring ranks
+ * (with partners at distance 1, 2, 4, ...: among 2, 4, 8, ...). Where these are more than the
+ * largest host has, all ranks of a host send at the same time, and so on for racks. */
 void muster_formula_add(struct muster_formula *formula, const struct muster_topology *topology,
-                        bool near, uint64_t messages, uint64_t elements);
+                        uint64_t reach, uint64_t messages, uint64_t elements);
 
 /* Adds one message to every other rank, with so many elements in all of them. */
 void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,

@@ -69,6 +69,15 @@ static uint32_t smallest(uint32_t count, const uint32_t *sizes)
     return size;
 }
 
+static uint32_t largest_size(uint32_t count, const uint32_t *sizes)
+{
+    uint32_t size = sizes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        size = sizes[i] > size ? sizes[i] : size;
+    }
+    return size;
+}
+
 static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
 {
     return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
@@ -214,12 +223,21 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     }
     const struct tower tower = tower_of(frame, largest, 0, count);
     const struct muster_tally local = tally_of(frame, &tower, 0, 1);
-    const struct muster_tally cross = tally_of(frame, &tower, 1, LEVELS_MAX);
     ret_formula->local = (struct muster_path){.messages = local.rounds, .elements = local.elements};
-    ret_formula->cross = (struct muster_path){
-        .messages = cross.rounds,
-        .elements = cross.elements * frame->owners[0]}; /* all through one uplink */
-    ret_formula->reduced = local.reduced + cross.reduced;
+    ret_formula->reduced = local.reduced;
+    uint64_t hosts = largest_size(topology->racks, topology->rack_sizes); /* of a rack, that go */
+    for (uint32_t i = 1; i < frame->levels; i++) {
+        const struct muster_tally tally = tally_of(frame, &tower, i, i + 1);
+        const struct muster_path path = {.messages = tally.rounds,
+                                         .elements = tally.elements * frame->owners[0]};
+        if (frame->levels == LEVELS_MAX && i == 1) {
+            ret_formula->cross = path;
+            hosts = frame->owners[1];
+        } else {
+            muster_formula_between(ret_formula, topology, path, hosts);
+        }
+        ret_formula->reduced += tally.reduced;
+    }
 }
 
 void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)

@@ -186,9 +186,10 @@ static void estimate(const struct muster_lanes *lanes, struct muster_formula *fo
     uint64_t apart = lanes->lanes > 1 ? hosts : 1;
     formula->local = (struct muster_path){.messages = (largest - 1) * (apart + 1) / 2 + largest - 1,
                                           .elements = (largest - 1) * (total / lanes->lanes)};
-    formula->cross = (struct muster_path){.messages = muster_lanes_rounds(lanes) +
-                                                      (lanes->lanes > 1 ? hosts / 2 : 0),
-                                          .elements = total / hosts * (hosts - 1)};
+    const struct muster_path between = {.messages = muster_lanes_rounds(lanes) +
+                                                    (lanes->lanes > 1 ? hosts / 2 : 0),
+                                        .elements = total / hosts * (hosts - 1)};
+    muster_formula_between(formula, lanes->topology, between, hosts / lanes->topology->racks);
 }
 
 /* The ranks of one run do alike, but for the first. */

@@ -82,10 +82,10 @@ void muster_ordered_allgather_formula(const struct muster_plan *plan,
         (struct muster_formula){.rounds = messages + (plan->count > 0 ? messages + 1 : 0),
                                 .elements = elements,
                                 .reduced = elements};
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t round = 0; round < messages; round++) {
         uint64_t have = UINT64_C(1) << round;
         uint64_t more = have < ranks - have ? have : ranks - have;
-        muster_formula_add(ret_formula, plan->topology, round < near, 1, more * plan->count);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1,
+                           more * plan->count);
     }
 }

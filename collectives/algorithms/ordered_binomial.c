@@ -71,9 +71,8 @@ void muster_ordered_binomial_formula(const struct muster_plan *plan,
     *ret_formula = (struct muster_formula){.rounds = rounds + more + copies,
                                            .elements = ranks > 1 ? plan->count : 0,
                                            .reduced = rounds * plan->count};
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t round = 0; round < rounds; round++) {
-        muster_formula_add(ret_formula, plan->topology, round < near, 1, plan->count);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1, plan->count);
     }
-    muster_formula_add(ret_formula, plan->topology, false, more, more * plan->count);
+    muster_formula_add(ret_formula, plan->topology, UINT64_MAX, more, more * plan->count);
 }

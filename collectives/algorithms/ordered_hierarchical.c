@@ -290,6 +290,7 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     const struct muster_topology *topology = plan->topology;
     uint32_t last_passes = count_last_passes(forest);
     uint32_t largest = 0;
+    struct muster_path between = {0};
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_level local = local_level(forest, host, rank, plan->count);
@@ -308,12 +309,13 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
                 largest = topology->host_sizes[host];
                 formula->local =
                     (struct muster_path){.messages = near.rounds, .elements = near.elements};
-                formula->cross = (struct muster_path){.messages = far.rounds,
-                                                      .elements = far.elements * forest->owners};
+                between = (struct muster_path){.messages = far.rounds,
+                                               .elements = far.elements * forest->owners};
                 formula->reduced = near.reduced + far.reduced;
             }
         }
     }
+    muster_formula_between(formula, topology, between, topology->hosts / topology->racks);
 }
 
 void muster_ordered_hierarchical_formula(const struct muster_plan *plan,

@@ -113,13 +113,12 @@ void muster_pat_reserve(struct muster_pat *pat, struct muster_builder *builder)
 void muster_pat_formula(const struct muster_pat *pat, const struct muster_topology *topology,
                         struct muster_formula *ret_formula)
 {
-    uint32_t near = muster_formula_near_rounds(topology);
     uint64_t each = muster_blocks_total(&pat->blocks) / pat->ranks;
     for (uint32_t level = 0; level < pat->levels; level++) {
         uint64_t distance = UINT64_C(1) << level;
         uint64_t blocks = (pat->ranks - distance + 2 * distance - 1) / (2 * distance);
         uint64_t messages = level < pat->linear ? UINT64_C(1) << (pat->linear - 1 - level) : 1;
-        muster_formula_add(ret_formula, topology, level < near,
+        muster_formula_add(ret_formula, topology, UINT64_C(2) << level,
                            messages < blocks ? messages : blocks, blocks * each);
     }
 }

@@ -131,10 +131,9 @@ void muster_recursive_doubling_formula(const struct muster_plan *plan,
                              : muster_recursive_doubling_part_rounds(plan->count, ranks, busiest),
         .elements = elements,
         .reduced = elements};
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t round = 0; round < exchanges_of(ranks); round++) {
-        muster_formula_add(ret_formula, plan->topology, round < near, 1, plan->count);
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1, plan->count);
     }
     uint32_t folds = fold.extras > 0 ? 2 : 0;
-    muster_formula_add(ret_formula, plan->topology, true, folds, folds * plan->count);
+    muster_formula_add(ret_formula, plan->topology, 1, folds, folds * plan->count);
 }

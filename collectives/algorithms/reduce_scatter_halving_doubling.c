@@ -161,10 +161,11 @@ void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *pl
         uint64_t elements = elements_at(&blocks, &places, place);
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }
-    uint32_t near = muster_formula_near_rounds(plan->topology);
     for (uint32_t level = 0; level < places.levels; level++) {
-        muster_formula_add(ret_formula, plan->topology, level < near, 1, total >> (level + 1));
+        muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << level, 1,
+                           total >> (level + 1));
     }
-    muster_formula_add(ret_formula, plan->topology, true, folds, folds * total);
-    muster_formula_add(ret_formula, plan->topology, false, last, last * (total / blocks.ranks));
+    muster_formula_add(ret_formula, plan->topology, 1, folds, folds * total);
+    muster_formula_add(ret_formula, plan->topology, UINT64_MAX, last,
+                       last * (total / blocks.ranks));
 }

@@ -166,5 +166,7 @@ void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
     muster_lanes_formula(&lanes, tally_of, ret_formula);
-    ret_formula->reduced = ret_formula->local.elements + ret_formula->cross.elements / lanes.lanes;
+    ret_formula->reduced =
+        ret_formula->local.elements +
+        (ret_formula->cross.elements + ret_formula->world.elements) / lanes.lanes;
 }

@@ -55,7 +55,7 @@ void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
     uint32_t copies = ranks == 1 && total > 0 ? 1 : 0;
     *ret_formula = (struct muster_formula){
         .rounds = ranks - 1 + copies, .elements = elements, .reduced = elements};
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }

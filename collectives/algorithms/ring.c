@@ -258,7 +258,7 @@ void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *
     uint64_t elements = muster_ring_part_elements(plan->count, ranks, 0);
     *ret_formula = (struct muster_formula){
         .rounds = rounds_of_busiest(plan->count, ranks), .elements = elements, .reduced = elements};
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }

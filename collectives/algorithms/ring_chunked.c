@@ -87,7 +87,7 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
         .reduced = elements / (2 * LANES)}; /* the rest hides behind the other lane */
     /* So does most of the second lane's latency, but for the posting. */
     uint64_t messages = ret_formula->rounds + ret_formula->rounds / 2;
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = messages, .elements = elements},
                         ret_formula);
 }

@@ -94,7 +94,7 @@ void muster_ring_two_phase_formula(const struct muster_plan *plan,
             ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
         .elements = elements,
         .reduced = elements / 2};
-    muster_formula_flat(plan->topology,
+    muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = ret_formula->rounds, .elements = elements},
                         ret_formula);
 }

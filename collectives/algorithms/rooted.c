@@ -114,12 +114,28 @@ static uint32_t largest(uint32_t count, const uint32_t *sizes)
 }
 
 /* What a leader of so many sends or gets, one after the other. */
-static void add_path(const struct muster_tally *tally, struct muster_path *path,
+static struct muster_path path_of(const struct muster_tally *tally)
+{
+    return (struct muster_path){.messages = tally->rounds,
+                                .elements = tally->elements > tally->reduced ? tally->elements
+                                                                             : tally->reduced};
+}
+
+static void estimate(const struct muster_plan *plan,
+                     const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
                      struct muster_formula *formula)
 {
-    path->messages += tally->rounds;
-    path->elements += tally->elements > tally->reduced ? tally->elements : tally->reduced;
-    formula->reduced += tally->reduced;
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_tally world = tallies[0](plan->count, topology->racks, 0);
+    const struct muster_tally cross =
+        tallies[1](plan->count, largest(topology->racks, topology->rack_sizes), 0);
+    const struct muster_tally local =
+        tallies[2](plan->count, largest(topology->hosts, topology->host_sizes), 0);
+    muster_formula_between(formula, topology, path_of(&world), 1);
+    formula->cross.messages += path_of(&cross).messages;
+    formula->cross.elements += path_of(&cross).elements;
+    formula->local = path_of(&local);
+    formula->reduced = world.reduced + cross.reduced + local.reduced;
 }
 
 void muster_rooted_formula(const struct muster_plan *plan,
@@ -137,12 +153,6 @@ void muster_rooted_formula(const struct muster_plan *plan,
                 tally.elements > formula.elements ? tally.elements : formula.elements;
         }
     }
-    const uint32_t sizes[] = {topology->racks, largest(topology->racks, topology->rack_sizes),
-                              largest(topology->hosts, topology->host_sizes)};
-    struct muster_path *const paths[] = {&formula.cross, &formula.cross, &formula.local};
-    for (uint32_t i = 0; i < MUSTER_ROOTED_LEVELS; i++) {
-        const struct muster_tally tally = tallies[i](plan->count, sizes[i], 0);
-        add_path(&tally, paths[i], &formula);
-    }
+    estimate(plan, tallies, &formula);
     *ret_formula = formula;
 }

@@ -186,6 +186,38 @@ static void formulas_and_simulations_agree_roughly(void **state)
     muster_topology_finish(&topology);
 }
 
+/* Between racks there is less than within one: a formula that does not tell them apart is far off.
+ */
+static void formulas_tell_hosts_and_racks_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "ring_two_phase", "ring_chunked", "halving_doubling",     "recursive_doubling",
+        "bcube",          "hierarchical", "hierarchical_leaders", "hierarchical_doubling"};
+    const uint32_t racks[] = {4, 4, 4, 4};
+    struct muster_topology topology = test_topology_even(64, 16);
+    assert_int_equal(muster_topology_set_racks(&topology, 4, racks), MUSTER_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t algorithm = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, names[i], &algorithm), MUSTER_OK);
+        for (uint64_t count = 1; count <= 1 << 24; count *= 64) {
+            const struct muster_plan plan = {
+                .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
+            double us = 0;
+            assert_int_equal(
+                muster_simulate_us(algorithm, &plan, 4, &muster_cost_model_default, 0, &us),
+                MUSTER_OK);
+            double formula_us =
+                muster_cost_formula_us(algorithm, &plan, 4, &muster_cost_model_default);
+            if (!(formula_us < 3 * us && us < 3 * formula_us)) {
+                fail_msg("%s, count %llu: formula %g us, simulated %g us", names[i],
+                         (unsigned long long)count, formula_us, us);
+            }
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
 static void an_algorithm_that_does_not_fit_is_refused_with_those_that_do(void **state)
 {
     (void)state;
@@ -256,6 +288,7 @@ int main(void)
         cmocka_unit_test(no_algorithm_is_much_faster_than_the_chosen_one),
         cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
         cmocka_unit_test(formulas_and_simulations_agree_roughly),
+        cmocka_unit_test(formulas_tell_hosts_and_racks_apart),
         cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),
         cmocka_unit_test(impossible_plans_are_refused),
         cmocka_unit_test(names_are_unique_within_a_collective),
