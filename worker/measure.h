@@ -1,11 +1,12 @@
 /*
- * Link figures: what the links of each level and the cores can do, measured by all members of a
- * generation together, for the cost model. A few tens of milliseconds.
+ * Link figures: what the links of each level and the cores can do, measured by the members of a
+ * generation together, for the cost model. Some 10 ms where each rank has a core.
  *
- * At each level pairs of ranks measure at the same time: first one pair between two neighbours
- * (latency, posting, a port's bandwidth), then all pairs that share something (what is shared).
- * Then everybody gets everybody's figures and takes the medians, so that all have the same, and no
- * slow rank spoils them.
+ * All tell each other which cores they may use. Then a few pairs of ranks at each level measure
+ * (measure_pairs.h), first by themselves (latency, posting, a port's bandwidth), then all that
+ * share something (what is shared); the others wait. Those who measured take the medians of what
+ * they found, and rank 0 tells everybody, so that all have the same. All but the first and the last
+ * step is done by a few ranks, however many there are.
  *
  * May use: context, executor, fabric, collectives, base. May not know: the session, the service.
  */
@@ -13,8 +14,9 @@
 #define MUSTER_WORKER_MEASURE_H
 
 #include "worker/context.h"
+#include "worker/measure_pairs.h"
 
-enum { MUSTER_MEASURE_CONTEXTS = 2 }; /* numbers that it uses */
+enum { MUSTER_MEASURE_CONTEXTS = 3 }; /* numbers that it uses */
 
 struct muster_measure_options {
     struct muster_fabric *fabric; /* borrowed; has begun the generation */
@@ -24,9 +26,6 @@ struct muster_measure_options {
     uint32_t rank;
     int64_t deadline_ns;
 };
-
-/* The levels that links between these ranks have, as bits 1 << enum muster_link_level. */
-unsigned muster_measure_levels(const struct muster_topology *topology);
 
 /* Called by all members alike. *ret_model must hold a model: levels that the topology lacks keep
  * their figures. MUSTER_REJOIN: a member died, or was not there before the deadline; ret_suspect as

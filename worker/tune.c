@@ -119,6 +119,7 @@ static muster_status hear(struct muster_session *session, uint32_t number, struc
     };
     const struct muster_request request = {
         .collective = MUSTER_BROADCAST,
+        .algorithm = "binomial", /* to choose by cost would take longer than to do it */
         .in = notice,
         .out = notice,
         .count = sizeof *notice,

@@ -19,7 +19,7 @@ enum group_transport {
 
 #define GROUP_TOKEN "a token" /* of the links */
 
-enum { GROUP_SIZE_MAX = 32, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 5000 };
+enum { GROUP_SIZE_MAX = 64, GROUP_CONTEXTS = 3, GROUP_DEADLINE_MS = 5000 };
 
 struct group;
 

@@ -1,13 +1,18 @@
 /* Link figures: that all members get the same ones, of the levels that there are, and that a death
  * ends the measuring. What the figures are is the machine's affair. */
 #include "tests/support/group.h"
+#include "tests/support/schedules.h"
+#include "worker/base/clock.h"
 #include "worker/figures.h"
 #include "worker/measure.h"
+#include "worker/measure_link.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -91,6 +96,18 @@ static void racks_have_a_level_of_their_own(void **state)
     measure_on(GROUP_INPROC, 2, (uint32_t[]){1, 1}, 2, (uint32_t[]){1, 1});
 }
 
+/* Few of them measure, but all wait for each other. */
+static void large_jobs_measure_too(void **state)
+{
+    (void)state;
+    uint32_t sizes[16];
+    for (int i = 0; i < 16; i++) {
+        sizes[i] = 4;
+    }
+    measure_on(GROUP_INPROC, 16, sizes, 4, (uint32_t[]){4, 4, 4, 4});
+    measure_on(GROUP_TCP, 4, sizes, 0, NULL);
+}
+
 static void one_rank_measures_its_core(void **state)
 {
     (void)state;
@@ -115,6 +132,169 @@ static void a_death_ends_the_measuring_and_is_named(void **state)
         group_finish(&group);
         free(outcome);
     }
+}
+
+/* In the middle ---------------------------------------------------------------------------------
+ */
+
+enum { DEATHS = 12, FREEZES = 4, FROZEN_DEADLINE_MS = 300 };
+
+struct killing {
+    struct muster_fabric *fabric;
+    uint32_t after_us;
+};
+
+/* How the others fare while one of them is struck at some time. */
+struct strike {
+    struct outcome outcome;
+    uint32_t victim;
+    uint32_t after_us; /* from when the victim began to measure */
+    bool kills;        /* its links; else it stops answering */
+    int64_t deadline_ns;
+};
+
+static void *kill_later(void *argument)
+{
+    const struct killing *killing = argument;
+    const struct timespec wait = {.tv_nsec = killing->after_us * 1000L};
+    (void)nanosleep(&wait, NULL); /* any moment is as good as another */
+    muster_fabric_kill(killing->fabric);
+    return NULL;
+}
+
+/* As the service does when it hears of it. */
+static void revoke_all(struct group *group)
+{
+    for (uint32_t rank = 0; rank < group->size; rank++) {
+        muster_fabric_revoke(group->members[rank].fabric, group->generation, "a member is lost");
+    }
+}
+
+static void measure_until_struck(struct group_member *member, void *argument)
+{
+    struct strike *strike = argument;
+    bool victim = member->rank == strike->victim;
+    const struct muster_measure_options options = {
+        .fabric = member->fabric,
+        .generation = member->group->generation,
+        .context = FIRST_CONTEXT,
+        .topology = &member->group->topology,
+        .rank = member->rank,
+        /* The victim's own deadline is when it freezes: from then on it answers nobody. */
+        .deadline_ns = victim && !strike->kills ? muster_clock_ns() + strike->after_us * 1000L
+                                                : strike->deadline_ns,
+    };
+    struct killing killing = {member->fabric, strike->after_us};
+    pthread_t killer;
+    if (victim && strike->kills && pthread_create(&killer, NULL, kill_later, &killing) != 0) {
+        group_fail(member, "no thread");
+        return;
+    }
+    struct muster_cost_model *model = &strike->outcome.models[member->rank];
+    *model = muster_cost_model_default;
+    muster_status status = muster_measure(&options, model, &strike->outcome.suspects[member->rank]);
+    strike->outcome.statuses[member->rank] = status;
+    if (status != MUSTER_OK && !victim) {
+        revoke_all(member->group);
+    }
+    if (victim && strike->kills) {
+        (void)pthread_join(killer, NULL);
+    }
+}
+
+/* All end, the survivors with figures or with REJOIN, and nothing is left half changed. */
+static void strike_one(uint64_t *random, bool kills)
+{
+    const uint32_t sizes[] = {2, 1, 2};
+    struct group group;
+    struct strike *strike = calloc(1, sizeof *strike);
+    assert_non_null(strike);
+    group_start(&group, test_random_below(random, 2) == 0 ? GROUP_TCP : GROUP_INPROC, 3, sizes,
+                NULL);
+    strike->victim = test_random_below(random, group.size);
+    strike->after_us = test_random_below(random, 20000);
+    strike->kills = kills;
+    strike->deadline_ns = kills ? group_deadline() : muster_clock_after_ms(FROZEN_DEADLINE_MS);
+    group_each(&group, measure_until_struck, strike);
+    for (uint32_t rank = 0; rank < group.size; rank++) {
+        muster_status status = strike->outcome.statuses[rank];
+        uint32_t suspect = strike->outcome.suspects[rank];
+        assert_true(status == MUSTER_OK || status == MUSTER_REJOIN);
+        assert_true(suspect == NOBODY || suspect < group.size);
+        if (status != MUSTER_OK) {
+            assert_memory_equal(&strike->outcome.models[rank], &muster_cost_model_default,
+                                sizeof muster_cost_model_default);
+        }
+    }
+    group_finish(&group);
+    free(strike);
+}
+
+static void whenever_a_member_dies_the_others_end(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (int i = 0; i < DEATHS; i++) {
+        strike_one(&random, true);
+    }
+}
+
+static void whenever_a_member_stops_answering_the_others_end_in_time(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (int i = 0; i < FREEZES; i++) {
+        strike_one(&random, false);
+    }
+}
+
+/* Nobody is made to send more than it has. */
+static void ask_for_too_much(struct group_member *member, void *argument)
+{
+    (void)argument;
+    char in[16];
+    char *out = calloc(MUSTER_MEASURE_FLYING, MUSTER_MEASURE_MESSAGE_BYTES);
+    const struct muster_call call = {.collective = MUSTER_PAIRWISE_EXCHANGE, .type = MUSTER_UINT8};
+    uint64_t too_much = UINT64_MAX;
+    uint32_t suspect = NOBODY;
+    struct muster_measure_pair pair = {.fabric = member->fabric,
+                                       .generation = member->group->generation,
+                                       .context = FIRST_CONTEXT,
+                                       .ranks = {0, 1},
+                                       .index = member->rank,
+                                       .in = in,
+                                       .out = out,
+                                       .deadline_ns = group_deadline()};
+    struct muster_transfer word = {
+        .key = {.generation = pair.generation, .sequence = 1, .context = FIRST_CONTEXT, .lane = 2},
+        .call = &call,
+        .direction = MUSTER_SEND,
+        .peer = 0,
+        .data = &too_much,
+        .size_bytes = sizeof too_much,
+        .element_size_bytes = 1};
+    double rate_GBps = 17;
+    if (member->rank == 0) {
+        muster_status status = muster_measure_rate(&pair, false, &rate_GBps, &suspect);
+        if (status != MUSTER_FATAL || rate_GBps != 17) {
+            group_fail(member, "status %d", (int)status);
+        }
+    } else if (muster_fabric_post(member->fabric, &word) != MUSTER_OK ||
+               muster_fabric_wait(member->fabric, pair.generation, &(const bool){false},
+                                  muster_clock_after_ms(100)) != MUSTER_RETRY) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    muster_fabric_withdraw(member->fabric, pair.generation, FIRST_CONTEXT, 1);
+    free(out);
+}
+
+static void a_word_that_asks_for_too_much_is_refused(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start(&group, GROUP_TCP, 2, (uint32_t[]){1, 1}, NULL);
+    group_each(&group, ask_for_too_much, NULL);
+    group_finish(&group);
 }
 
 /* As JSON ----------------------------------------------------------------------------------------
@@ -175,8 +355,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_members_have_the_same_figures),
         cmocka_unit_test(racks_have_a_level_of_their_own),
+        cmocka_unit_test(large_jobs_measure_too),
         cmocka_unit_test(one_rank_measures_its_core),
         cmocka_unit_test(a_death_ends_the_measuring_and_is_named),
+        cmocka_unit_test(whenever_a_member_dies_the_others_end),
+        cmocka_unit_test(whenever_a_member_stops_answering_the_others_end_in_time),
+        cmocka_unit_test(a_word_that_asks_for_too_much_is_refused),
         cmocka_unit_test(figures_survive_being_kept),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
