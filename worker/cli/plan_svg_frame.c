@@ -136,6 +136,11 @@ static void print_markers(const struct muster_svg *svg)
     (void)fprintf(svg->out, "</defs>\n");
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static void print_title(const struct muster_svg *svg)
 {
     const struct muster_plan_request *request = svg->scene->request;
@@ -150,9 +155,10 @@ static void print_title(const struct muster_svg *svg)
     muster_plan_request_print(request, svg->out);
     (void)fprintf(svg->out,
                   "</text>\n<text class=\"small\" x=\"24\" y=\"74\">Rounds: at most %" PRIu32
-                  " a rank; the busiest sends %" PRIu64 " messages, %" PRIu64 " elements, %" PRIu64
-                  " bytes of float32",
-                  verdict->rounds, verdict->messages_sent_max, verdict->elements_sent_max,
+                  " a rank; the busiest sends %" PRIu64 " message%s, %" PRIu64
+                  " element%s, %" PRIu64 " bytes of float32",
+                  verdict->rounds, verdict->messages_sent_max, plural(verdict->messages_sent_max),
+                  verdict->elements_sent_max, plural(verdict->elements_sent_max),
                   verdict->elements_sent_max * MUSTER_PLAN_ELEMENT_SIZE_BYTES);
     if (svg->us_width > 0) {
         (void)fprintf(svg->out, "; predicted time %.1f us", svg->scene->times->result.total_us);
@@ -278,7 +284,9 @@ static void print_rank(const struct muster_svg *svg, uint32_t rank)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     char text[32];
-    (void)snprintf(text, sizeof text, "rank %" PRIu32, rank);
+    bool is_root = muster_collective_has_root(drawing->shapes[0].collective) &&
+                   rank == drawing->shapes[0].root;
+    (void)snprintf(text, sizeof text, "%s %" PRIu32, is_root ? "root" : "rank", rank);
     muster_svg_text(svg, 24, svg->rank_y[rank] + 15, "plain", text);
     for (uint32_t lane = 0; drawing->lanes > 1 && lane < drawing->lanes; lane++) {
         (void)snprintf(text, sizeof text, "lane %" PRIu32, lane);
