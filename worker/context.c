@@ -83,8 +83,7 @@ struct muster_context {
     size_t kept_steps;
     void *scratch;
     uint64_t scratch_bytes;
-    struct muster_memory *memory; /* that all ranks share; or NULL */
-    struct muster_memory_reach reach;
+    struct muster_context_memory shared; /* by all ranks; or not */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
@@ -191,7 +190,7 @@ void muster_context_destroy(struct muster_context *context)
     while (!TAILQ_EMPTY(&context->order)) {
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
-    muster_memory_destroy(context->memory);
+    muster_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->given_back);
     pthread_mutex_destroy(&context->mutex);
@@ -367,7 +366,8 @@ static struct muster_plan plan_of(const struct muster_context *context,
                                 .output_bounds = shape->output_bounds,
                                 .contributors = asked->ordered ? context->contributors : NULL,
                                 .in_place = asked->in_place,
-                                .memory = context->memory != NULL ? &context->reach : NULL};
+                                .memory =
+                                    context->shared.memory != NULL ? &context->shared.reach : NULL};
 }
 
 /* The schedule of what goes by messages. */
@@ -490,9 +490,9 @@ static muster_status run_numbered(struct muster_context *context,
         .deadline_ns = request->deadline_ns,
     };
     muster_status status = MUSTER_OK;
-    if (context->memory != NULL) {
-        status = muster_context_memory_run(context->memory, &binding, &asked->shape, context->ranks,
-                                           kept->method, ret_suspect);
+    if (context->shared.memory != NULL) {
+        status = muster_context_memory_run(&context->shared, &binding, &asked->shape, kept->method,
+                                           ret_suspect);
     }
     if (status == MUSTER_OK && kept->operation != NULL) {
         status = muster_operation_run(kept->operation, &binding, ret_suspect);
@@ -540,8 +540,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                           uint32_t *ret_suspect)
 {
     uint32_t ranks = context->topology.ranks;
-    struct muster_memory *memory = NULL;
-    struct muster_memory_reach reach = {0};
+    struct muster_context_memory shared = {.memory = NULL};
     const struct muster_memory_options options = {.rank = context->rank,
                                                   .ranks = ranks,
                                                   .names = context->ranks,
@@ -556,13 +555,12 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                    .number = context->number,
                                                    .deadline_ns = deadline_ns,
                                                    .ret_suspect = ret_suspect};
-    TRY(muster_context_memory_meet(&meeting, &options, &memory, &reach));
+    TRY(muster_context_memory_meet(&meeting, &options, &shared));
     AUTO_TURN(context);
     while (!TAILQ_EMPTY(&context->order)) { /* they were chosen without it */
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
-    context->memory = memory;
-    context->reach = reach;
+    context->shared = shared;
     return MUSTER_OK;
 }
 

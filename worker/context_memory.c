@@ -133,16 +133,15 @@ static muster_status settle_in(const struct muster_context_meeting *meeting,
 
 muster_status muster_context_memory_meet(const struct muster_context_meeting *meeting,
                                          const struct muster_memory_options *options,
-                                         struct muster_memory **ret_memory,
-                                         struct muster_memory_reach *ret_reach)
+                                         struct muster_context_memory *ret_shared)
 {
-    struct muster_memory *memory = NULL;
-    muster_status status = settle_in(meeting, options, &memory, ret_reach);
+    struct muster_context_memory shared = {.ranks = options->names};
+    muster_status status = settle_in(meeting, options, &shared.memory, &shared.reach);
     if (status != MUSTER_OK) {
-        muster_memory_destroy(memory);
+        muster_memory_destroy(shared.memory);
         return status;
     }
-    *ret_memory = memory;
+    *ret_shared = shared;
     return MUSTER_OK;
 }
 
@@ -197,18 +196,19 @@ static void tell_others(const struct watched *watched)
     (void)muster_error_set(MUSTER_INVALID, "%s", text);
 }
 
-muster_status muster_context_memory_run(struct muster_memory *memory,
+muster_status muster_context_memory_run(const struct muster_context_memory *shared,
                                         const struct muster_binding *binding,
-                                        const struct muster_shape *shape, const uint32_t *ranks,
-                                        unsigned method, uint32_t *ret_suspect)
+                                        const struct muster_shape *shape, unsigned method,
+                                        uint32_t *ret_suspect)
 {
-    struct watched watched = {.binding = binding, .ranks = ranks, .size = shape->ranks};
+    struct watched watched = {.binding = binding, .ranks = shared->ranks, .size = shape->ranks};
     const struct muster_memory_work work = {
         .sequence = binding->sequence,
         .call = &binding->call,
         .shape = shape,
         .reduction = binding->reduction,
         .method = method,
+        .buffers = shared->reach.buffers,
         .in = binding->in,
         .out = binding->out,
         .deadline_ns = binding->deadline_ns,
@@ -216,9 +216,9 @@ muster_status muster_context_memory_run(struct muster_memory *memory,
         .user = &watched,
     };
     if (method == 0) {
-        return muster_memory_announce(memory, &work, ret_suspect);
+        return muster_memory_announce(shared->memory, &work, ret_suspect);
     }
-    muster_status status = muster_memory_run(memory, &work, ret_suspect);
+    muster_status status = muster_memory_run(shared->memory, &work, ret_suspect);
     if (status == MUSTER_INVALID) {
         tell_others(&watched);
     }

@@ -20,22 +20,27 @@ struct muster_context_meeting {
     uint32_t *ret_suspect;
 };
 
-/* Rank 0 makes memory and hands it to the others; collective. All get it, or none: *ret_memory is
- * NULL then. ret_reach says what they can do with it. The statuses of muster_context_run(). */
-MUSTER_CHECKED muster_status muster_context_memory_meet(
-    const struct muster_context_meeting *meeting, const struct muster_memory_options *options,
-    struct muster_memory **ret_memory, struct muster_memory_reach *ret_reach);
-
 /* The number of the last operation of the context. For muster_context_memory_meet(). */
 uint64_t muster_context_sequence(const struct muster_context *context);
 
+/* The memory of a context. */
+struct muster_context_memory {
+    struct muster_memory *memory; /* NULL: there is none */
+    struct muster_memory_reach reach;
+    const uint32_t *ranks; /* of the context, global; borrowed */
+};
+
+/* Rank 0 makes memory and hands it to the others; collective. All get it, or none: then
+ * ret_shared->memory is NULL. The statuses of muster_context_run(). */
+MUSTER_CHECKED muster_status muster_context_memory_meet(
+    const struct muster_context_meeting *meeting, const struct muster_memory_options *options,
+    struct muster_context_memory *ret_shared);
+
 /* An operation in it; or, with method 0, only the word that it is done elsewhere. The statuses of
- * muster_operation_run(): where the members disagree, all have been told. ranks is the binding's
- * context's, [shape->ranks]. */
-MUSTER_CHECKED muster_status muster_context_memory_run(struct muster_memory *memory,
+ * muster_operation_run(): where the members disagree, all have been told. */
+MUSTER_CHECKED muster_status muster_context_memory_run(const struct muster_context_memory *shared,
                                                        const struct muster_binding *binding,
                                                        const struct muster_shape *shape,
-                                                       const uint32_t *ranks, unsigned method,
-                                                       uint32_t *ret_suspect);
+                                                       unsigned method, uint32_t *ret_suspect);
 
 #endif

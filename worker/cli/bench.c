@@ -22,6 +22,7 @@ enum {
     KEY_IN_PLACE,
     KEY_FIGURES,
     KEY_REPRODUCIBLE,
+    KEY_ALLOC,
     KEY_SVG,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
@@ -72,6 +73,8 @@ static const struct argp_option argp_options[] = {
     {"iterations", KEY_ITERATIONS, "N", 0, "Measured calls for each size", 0},
     {"seconds", KEY_SECONDS, "S", 0, "About so long for each size (default 1)", 0},
     {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are the same memory", 0},
+    {"alloc", KEY_ALLOC, NULL, 0,
+     "Buffers come from muster_alloc(), so that ranks of a host read each other's in place", 0},
     {"figures", KEY_FIGURES, NULL, 0, "Print what was measured of the links, too", 0},
     {"reproducible", KEY_REPRODUCIBLE, NULL, 0,
      "Add floats in the order of the members, whatever the algorithm", 0},
@@ -126,6 +129,7 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         return muster_cli_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
     default:
         options->in_place |= key == KEY_IN_PLACE;
+        options->alloc |= key == KEY_ALLOC;
         options->figures |= key == KEY_FIGURES;
         options->reproducible |= key == KEY_REPRODUCIBLE;
         options->json |= key == KEY_JSON;

@@ -48,6 +48,7 @@ struct muster_bench_options {
     uint32_t iterations; /* 0: as many as fit into `seconds` */
     uint32_t seconds;
     bool in_place;
+    bool alloc; /* buffers of muster_alloc() */
     bool figures;
     bool reproducible;
     bool json;

@@ -23,7 +23,7 @@ struct rank_run {
     struct muster_topology topology;
     struct muster_fabric *fabric;
     struct muster_context *context;
-    char *in, *out;
+    void *in, *out;
     size_t *counts;               /* of equal blocks, of the size being measured */
     uint64_t in_bytes, out_bytes; /* of them, that sizes so far have used */
 };
@@ -161,8 +161,13 @@ static muster_status allocate(struct rank_run *run)
         (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
         most_bytes = bytes > most_bytes ? bytes : most_bytes;
     }
-    run->in = malloc(most_bytes);
-    run->out = malloc(most_bytes);
+    if (options->alloc) {
+        TRY(muster_alloc(most_bytes, &run->in));
+        TRY(muster_alloc(most_bytes, &run->out));
+    } else {
+        run->in = malloc(most_bytes);
+        run->out = malloc(most_bytes);
+    }
     run->counts = calloc(options->ranks, sizeof *run->counts);
     if (run->in == NULL || run->out == NULL || run->counts == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
@@ -210,8 +215,8 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         int64_t offset = muster_shape_in_place_offset(&shape);
         int64_t offset_bytes = offset * (int64_t)muster_type_size_bytes(options->type);
         /* Both buffers have room for the larger of the two. */
-        request.in = run->out + (offset_bytes > 0 ? offset_bytes : 0);
-        request.out = run->out + (offset_bytes < 0 ? -offset_bytes : 0);
+        request.in = (char *)run->out + (offset_bytes > 0 ? offset_bytes : 0);
+        request.out = (char *)run->out + (offset_bytes < 0 ? -offset_bytes : 0);
     }
     return request;
 }
@@ -384,7 +389,7 @@ muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank,
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_topology_finish(&run.topology);
     free(run.counts);
-    free(run.in);
-    free(run.out);
+    (board->options.alloc ? muster_free : free)(run.in);
+    (board->options.alloc ? muster_free : free)(run.out);
     return status;
 }

@@ -86,6 +86,9 @@ void muster_memory_destroy(struct muster_memory *memory)
         (void)atomic_compare_exchange_strong(&seat->withdrawn, &none, memory->posted + 1);
         muster_memory_ring(seat);
     }
+    for (uint32_t rank = 0; rank < memory->options.ranks; rank++) {
+        muster_memory_unmap_all(memory, rank);
+    }
     muster_memory_region_finish(&memory->region);
     free(memory->room);
     free(memory);

@@ -59,6 +59,7 @@ struct muster_memory_work {
     const struct muster_shape *shape;
     const struct muster_reduction *reduction; /* NULL where nothing is reduced */
     unsigned method;                          /* enum muster_memory_method; alike on all ranks */
+    bool buffers;                             /* all can read the others'; likewise */
     const void *in;
     void *out;
     int64_t deadline_ns;

@@ -26,6 +26,42 @@ static muster_status allreduce_in_slots(struct muster_memory_run *run,
                                      (struct muster_span){.count = run->work->shape->count});
 }
 
+/* The share of that rank's result; it stands there. */
+static muster_status take_result(struct muster_memory_run *run, uint32_t rank)
+{
+    const struct muster_span share = share_of(run, rank);
+    size_t offset = share.offset * run->element_size_bytes;
+    size_t size_bytes = share.count * run->element_size_bytes;
+    char *target = muster_memory_out_at(run, share.offset);
+    uint64_t out = atomic_load_explicit(
+        &muster_memory_post_of(run, rank, run->work->sequence)->small[1], memory_order_relaxed);
+    const void *mapped =
+        muster_memory_find_piece(run, rank, MUSTER_MEMORY_OUT, out + offset, size_bytes);
+    if (mapped == NULL) {
+        return muster_memory_fetch(run, rank, out + offset, target, size_bytes);
+    }
+    memcpy(target, mapped, size_bytes);
+    return MUSTER_OK;
+}
+
+/* All have posted. */
+static muster_status allreduce_in_buffers(struct muster_memory_run *run,
+                                          const struct muster_memory_exposure *exposure)
+{
+    struct muster_memory_inputs inputs;
+    const struct muster_span own = share_of(run, muster_memory_own_rank(run));
+    muster_memory_find_inputs(run, exposure, NULL, &inputs);
+    TRY(muster_memory_reduce(run, &inputs, own, muster_memory_out_at(run, own.offset)));
+    TRY(muster_memory_check_buffers(run)); /* before others take it for the result */
+    muster_memory_finish_step(run, MUSTER_MEMORY_STEP_SHARE);
+    for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
+        uint32_t rank = muster_memory_other(run, i);
+        TRY(muster_memory_await_step(run, rank, MUSTER_MEMORY_STEP_SHARE));
+        TRY(take_result(run, rank));
+    }
+    return muster_memory_leave_buffers(run);
+}
+
 /* As much of an allreduce as a slot holds. A rank's slot has its input, but for its own share,
  * which nobody else reads: there goes the share's result. */
 struct window {
@@ -85,14 +121,11 @@ static muster_status reduce_window(struct muster_memory_run *run, const struct w
 }
 
 /* Window i may use the slot of window i - 2 when all have begun window i - 1. The last one uses the
- * slot that is this operation's, so that the next operation finds its own free. */
+ * slot that is this operation's, so that the next operation finds its own free. All have posted. */
 static muster_status allreduce_in_windows(struct muster_memory_run *run, uint64_t elements)
 {
     const struct muster_span whole = {.count = run->work->shape->count};
     uint64_t windows = (whole.count + elements - 1) / elements;
-    TRY(muster_memory_settle(run));
-    muster_memory_say(run, (const uint64_t[2]){0, 0});
-    TRY(muster_memory_meet_all(run));
     for (uint64_t i = 0; i < windows; i++) {
         const struct window window = {.span = muster_span_part(whole, windows, i),
                                       .turn = run->work->sequence + windows - 1 - i,
@@ -105,14 +138,30 @@ static muster_status allreduce_in_windows(struct muster_memory_run *run, uint64_
     return MUSTER_OK;
 }
 
+/* More than a slot holds. What all have got from muster_alloc() is read where it is. */
+static muster_status allreduce_at_large(struct muster_memory_run *run,
+                                        const struct muster_memory_exposure *exposure,
+                                        uint64_t elements)
+{
+    const struct muster_memory_exposure buffers = {.in_buffers = true,
+                                                   .size_bytes = exposure->size_bytes};
+    TRY(muster_memory_expose(run, &buffers));
+    TRY(muster_memory_meet_all(run));
+    return run->work->method == MUSTER_MEMORY_BUFFERS ||
+                   (run->work->buffers && muster_memory_all_in_pieces(run))
+               ? allreduce_in_buffers(run, &buffers)
+               : allreduce_in_windows(run, elements);
+}
+
 /* If it is one window, the inputs stand there when the post does. */
-static muster_status allreduce_in_shares(struct muster_memory_run *run)
+static muster_status allreduce_in_shares(struct muster_memory_run *run,
+                                         const struct muster_memory_exposure *exposure)
 {
     uint64_t elements = MUSTER_MEMORY_SLOT_BYTES / run->element_size_bytes;
     const struct window only = {
         .span = {.count = run->work->shape->count}, .turn = run->work->sequence, .step = 1};
-    if (only.span.count > elements) {
-        return allreduce_in_windows(run, elements);
+    if (only.span.count > elements || run->work->method == MUSTER_MEMORY_BUFFERS) {
+        return allreduce_at_large(run, exposure, elements);
     }
     TRY(muster_memory_settle(run));
     lay_down(run, &only);
@@ -121,39 +170,9 @@ static muster_status allreduce_in_shares(struct muster_memory_run *run)
     return reduce_window(run, &only);
 }
 
-static muster_status allreduce_in_buffers(struct muster_memory_run *run,
-                                          const struct muster_memory_exposure *exposure)
-{
-    struct muster_memory_inputs inputs;
-    const struct muster_span own = share_of(run, muster_memory_own_rank(run));
-    TRY(muster_memory_expose(run, exposure));
-    TRY(muster_memory_meet_all(run));
-    muster_memory_find_inputs(run, exposure, NULL, &inputs);
-    TRY(muster_memory_reduce(run, &inputs, own, muster_memory_out_at(run, own.offset)));
-    TRY(muster_memory_check_buffers(run)); /* before others take it for the result */
-    muster_memory_finish_step(run, MUSTER_MEMORY_STEP_SHARE);
-    for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
-        uint32_t rank = muster_memory_other(run, i);
-        const struct muster_span share = share_of(run, rank);
-        uint64_t out = atomic_load_explicit(
-            &muster_memory_post_of(run, rank, run->work->sequence)->small[1], memory_order_relaxed);
-        TRY(muster_memory_await_step(run, rank, MUSTER_MEMORY_STEP_SHARE));
-        TRY(muster_memory_fetch(run, rank, out + share.offset * run->element_size_bytes,
-                                muster_memory_out_at(run, share.offset),
-                                share.count * run->element_size_bytes));
-    }
-    return muster_memory_leave_buffers(run);
-}
-
 muster_status muster_memory_allreduce(struct muster_memory_run *run,
                                       const struct muster_memory_exposure *exposure)
 {
-    switch (run->work->method) {
-    case MUSTER_MEMORY_SHARES:
-        return allreduce_in_shares(run);
-    case MUSTER_MEMORY_BUFFERS:
-        return allreduce_in_buffers(run, exposure);
-    default:
-        return allreduce_in_slots(run, exposure);
-    }
+    return run->work->method == MUSTER_MEMORY_SLOTS ? allreduce_in_slots(run, exposure)
+                                                    : allreduce_in_shares(run, exposure);
 }

@@ -8,7 +8,21 @@
 enum {
     /* What is reduced at a time: with what comes in between it stays in the second cache. */
     MUSTER_MEMORY_SEGMENT_BYTES = 64 << 10,
-    MUSTER_MEMORY_LEVELS = 6, /* of the tree over MUSTER_MEMORY_RANKS_MAX */
+    MUSTER_MEMORY_MAPPINGS_MAX = 8, /* of one rank's memory at a time */
+    MUSTER_MEMORY_LEVELS = 6,       /* of the tree over MUSTER_MEMORY_RANKS_MAX */
+};
+
+/* Another rank's memory, mapped here. */
+struct muster_memory_mapping {
+    uint64_t id; /* its owner's */
+    char *base;  /* NULL: unused */
+    size_t size_bytes;
+};
+
+struct muster_memory_mappings {
+    struct muster_memory_mapping items[MUSTER_MEMORY_MAPPINGS_MAX];
+    uint32_t next;  /* to be replaced */
+    uint64_t freed; /* what the owner's count was */
 };
 
 struct muster_memory {
@@ -19,7 +33,8 @@ struct muster_memory {
     uint64_t posted;                       /* the last operation of this rank */
     uint64_t settled;                      /* that all are known to have posted */
     uint32_t spins;                        /* how long it looks before it gives way */
-    char *room;                            /* MUSTER_MEMORY_LEVELS x 2 segments */
+    struct muster_memory_mappings mappings[MUSTER_MEMORY_RANKS_MAX];
+    char *room; /* MUSTER_MEMORY_LEVELS x 2 segments */
 };
 
 /* One operation under way. */
@@ -125,6 +140,23 @@ MUSTER_CHECKED muster_status muster_memory_await_step_of_all(struct muster_memor
 MUSTER_CHECKED muster_status muster_memory_check_buffers(struct muster_memory_run *run);
 /* That, and until all are through. */
 MUSTER_CHECKED muster_status muster_memory_leave_buffers(struct muster_memory_run *run);
+
+/* Pieces of muster_alloc() ----------------------------------------------------------------------
+ */
+
+/* Says where this rank's buffers of so many bytes are; before the post. */
+void muster_memory_say_pieces(const struct muster_memory_run *run, size_t in_bytes,
+                              size_t out_bytes);
+
+/* Whether all have both buffers in such pieces; all have posted, and come to the same. */
+bool muster_memory_all_in_pieces(const struct muster_memory_run *run);
+
+/* Where that rank's bytes at the address are here; NULL: they cannot be mapped. */
+const void *muster_memory_find_piece(const struct muster_memory_run *run, uint32_t rank,
+                                     enum muster_memory_side side, uint64_t address,
+                                     size_t size_bytes);
+
+void muster_memory_unmap_all(struct muster_memory *memory, uint32_t rank);
 
 /* Data ----------------------------------------------------------------------------------------- */
 

@@ -35,8 +35,19 @@ struct muster_memory_post {
     _Atomic uint64_t small[2]; /* the input itself, or the addresses of INPUT and OUTPUT */
 };
 
+/* Where one of a rank's buffers is, if muster_alloc() gave it out: as that process knows it. */
+struct muster_memory_piece {
+    _Atomic uint64_t id; /* 0: it did not */
+    _Atomic uint64_t fd, base, size_bytes;
+};
+
+enum muster_memory_side { MUSTER_MEMORY_IN = 0, MUSTER_MEMORY_OUT = 1 };
+
 struct muster_memory_seat {
     struct muster_memory_post posts[2]; /* of sequences that are even, and odd */
+    /* Likewise; written before the post, of operations that may read buffers. */
+    _Alignas(MUSTER_MEMORY_LINE) struct muster_memory_piece pieces[2][2]; /* by side */
+    _Atomic uint64_t freed; /* grows when the rank frees memory of muster_alloc() */
     /* The last step of an operation that is done: MUSTER_MEMORY_PROGRESS(). */
     _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t progress;
     _Atomic uint64_t withdrawn; /* from this sequence on it takes part no more; 0: it does */

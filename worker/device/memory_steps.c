@@ -176,6 +176,8 @@ muster_status muster_memory_expose(struct muster_memory_run *run,
     uint64_t small[2] = {0, 0};
     TRY(muster_memory_settle(run));
     if (exposure->in_buffers) {
+        muster_memory_say_pieces(run, exposure->size_bytes,
+                                 muster_shape_output_count(work->shape) * run->element_size_bytes);
         small[0] = (uint64_t)(uintptr_t)work->in;
         small[1] = (uint64_t)(uintptr_t)work->out;
     } else if (fits_post(exposure->size_bytes)) {
@@ -202,6 +204,8 @@ void muster_memory_find_input(const struct muster_memory_run *run,
         inputs->bases[rank] = run->work->in;
     } else if (exposure->in_buffers) {
         inputs->addresses[rank] = first;
+        inputs->bases[rank] =
+            muster_memory_find_piece(run, rank, MUSTER_MEMORY_IN, first, exposure->size_bytes);
     } else if (fits_post(exposure->size_bytes)) {
         room->words[rank][0] = first;
         room->words[rank][1] = atomic_load_explicit(&post->small[1], memory_order_relaxed);
