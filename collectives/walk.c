@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
@@ -14,116 +15,156 @@ static bool is_message(const struct muster_step *step)
 
 /* Matching ------------------------------------------------------------------------------------ */
 
-/* One end of a message. */
+/* Where a message arrives. */
 struct end {
-    uint32_t sender, receiver;
-    uint16_t lane;
-    uint64_t count;
-    size_t step; /* its number among the steps of all ranks */
+    size_t number; /* of its step among the steps of all ranks */
+    const struct muster_step *step;
+    uint32_t receiver;
 };
-
-static int compare_channels(const struct end *left, const struct end *right)
-{
-    if (left->sender != right->sender) {
-        return left->sender < right->sender ? -1 : 1;
-    }
-    if (left->receiver != right->receiver) {
-        return left->receiver < right->receiver ? -1 : 1;
-    }
-    return left->lane == right->lane ? 0 : left->lane < right->lane ? -1 : 1;
-}
-
-/* By sender, receiver and lane; then as listed. */
-static int compare_ends(const void *left_end, const void *right_end)
-{
-    const struct end *left = left_end;
-    const struct end *right = right_end;
-    int channel = compare_channels(left, right);
-    if (channel != 0) {
-        return channel;
-    }
-    return left->step == right->step ? 0 : left->step < right->step ? -1 : 1;
-}
 
 struct ends {
-    struct end *sends, *receives;
-    size_t send_count, receive_count;
+    struct end *receives;  /* of all ranks: by sender, then by receiver, then as listed */
+    size_t *first;         /* [ranks + 1] of each sender's */
+    size_t *next, *behind; /* [ranks] while one sender is seen to: its next receive at each rank,
+                              and the first that is not there */
 };
 
-static void collect(const struct muster_walk *walk, struct ends *ret_ends)
+static bool is_receive(const struct muster_step *step)
+{
+    return is_message(step) && step->kind != MUSTER_STEP_SEND;
+}
+
+static void count_receives(const struct muster_walk *walk, struct ends *ends)
 {
     for (uint32_t rank = 0; rank < walk->ranks; rank++) {
         const struct muster_schedule *schedule = &walk->schedules[rank];
         for (size_t i = 0; i < schedule->step_count; i++) {
+            if (is_receive(&schedule->steps[i])) {
+                ends->first[schedule->steps[i].peer + 1]++;
+            }
+        }
+    }
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        ends->first[rank + 1] += ends->first[rank];
+    }
+}
+
+/* Receivers come in the order of their ranks, so each sender's list has that order. */
+static void collect_receives(const struct muster_walk *walk, struct ends *ends)
+{
+    memcpy(ends->next, ends->first, walk->ranks * sizeof *ends->next);
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        const struct muster_schedule *schedule = &walk->schedules[rank];
+        for (size_t i = 0; i < schedule->step_count; i++) {
             const struct muster_step *step = &schedule->steps[i];
-            struct end end = {
-                .lane = step->lane, .count = step->span.count, .step = walk->first_step[rank] + i};
-            if (step->kind == MUSTER_STEP_SEND) {
-                end.sender = rank;
-                end.receiver = step->peer;
-                ret_ends->sends[ret_ends->send_count++] = end;
-            } else if (is_message(step)) {
-                end.sender = step->peer;
-                end.receiver = rank;
-                ret_ends->receives[ret_ends->receive_count++] = end;
+            if (is_receive(step)) {
+                ends->receives[ends->next[step->peer]++] = (struct end){
+                    .number = walk->first_step[rank] + i, .step = step, .receiver = rank};
             }
         }
     }
 }
 
-static muster_status odd_end(const struct end *end, bool sent)
+static muster_status odd_send(uint32_t sender, const struct muster_step *step)
 {
-    return muster_error_set(
-        MUSTER_INVALID, "rank %" PRIu32 " lane %u: %s rank %" PRIu32 " more often than that one %s",
-        sent ? end->sender : end->receiver, end->lane, sent ? "sends to" : "receives from",
-        sent ? end->receiver : end->sender, sent ? "receives" : "sends");
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u: sends to rank %" PRIu32
+                            " more often than that one receives",
+                            sender, step->lane, step->peer);
 }
 
-static muster_status zip(const struct ends *ends, size_t *ret_matches)
+static muster_status odd_receive(const struct end *end)
 {
-    for (size_t i = 0; i < ends->send_count || i < ends->receive_count; i++) {
-        if (i >= ends->receive_count) {
-            return odd_end(&ends->sends[i], true);
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u: receives from rank %" PRIu32
+                            " more often than that one sends",
+                            end->receiver, end->step->lane, end->step->peer);
+}
+
+static muster_status match_send(uint32_t sender, const struct muster_step *step, size_t number,
+                                struct ends *ends, size_t *ret_matches)
+{
+    if (ends->next[step->peer] == ends->behind[step->peer]) {
+        return odd_send(sender, step);
+    }
+    const struct end *end = &ends->receives[ends->next[step->peer]++];
+    if (end->step->lane != step->lane) { /* one of them is too much for its lane */
+        return step->lane < end->step->lane ? odd_send(sender, step) : odd_receive(end);
+    }
+    if (end->step->span.count != step->span.count) {
+        return muster_error_set(MUSTER_INVALID,
+                                "rank %" PRIu32 " lane %u: sends %" PRIu64
+                                " elements to rank %" PRIu32 ", which receives %" PRIu64,
+                                sender, step->lane, step->span.count, step->peer,
+                                end->step->span.count);
+    }
+    ret_matches[number] = end->number;
+    ret_matches[end->number] = number;
+    return MUSTER_OK;
+}
+
+/* Finds where the sender's receives at each rank begin and end, for match_send(). */
+static void index_receives(uint32_t sender, struct ends *ends)
+{
+    for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
+        uint32_t receiver = ends->receives[i].receiver;
+        ends->next[receiver] = ends->behind[receiver] == 0 ? i : ends->next[receiver];
+        ends->behind[receiver] = i + 1;
+    }
+}
+
+/* All must have been matched. */
+static muster_status clear_receives(uint32_t sender, struct ends *ends)
+{
+    for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
+        uint32_t receiver = ends->receives[i].receiver;
+        if (ends->next[receiver] < ends->behind[receiver]) {
+            return odd_receive(&ends->receives[ends->next[receiver]]);
         }
-        if (i >= ends->send_count) {
-            return odd_end(&ends->receives[i], false);
-        }
-        const struct end *send = &ends->sends[i];
-        const struct end *receive = &ends->receives[i];
-        int order = compare_channels(send, receive);
-        if (order != 0) {
-            return order < 0 ? odd_end(send, true) : odd_end(receive, false);
-        }
-        if (send->count != receive->count) {
-            return muster_error_set(MUSTER_INVALID,
-                                    "rank %" PRIu32 " lane %u: sends %" PRIu64
-                                    " elements to rank %" PRIu32 ", which receives %" PRIu64,
-                                    send->sender, send->lane, send->count, send->receiver,
-                                    receive->count);
-        }
-        ret_matches[send->step] = receive->step;
-        ret_matches[receive->step] = send->step;
+        ends->next[receiver] = ends->behind[receiver] = 0;
     }
     return MUSTER_OK;
+}
+
+/* To one receiver a rank sends lane by lane, as that one's list has it. */
+static muster_status match_sends(const struct muster_walk *walk, uint32_t rank, struct ends *ends)
+{
+    const struct muster_schedule *schedule = &walk->schedules[rank];
+    index_receives(rank, ends);
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        if (step->kind == MUSTER_STEP_SEND) {
+            TRY(match_send(rank, step, walk->first_step[rank] + i, ends, walk->matches));
+        }
+    }
+    return clear_receives(rank, ends);
 }
 
 static muster_status match(struct muster_walk *walk)
 {
     size_t steps = walk->first_step[walk->ranks];
-    AUTO_FREE struct end *sends = calloc(steps + 1, sizeof *sends);
-    AUTO_FREE struct end *receives = calloc(steps + 1, sizeof *receives);
-    walk->matches = calloc(steps + 1, sizeof *walk->matches);
-    if (sends == NULL || receives == NULL || walk->matches == NULL) {
+    AUTO_FREE size_t *first = calloc((size_t)walk->ranks + 1, sizeof *first);
+    AUTO_FREE size_t *next = calloc((size_t)walk->ranks + 1, sizeof *next);
+    AUTO_FREE size_t *behind = calloc((size_t)walk->ranks + 1, sizeof *behind);
+    walk->matches = malloc((steps + 1) * sizeof *walk->matches);
+    if (first == NULL || next == NULL || behind == NULL || walk->matches == NULL) {
         return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu steps", steps);
     }
-    for (size_t i = 0; i < steps; i++) {
-        walk->matches[i] = SIZE_MAX;
+    memset(walk->matches, 0xff, steps * sizeof *walk->matches); /* SIZE_MAX */
+    struct ends ends = {.first = first, .next = next, .behind = behind};
+    count_receives(walk, &ends);
+    AUTO_FREE struct end *receives = calloc(first[walk->ranks] + 1, sizeof *receives);
+    if (receives == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu messages",
+                                first[walk->ranks]);
     }
-    struct ends ends = {.sends = sends, .receives = receives};
-    collect(walk, &ends);
-    qsort(sends, ends.send_count, sizeof *sends, compare_ends);
-    qsort(receives, ends.receive_count, sizeof *receives, compare_ends);
-    return zip(&ends, walk->matches);
+    ends.receives = receives;
+    collect_receives(walk, &ends);
+    memset(next, 0, walk->ranks * sizeof *next);
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        TRY(match_sends(walk, rank, &ends));
+    }
+    return MUSTER_OK;
 }
 
 muster_status muster_walk_init(const struct muster_schedule *schedules, uint32_t ranks,
@@ -162,12 +203,13 @@ void muster_walk_finish(struct muster_walk *walk)
 
 /* Running ------------------------------------------------------------------------------------- */
 
-/* Where one lane of one rank is. Step numbers count all ranks' steps. */
+/* Where one lane of one rank is. */
 struct lane {
+    const struct muster_step *next; /* first step of the round to come: those before are posted */
+    const struct muster_step *end;  /* after the lane's last step */
+    size_t number;                  /* of `next` among the steps of all ranks */
+    size_t pending;                 /* steps of the current round that are not done */
     uint32_t rank;
-    size_t next;    /* first step of the round to come */
-    size_t end;     /* after the lane's last step */
-    size_t pending; /* steps of the current round that are not done */
 };
 
 struct run {
@@ -175,21 +217,28 @@ struct run {
     const struct muster_walk_visitor *visitor;
     struct lane *lanes;
     size_t lane_count;
-    bool *posted;  /* [steps] */
     size_t *queue; /* [lane_count] lanes whose round has ended; a ring */
     size_t queue_head, queue_used;
 };
 
-static const struct muster_step *step_at(const struct run *run, uint32_t rank, size_t number)
+static struct muster_walk_step look(const struct run *run, uint32_t rank,
+                                    const struct muster_step *step)
 {
-    return &run->walk->schedules[rank].steps[number - run->walk->first_step[rank]];
-}
-
-static struct muster_walk_step look(const struct run *run, uint32_t rank, size_t number)
-{
-    const struct muster_step *step = step_at(run, rank, number);
     return (struct muster_walk_step){
         .rank = rank, .lane_number = run->walk->first_lane[rank] + step->lane, .step = step};
+}
+
+/* The other end of the message. */
+static struct muster_walk_step look_across(const struct run *run, const struct muster_step *step,
+                                           size_t number)
+{
+    size_t index = run->walk->matches[number] - run->walk->first_step[step->peer];
+    return look(run, step->peer, &run->walk->schedules[step->peer].steps[index]);
+}
+
+static bool is_posted(const struct run *run, const struct muster_walk_step *where)
+{
+    return where->step < run->lanes[where->lane_number].next;
 }
 
 static void step_done(struct run *run, size_t lane_number)
@@ -200,21 +249,21 @@ static void step_done(struct run *run, size_t lane_number)
     }
 }
 
-static muster_status post(struct run *run, uint32_t rank, size_t number)
+/* Both ends of a message are posted when the later one is. */
+static muster_status post(struct run *run, uint32_t rank, const struct muster_step *step,
+                          size_t number)
 {
-    struct muster_walk_step here = look(run, rank, number);
-    if (!is_message(here.step)) {
+    struct muster_walk_step here = look(run, rank, step);
+    if (!is_message(step)) {
         TRY(run->visitor->visit_local(run->visitor->user, &here));
         step_done(run, here.lane_number);
         return MUSTER_OK;
     }
-    size_t other = run->walk->matches[number];
-    run->posted[number] = true;
-    if (!run->posted[other]) {
+    struct muster_walk_step there = look_across(run, step, number);
+    if (!is_posted(run, &there)) {
         return MUSTER_OK;
     }
-    struct muster_walk_step there = look(run, here.step->peer, other);
-    bool sends = here.step->kind == MUSTER_STEP_SEND;
+    bool sends = step->kind == MUSTER_STEP_SEND;
     TRY(run->visitor->visit_message(run->visitor->user, sends ? &here : &there,
                                     sends ? &there : &here));
     step_done(run, here.lane_number);
@@ -226,17 +275,16 @@ static muster_status post(struct run *run, uint32_t rank, size_t number)
 static muster_status enter_round(struct run *run, size_t lane_number)
 {
     struct lane *lane = &run->lanes[lane_number];
-    size_t first = lane->next;
+    const struct muster_step *first = lane->next;
     if (first == lane->end) {
         return MUSTER_OK;
     }
-    uint32_t round = step_at(run, lane->rank, first)->round;
-    while (lane->next < lane->end && step_at(run, lane->rank, lane->next)->round == round) {
+    while (lane->next < lane->end && lane->next->round == first->round) {
         lane->next++;
     }
-    lane->pending = lane->next - first;
-    for (size_t number = first, last = lane->next; number < last; number++) {
-        TRY(post(run, lane->rank, number));
+    lane->pending = (size_t)(lane->next - first);
+    for (const struct muster_step *step = first; step < lane->next; step++) {
+        TRY(post(run, lane->rank, step, lane->number++));
     }
     return MUSTER_OK;
 }
@@ -244,23 +292,28 @@ static muster_status enter_round(struct run *run, size_t lane_number)
 static void find_lanes(struct run *run)
 {
     for (uint32_t rank = 0; rank < run->walk->ranks; rank++) {
-        size_t number = run->walk->first_step[rank];
-        for (size_t lane = run->walk->first_lane[rank]; lane < run->walk->first_lane[rank + 1];
-             lane++) {
-            uint16_t lane_of_rank = (uint16_t)(lane - run->walk->first_lane[rank]);
-            run->lanes[lane] = (struct lane){.rank = rank, .next = number};
-            while (number < run->walk->first_step[rank + 1] &&
-                   step_at(run, rank, number)->lane == lane_of_rank) {
-                number++;
+        const struct muster_schedule *schedule = &run->walk->schedules[rank];
+        size_t index = 0;
+        for (uint32_t i = 0; i < schedule->lanes; i++) {
+            struct lane *lane = &run->lanes[run->walk->first_lane[rank] + i];
+            *lane = (struct lane){.next = &schedule->steps[index],
+                                  .number = run->walk->first_step[rank] + index,
+                                  .rank = rank};
+            while (index < schedule->step_count && schedule->steps[index].lane == i) {
+                index++;
             }
-            run->lanes[lane].end = number;
+            lane->end = &schedule->steps[index];
         }
     }
 }
 
-static bool waits(const struct run *run, uint32_t rank, size_t number)
+static bool waits(const struct run *run, const struct muster_step *step, size_t number)
 {
-    return is_message(step_at(run, rank, number)) && !run->posted[run->walk->matches[number]];
+    if (!is_message(step)) {
+        return false;
+    }
+    struct muster_walk_step there = look_across(run, step, number);
+    return !is_posted(run, &there);
 }
 
 static muster_status say_if_stuck(const struct run *run)
@@ -270,11 +323,12 @@ static muster_status say_if_stuck(const struct run *run)
         if (lane->pending == 0) {
             continue;
         }
-        size_t number = lane->next - 1;
-        while (!waits(run, lane->rank, number)) {
-            number--; /* a step of this round is pending, so there is one */
+        const struct muster_step *step = lane->next - 1;
+        size_t number = lane->number - 1;
+        while (!waits(run, step, number)) {
+            step--; /* a step of this round is pending, so there is one */
+            number--;
         }
-        const struct muster_step *step = step_at(run, lane->rank, number);
         return muster_error_set(
             MUSTER_INVALID,
             "rank %" PRIu32 " lane %u round %" PRIu32 ": deadlock: %s rank %" PRIu32 " for ever",
@@ -303,19 +357,13 @@ muster_status muster_walk_run(const struct muster_walk *walk,
                               const struct muster_walk_visitor *visitor)
 {
     size_t lane_count = walk->first_lane[walk->ranks];
-    size_t steps = walk->first_step[walk->ranks];
     AUTO_FREE struct lane *lanes = calloc(lane_count + 1, sizeof *lanes);
-    AUTO_FREE bool *posted = calloc(steps + 1, sizeof *posted);
     AUTO_FREE size_t *queue = calloc(lane_count + 1, sizeof *queue);
-    if (lanes == NULL || posted == NULL || queue == NULL) {
-        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu steps", steps);
+    if (lanes == NULL || queue == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu lanes", lane_count);
     }
-    struct run run = {.walk = walk,
-                      .visitor = visitor,
-                      .lanes = lanes,
-                      .lane_count = lane_count,
-                      .posted = posted,
-                      .queue = queue};
+    struct run run = {
+        .walk = walk, .visitor = visitor, .lanes = lanes, .lane_count = lane_count, .queue = queue};
     find_lanes(&run);
     return run_all(&run);
 }
