@@ -56,7 +56,7 @@ static muster_status load(struct making *making, const struct muster_pieces *pie
         const struct muster_piece *piece = &pieces->items[i];
         /* Where nothing is reduced, every term is one rank's input. */
         uint64_t first = place_of(making, piece->term - muster_terms_leaf(0), piece->origin);
-        uint32_t members = terms->members[piece->term];
+        uint32_t members = muster_terms_members(terms, piece->term);
         TRY(add_run(making, first, first + piece->count, cargo));
         cargo->members = members > cargo->members ? members : cargo->members;
     }

@@ -13,15 +13,23 @@
 
 enum { MUSTER_TERM_NONE = 0 }; /* nothing was ever written there */
 
+struct muster_term {
+    uint32_t parts[2]; /* the two that were reduced, the smaller first */
+    uint32_t members;  /* how many ranks it counts */
+    /* Which: below `ranks`, that one and those after it, rank 0 coming after the last. Rings have
+     * only such. Else `ranks` more than the number of their set. */
+    uint32_t first;
+};
+
 struct muster_terms {
     uint32_t ranks;
-    size_t words;         /* of 64 bits, in one set of ranks */
-    size_t used;          /* terms; number 0 is MUSTER_TERM_NONE, 1 + rank is that rank's leaf */
-    size_t capacity;      /* terms that there is memory for; a power of two */
-    uint32_t (*parts)[2]; /* [capacity] the two that were reduced, the smaller first */
-    uint32_t *members;    /* [capacity] how many ranks it counts */
-    uint64_t *sets;       /* [capacity x words] which */
-    uint32_t *table;      /* [2 x capacity] hash of the parts -> term; 0 is free */
+    size_t used;               /* number 0 is MUSTER_TERM_NONE, 1 + rank is that rank's leaf */
+    size_t capacity;           /* terms that there is memory for; a power of two */
+    struct muster_term *items; /* [capacity] */
+    uint32_t *table;           /* [2 x capacity] hash of the parts -> term; 0 is free */
+    size_t words;              /* of 64 bits, in one set of ranks */
+    size_t set_count, set_capacity;
+    uint64_t *sets; /* [set_capacity x words] */
 };
 
 /* MUSTER_FATAL: no memory. */
@@ -41,6 +49,9 @@ MUSTER_CHECKED muster_status muster_terms_add(struct muster_terms *terms, uint32
 MUSTER_CHECKED muster_status muster_terms_canonical(struct muster_terms *terms,
                                                     const uint32_t *contributors,
                                                     uint32_t *ret_term);
+
+/* How many ranks it counts. */
+uint32_t muster_terms_members(const struct muster_terms *terms, uint32_t term);
 
 /* Counts every rank. */
 bool muster_terms_is_full(const struct muster_terms *terms, uint32_t term);
