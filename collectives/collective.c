@@ -27,6 +27,15 @@ struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, ui
                                 .count = each + (index < larger ? 1 : 0)};
 }
 
+uint64_t muster_span_part_with(struct muster_span whole, uint64_t parts, uint64_t element)
+{
+    uint64_t each = whole.count / parts;
+    uint64_t larger = whole.count % parts;
+    uint64_t index = element - whole.offset;
+    uint64_t in_larger = larger * (each + 1);
+    return index < in_larger ? index / (each + 1) : larger + (index - in_larger) / each;
+}
+
 muster_status muster_collective_parse(const char *name, enum muster_collective *ret_collective)
 {
     unsigned index = 0;

@@ -63,6 +63,9 @@ struct muster_span {
 /* Part number index of the span cut into parts, sizes differing by one at most, larger first. */
 struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index);
 
+/* Index of the part that has this element, which is in the span. */
+uint64_t muster_span_part_with(struct muster_span whole, uint64_t parts, uint64_t element);
+
 enum { MUSTER_BUFFERS_MAX = 64 }; /* of one member in one call */
 
 #endif

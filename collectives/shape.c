@@ -224,11 +224,8 @@ static struct muster_promise promise_block(const struct muster_shape *shapes, ui
 static struct muster_promise promise_part(const struct muster_shape *shape, uint64_t element)
 {
     const struct muster_span whole = {.count = shape->count};
-    uint32_t part = 0;
+    uint32_t part = (uint32_t)muster_span_part_with(whole, shape->ranks, element);
     struct muster_span span = muster_span_part(whole, shape->ranks, part);
-    while (element >= span.offset + span.count) {
-        span = muster_span_part(whole, shape->ranks, ++part);
-    }
     return (struct muster_promise){.rank = muster_shape_partner(shape, part),
                                    .origin = element,
                                    .count = span.offset + span.count - element};

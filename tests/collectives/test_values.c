@@ -242,7 +242,9 @@ static void parts_of_a_span_are_all_of_it(void **state)
                 struct muster_span part = muster_span_part(whole, parts, i);
                 assert_int_equal(part.offset, at);
                 assert_in_range(part.count, count / parts, (count + parts - 1) / parts);
-                at += part.count;
+                for (; at < part.offset + part.count; at++) {
+                    assert_int_equal(muster_span_part_with(whole, parts, at), i);
+                }
             }
             assert_int_equal(at, 5 + count);
         }
