@@ -114,13 +114,33 @@ static muster_status check_form(const struct muster_shape *shapes,
     return MUSTER_OK;
 }
 
-static muster_status check_walk(const struct muster_shape *shapes, const struct muster_walk *walk,
-                                bool in_place)
+static muster_status check_races(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                 bool in_place)
 {
     for (uint32_t rank = 0; rank < walk->ranks; rank++) {
         TRY(muster_check_races(&shapes[rank], &walk->schedules[rank], in_place));
     }
-    return muster_check_values(shapes, walk, in_place, NULL);
+    return MUSTER_OK;
+}
+
+/* Out of place and in place. */
+static muster_status check_both(const struct muster_shape *shapes, const struct muster_walk *walk)
+{
+    bool in_place_differs = false;
+    TRY(check_races(shapes, walk, false));
+    TRY(muster_check_values(shapes, walk, false, NULL, &in_place_differs));
+    TRY(check_races(shapes, walk, true));
+    return in_place_differs ? muster_check_values(shapes, walk, true, NULL, NULL) : MUSTER_OK;
+}
+
+static muster_status check_walk(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                bool in_place)
+{
+    if (!muster_collective_in_place_counts(shapes[0].collective)) {
+        return check_both(shapes, walk);
+    }
+    TRY(check_races(shapes, walk, in_place));
+    return muster_check_values(shapes, walk, in_place, NULL, NULL);
 }
 
 static muster_status prove(const struct muster_shape *shapes,
@@ -133,11 +153,7 @@ static muster_status prove(const struct muster_shape *shapes,
     TRY(check_form(shapes, schedules, ranks));
     struct muster_walk walk;
     TRY(muster_walk_init(schedules, ranks, &walk));
-    bool either = !muster_collective_in_place_counts(shapes[0].collective);
-    muster_status status = check_walk(shapes, &walk, in_place && !either);
-    if (status == MUSTER_OK && either) {
-        status = check_walk(shapes, &walk, true);
-    }
+    muster_status status = check_walk(shapes, &walk, in_place);
     if (status == MUSTER_OK && shapes[0].collective == MUSTER_BARRIER) {
         status = muster_check_barrier(&walk);
     }

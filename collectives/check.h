@@ -9,8 +9,8 @@
  * written, except in place, and all this holds in place too; and a barrier lets nobody out before
  * everybody is in.
  *
- * Pure and sequential. Memory grows with all ranks' steps, and with ranks / 8 bytes for each
- * different partial result.
+ * Pure and sequential. Memory grows with all ranks' steps, with the different partial results, and
+ * with ranks / 8 bytes for each of those that does not count ranks that follow each other.
  */
 #ifndef MUSTER_COLLECTIVES_CHECK_H
 #define MUSTER_COLLECTIVES_CHECK_H

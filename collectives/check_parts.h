@@ -3,7 +3,7 @@
 #ifndef MUSTER_COLLECTIVES_CHECK_PARTS_H
 #define MUSTER_COLLECTIVES_CHECK_PARTS_H
 
-#include "collectives/pieces.h"
+#include "collectives/cells.h"
 #include "collectives/walk.h"
 
 /* Where one rank's buffers lie in one line of elements. Out of place they lie apart; in place INPUT
@@ -14,6 +14,26 @@ struct muster_layout {
 };
 struct muster_layout muster_layout_of(const struct muster_shape *shape,
                                       const struct muster_schedule *schedule, bool in_place);
+
+/* Which cells a step's source and target begin with. */
+struct muster_places {
+    uint32_t source, target;
+};
+
+/* check_memory.c: what one rank's elements stand for while values are checked. Out of place too
+ * they are one line in which INPUT and OUTPUT lie as in place: INPUT then needs no room of its own,
+ * as nobody writes it and so it never changes. */
+struct muster_memory {
+    struct muster_cells cells;    /* cut where spans of the rank's own steps begin and end */
+    struct muster_places *places; /* owned [steps of the schedule] */
+    uint32_t input, output;       /* which cells they begin with */
+};
+
+/* MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_memory_init(const struct muster_shape *shape,
+                                                const struct muster_schedule *schedule,
+                                                struct muster_memory *ret_memory);
+void muster_memory_finish(struct muster_memory *memory);
 
 /* check_races.c: no two steps of this rank that may run at the same time touch the same elements,
  * unless both read; and no step's source overlaps its own target, unless it is the same. */
@@ -33,10 +53,16 @@ struct muster_values_observer {
 };
 
 /* check_values.c: runs the walk with symbols for elements; at the end each result is what the
- * collective promises, reduced in the same order on all ranks. The observer may be NULL. */
+ * collective promises, reduced in the same order on all ranks. The observer may be NULL.
+ *
+ * Out of place, *ret_in_place_differs (if not NULL) is true if a step read INPUT where the same
+ * elements of OUTPUT had been written, and not by what INPUT holds. If none did, and there are no
+ * races in place, every step reads the same in place: INPUT where OUTPUT has not been written yet,
+ * and otherwise what was written; so all values are right there too. */
 MUSTER_CHECKED muster_status muster_check_values(const struct muster_shape *shapes,
                                                  const struct muster_walk *walk, bool in_place,
-                                                 const struct muster_values_observer *observer);
+                                                 const struct muster_values_observer *observer,
+                                                 bool *ret_in_place_differs);
 
 /* check_barrier.c: nobody is through before everybody has come. */
 MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);

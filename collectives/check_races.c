@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "collectives/builder.h"
+#include "collectives/sort.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
@@ -12,6 +13,13 @@ struct access {
     uint64_t begin, end; /* in the layout */
     const struct muster_step *step;
     bool writes;
+};
+
+/* Of one rank. */
+struct accesses {
+    struct access *items;
+    size_t count;
+    struct muster_sort_item *order, *spare; /* [capacity of items] */
 };
 
 struct muster_layout muster_layout_of(const struct muster_shape *shape,
@@ -30,13 +38,6 @@ struct muster_layout muster_layout_of(const struct muster_shape *shape,
     return (struct muster_layout){.base = {in_base, out_base, shared}, .count = shared + scratch};
 }
 
-static int compare_accesses(const void *left_access, const void *right_access)
-{
-    const struct access *left = left_access;
-    const struct access *right = right_access;
-    return left->begin == right->begin ? 0 : left->begin < right->begin ? -1 : 1;
-}
-
 static muster_status overlaps_itself(const struct muster_schedule *schedule,
                                      const struct muster_step *step)
 {
@@ -51,7 +52,7 @@ static muster_status overlaps_itself(const struct muster_schedule *schedule,
 /* Adds what the step touches; at most two entries. */
 static muster_status note(const struct muster_schedule *schedule,
                           const struct muster_layout *layout, const struct muster_step *step,
-                          struct access *accesses, size_t *count)
+                          struct accesses *accesses)
 {
     if (step->span.count == 0) {
         return MUSTER_OK;
@@ -79,10 +80,10 @@ static muster_status note(const struct muster_schedule *schedule,
         }
     }
     if (reads && !same) {
-        accesses[(*count)++] = source;
+        accesses->items[accesses->count++] = source;
     }
     if (writes) {
-        accesses[(*count)++] = target;
+        accesses->items[accesses->count++] = target;
     }
     return MUSTER_OK;
 }
@@ -126,59 +127,81 @@ static const struct access *find_clash(const struct front *front, const struct a
     return other != NULL && other->end > access->begin ? other : NULL;
 }
 
-/* All accesses are of one round of one lane. */
-static muster_status check_round(const struct muster_schedule *schedule, struct access *accesses,
-                                 size_t count, bool in_place)
+/* Those from number `first` on, by their begins: order[i].value is the i-th one's number. */
+static size_t sort_from(struct accesses *accesses, size_t first)
+{
+    size_t count = accesses->count - first;
+    for (size_t i = 0; i < count; i++) {
+        accesses->order[i] =
+            (struct muster_sort_item){.key = accesses->items[first + i].begin, .value = first + i};
+    }
+    muster_sort(accesses->order, accesses->spare, count);
+    return count;
+}
+
+/* The accesses from `first` on are of one round of one lane. */
+static muster_status check_round(const struct muster_schedule *schedule, struct accesses *accesses,
+                                 size_t first, bool in_place)
 {
     struct front front = {0};
-    qsort(accesses, count, sizeof *accesses, compare_accesses);
-    for (size_t i = 0; i < count; i++) {
-        const struct access *other = find_clash(&front, &accesses[i]);
+    for (size_t i = 0, count = sort_from(accesses, first); i < count; i++) {
+        const struct access *access = &accesses->items[accesses->order[i].value];
+        const struct access *other = find_clash(&front, access);
         if (other != NULL) {
-            return race(schedule, other, &accesses[i], in_place);
+            return race(schedule, other, access, in_place);
         }
-        extend(&front, &accesses[i]);
+        extend(&front, access);
     }
     return MUSTER_OK;
 }
 
 /* Whatever two lanes do may happen at the same time. */
-static muster_status check_lanes(const struct muster_schedule *schedule, struct access *accesses,
-                                 size_t count, bool in_place)
+static muster_status check_lanes(const struct muster_schedule *schedule, struct accesses *accesses,
+                                 bool in_place)
 {
     struct front fronts[MUSTER_LANES_MAX] = {0};
-    qsort(accesses, count, sizeof *accesses, compare_accesses);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0, count = sort_from(accesses, 0); i < count; i++) {
+        const struct access *access = &accesses->items[accesses->order[i].value];
         for (uint32_t lane = 0; lane < schedule->lanes; lane++) {
-            const struct access *other = find_clash(&fronts[lane], &accesses[i]);
-            if (other != NULL && lane != accesses[i].step->lane) {
-                return race(schedule, other, &accesses[i], in_place);
+            const struct access *other = find_clash(&fronts[lane], access);
+            if (other != NULL && lane != access->step->lane) {
+                return race(schedule, other, access, in_place);
             }
         }
-        extend(&fronts[accesses[i].step->lane], &accesses[i]);
+        extend(&fronts[access->step->lane], access);
     }
     return MUSTER_OK;
+}
+
+static muster_status check_all(const struct muster_schedule *schedule,
+                               const struct muster_layout *layout, bool in_place,
+                               struct accesses *accesses)
+{
+    size_t first = 0; /* access of the current round */
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        if (i > 0 && (step->lane != step[-1].lane || step->round != step[-1].round)) {
+            TRY(check_round(schedule, accesses, first, in_place));
+            first = accesses->count;
+        }
+        TRY(note(schedule, layout, step, accesses));
+    }
+    TRY(check_round(schedule, accesses, first, in_place));
+    return schedule->lanes > 1 ? check_lanes(schedule, accesses, in_place) : MUSTER_OK;
 }
 
 muster_status muster_check_races(const struct muster_shape *shape,
                                  const struct muster_schedule *schedule, bool in_place)
 {
-    struct muster_layout layout = muster_layout_of(shape, schedule, in_place);
-    AUTO_FREE struct access *accesses = calloc(2 * schedule->step_count + 1, sizeof *accesses);
-    if (accesses == NULL) {
+    const struct muster_layout layout = muster_layout_of(shape, schedule, in_place);
+    size_t most = 2 * schedule->step_count + 1;
+    AUTO_FREE struct access *items = malloc(most * sizeof *items);
+    AUTO_FREE struct muster_sort_item *order = malloc(most * sizeof *order);
+    AUTO_FREE struct muster_sort_item *spare = malloc(most * sizeof *spare);
+    if (items == NULL || order == NULL || spare == NULL) {
         return muster_error_set(MUSTER_FATAL, "check: no memory for %zu steps",
                                 schedule->step_count);
     }
-    size_t count = 0;
-    size_t first = 0; /* access of the current round */
-    for (size_t i = 0; i < schedule->step_count; i++) {
-        const struct muster_step *step = &schedule->steps[i];
-        if (i > 0 && (step->lane != step[-1].lane || step->round != step[-1].round)) {
-            TRY(check_round(schedule, &accesses[first], count - first, in_place));
-            first = count;
-        }
-        TRY(note(schedule, &layout, step, accesses, &count));
-    }
-    TRY(check_round(schedule, &accesses[first], count - first, in_place));
-    return schedule->lanes > 1 ? check_lanes(schedule, accesses, count, in_place) : MUSTER_OK;
+    struct accesses accesses = {.items = items, .order = order, .spare = spare};
+    return check_all(schedule, &layout, in_place, &accesses);
 }

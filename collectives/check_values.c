@@ -3,41 +3,85 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "collectives/pieces.h"
 #include "worker/base/status.h"
 
 struct state {
     const struct muster_shape *shapes; /* [ranks] */
     const struct muster_walk *walk;
     bool in_place;
+    bool in_place_differs; /* something was read that is overwritten there */
     const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
     uint32_t canonical;             /* what every sum must be; or MUSTER_TERM_NONE: in any order */
-    struct muster_pieces *memories; /* [ranks] all elements of a rank's layout */
+    struct muster_memory *memories; /* [ranks] */
     struct muster_pieces mine, theirs, sum;
 };
 
-static uint64_t address(const struct state *state, uint32_t rank, unsigned buffer, uint64_t offset)
+static struct muster_places places_of(const struct state *state,
+                                      const struct muster_walk_step *where)
 {
-    return muster_layout_of(&state->shapes[rank], &state->walk->schedules[rank], state->in_place)
-               .base[buffer] +
-           offset;
+    const struct muster_schedule *schedule = &state->walk->schedules[where->rank];
+    return state->memories[where->rank].places[where->step - schedule->steps];
 }
 
-/* What a step reads of its own rank's memory. */
-static muster_status read_source(struct state *state, uint32_t rank, const struct muster_step *step,
-                                 struct muster_pieces *ret_part)
+/* Out of place. */
+static muster_status read_input(struct state *state, const struct muster_walk_step *where,
+                                struct muster_pieces *ret_part)
 {
-    uint64_t at = address(state, rank, step->source, step->span.offset);
-    TRY(muster_pieces_read(&state->memories[rank], at, step->span.count, ret_part));
-    for (size_t i = 0; i < ret_part->used; i++) {
-        if (ret_part->items[i].term == MUSTER_TERM_NONE) {
-            uint64_t offset = step->span.offset + ret_part->items[i].begin;
+    const struct muster_span *span = &where->step->span;
+    bool filled = muster_shape_contributes(&state->shapes[where->rank]);
+    const struct muster_piece piece = {.count = span->count,
+                                       .origin = span->offset,
+                                       .term = filled ? muster_terms_leaf(where->rank)
+                                                      : MUSTER_TERM_NONE};
+    if (!muster_cells_are_free_or(&state->memories[where->rank].cells,
+                                  places_of(state, where).source, &piece)) {
+        state->in_place_differs = true;
+    }
+    muster_pieces_clear(ret_part);
+    return muster_pieces_append(ret_part, piece.count, piece.origin, piece.term);
+}
+
+static muster_status check_written(unsigned buffer, uint64_t offset,
+                                   const struct muster_pieces *part)
+{
+    for (size_t i = 0; i < part->used; i++) {
+        if (part->items[i].term == MUSTER_TERM_NONE) {
             return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which nobody wrote",
-                                    muster_buffer_name(step->source), offset);
+                                    muster_buffer_name(buffer), offset + part->items[i].begin);
         }
     }
     return MUSTER_OK;
+}
+
+/* What a step reads of its own rank's memory. */
+static muster_status read_source(struct state *state, const struct muster_walk_step *where,
+                                 struct muster_pieces *ret_part)
+{
+    const struct muster_step *step = where->step;
+    if (step->source == MUSTER_INPUT && !state->in_place) {
+        TRY(read_input(state, where, ret_part));
+    } else {
+        TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).source,
+                              step->span.count, ret_part));
+    }
+    return check_written(step->source, step->span.offset, ret_part);
+}
+
+static muster_status read_target(struct state *state, const struct muster_walk_step *where,
+                                 struct muster_pieces *ret_part)
+{
+    const struct muster_step *step = where->step;
+    TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).target,
+                          step->span.count, ret_part));
+    return check_written(step->target, step->at, ret_part);
+}
+
+static muster_status write_target(struct state *state, const struct muster_walk_step *where,
+                                  const struct muster_pieces *part)
+{
+    return muster_cells_write(&state->memories[where->rank].cells, places_of(state, where).target,
+                              part);
 }
 
 static muster_status show_step(const struct state *state, const struct muster_walk_step *where,
@@ -46,13 +90,6 @@ static muster_status show_step(const struct state *state, const struct muster_wa
     const struct muster_values_observer *observer = state->observer;
     return observer == NULL ? MUSTER_OK
                             : observer->see_step(observer->user, where, pieces, &state->terms);
-}
-
-static muster_status write_target(struct state *state, uint32_t rank,
-                                  const struct muster_step *step, const struct muster_pieces *part)
-{
-    return muster_pieces_write(&state->memories[rank], address(state, rank, step->target, step->at),
-                               part);
 }
 
 static muster_status at_step(const struct state *state, muster_status status,
@@ -67,20 +104,16 @@ static muster_status at_step(const struct state *state, muster_status status,
 
 static muster_status do_local(struct state *state, const struct muster_walk_step *local)
 {
-    uint32_t rank = local->rank;
     const struct muster_step *step = local->step;
-    TRY(read_source(state, rank, step, &state->theirs));
+    TRY(read_source(state, local, &state->theirs));
     if (step->kind == MUSTER_STEP_COPY) {
         TRY(show_step(state, local, &state->theirs));
-        return write_target(state, rank, step, &state->theirs);
+        return write_target(state, local, &state->theirs);
     }
-    struct muster_step target = *step; /* REDUCE reads its target too */
-    target.source = step->target;
-    target.span.offset = step->at;
-    TRY(read_source(state, rank, &target, &state->mine));
+    TRY(read_target(state, local, &state->mine));
     TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, local, &state->sum));
-    return write_target(state, rank, step, &state->sum);
+    return write_target(state, local, &state->sum);
 }
 
 static muster_status visit_local(void *user, const struct muster_walk_step *local)
@@ -91,23 +124,21 @@ static muster_status visit_local(void *user, const struct muster_walk_step *loca
 
 static muster_status do_receive(struct state *state, const struct muster_walk_step *receive)
 {
-    uint32_t rank = receive->rank;
-    const struct muster_step *step = receive->step;
-    if (step->kind == MUSTER_STEP_RECV) {
+    if (receive->step->kind == MUSTER_STEP_RECV) {
         TRY(show_step(state, receive, &state->theirs));
-        return write_target(state, rank, step, &state->theirs);
+        return write_target(state, receive, &state->theirs);
     }
-    TRY(read_source(state, rank, step, &state->mine));
+    TRY(read_source(state, receive, &state->mine));
     TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, receive, &state->sum));
-    return write_target(state, rank, step, &state->sum);
+    return write_target(state, receive, &state->sum);
 }
 
 static muster_status visit_message(void *user, const struct muster_walk_step *send,
                                    const struct muster_walk_step *receive)
 {
     struct state *state = user;
-    TRY(at_step(state, read_source(state, send->rank, send->step, &state->theirs), send));
+    TRY(at_step(state, read_source(state, send, &state->theirs), send));
     TRY(show_step(state, send, &state->theirs));
     return at_step(state, do_receive(state, receive), receive);
 }
@@ -124,14 +155,14 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
 static muster_status fill(struct state *state, uint32_t rank)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
-    struct muster_layout layout = muster_layout_of(&state->shapes[rank], schedule, state->in_place);
-    TRY(muster_pieces_append(&state->memories[rank], layout.count, 0, MUSTER_TERM_NONE));
-    if (!muster_shape_contributes(&state->shapes[rank])) {
+    struct muster_memory *memory = &state->memories[rank];
+    TRY(muster_memory_init(&state->shapes[rank], schedule, memory));
+    if (!state->in_place || !muster_shape_contributes(&state->shapes[rank])) {
         return MUSTER_OK;
     }
     muster_pieces_clear(&state->mine);
     TRY(muster_pieces_append(&state->mine, schedule->input_count, 0, muster_terms_leaf(rank)));
-    return muster_pieces_write(&state->memories[rank], layout.base[MUSTER_INPUT], &state->mine);
+    return muster_cells_write(&memory->cells, memory->input, &state->mine);
 }
 
 /* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
@@ -170,8 +201,8 @@ static muster_status check_result(const struct state *state, uint32_t rank,
                                   struct muster_pieces *ret_output)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
-    TRY(muster_pieces_read(&state->memories[rank], address(state, rank, MUSTER_OUTPUT, 0),
-                           muster_buffer_count(schedule, MUSTER_OUTPUT), ret_output));
+    TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
+                          schedule->output_count, ret_output));
     for (size_t i = 0; i < ret_output->used; i++) {
         if (!is_promised(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
@@ -235,7 +266,7 @@ static muster_status run(struct state *state)
 static void finish(struct state *state)
 {
     for (uint32_t rank = 0; state->memories != NULL && rank < state->walk->ranks; rank++) {
-        muster_pieces_finish(&state->memories[rank]);
+        muster_memory_finish(&state->memories[rank]);
     }
     free(state->memories);
     muster_terms_finish(&state->terms);
@@ -245,7 +276,8 @@ static void finish(struct state *state)
 }
 
 muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,
-                                  bool in_place, const struct muster_values_observer *observer)
+                                  bool in_place, const struct muster_values_observer *observer,
+                                  bool *ret_in_place_differs)
 {
     struct state state = {
         .shapes = shapes, .walk = walk, .in_place = in_place, .observer = observer};
@@ -257,6 +289,9 @@ muster_status muster_check_values(const struct muster_shape *shapes, const struc
             muster_error_set(MUSTER_FATAL, "check: no memory for %" PRIu32 " ranks", walk->ranks);
     } else {
         status = run(&state);
+    }
+    if (status == MUSTER_OK && ret_in_place_differs != NULL) {
+        *ret_in_place_differs = state.in_place_differs;
     }
     finish(&state);
     return status;

@@ -252,7 +252,7 @@ static muster_status make(struct making *making, bool in_place)
     number_steps(making);
     TRY(muster_walk_run(making->walk, &clock));
     TRY(load_inputs(making));
-    TRY(muster_check_values(making->drawing->shapes, making->walk, in_place, &observer));
+    TRY(muster_check_values(making->drawing->shapes, making->walk, in_place, &observer, NULL));
     return cut_chunks(making->drawing);
 }
 

@@ -26,14 +26,6 @@ void muster_pieces_clear(struct muster_pieces *pieces);
 MUSTER_CHECKED muster_status muster_pieces_append(struct muster_pieces *pieces, uint64_t count,
                                                   uint64_t origin, uint32_t term);
 
-/* Replaces the contents of ret_part by count elements from begin on, which must be there. */
-MUSTER_CHECKED muster_status muster_pieces_read(const struct muster_pieces *pieces, uint64_t begin,
-                                                uint64_t count, struct muster_pieces *ret_part);
-
-/* Puts the part's elements in the place of those from begin on, which must be there. */
-MUSTER_CHECKED muster_status muster_pieces_write(struct muster_pieces *pieces, uint64_t begin,
-                                                 const struct muster_pieces *part);
-
 /* Element by element. Both have the same number of elements and no NONE. MUSTER_INVALID: different
  * origins meet, or a rank is counted twice. */
 MUSTER_CHECKED muster_status muster_pieces_add(const struct muster_pieces *left,
