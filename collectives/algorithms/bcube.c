@@ -3,9 +3,9 @@
  * digit only exchange parts, all with all. With base B that is halving-doubling with B - 1 partners
  * at a time: fewer rounds, and messages that overlap.
  *
- * Each digit has the largest base of 4, 3 and 2 that divides what is left of P. Where P has other
- * factors, the largest number below that has none is taken, and the other ranks are folded in (see
- * generators.h): at most a quarter of those.
+ * Each digit has the largest base, of B at most, that divides what is left of P. Where P has prime
+ * factors over B, the largest number below that has none is taken, and the other ranks are folded
+ * in (see generators.h). B is 4 where nothing is said: fewer rounds take longer ones.
  *
  * Source: C. Guo et al.: BCube: a high performance, server-centric network architecture for modular
  * data centers. SIGCOMM 2009; the allreduce as in Gloo's allreduce_bcube, with a base for each
@@ -24,32 +24,54 @@
  * end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/level.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/base/status.h"
 
 enum {
-    BASE_MAX = 4,
+    BASE_USUAL = 4,
+    BASE_MAX = 16,
     DIGITS_MAX = 32,
     OVERLAPPED_MAX = 16384, /* elements: parts of this size at most come together */
 };
 
-static uint32_t base_of(uint32_t value)
+static uint32_t digit_base(uint32_t value, uint32_t most)
 {
-    uint32_t base = BASE_MAX;
+    uint32_t base = most;
     while (base > 1 && value % base != 0) {
         base--;
     }
     return base;
 }
 
-/* Those that exchange: the largest number without factors other than 2 and 3. */
-static struct muster_fold fold_of(uint32_t size)
+/* The largest number up to the limit with no prime factors but 2 and some of these. */
+static uint32_t largest_product(uint32_t limit, const uint32_t *primes, size_t count)
 {
-    uint32_t kept = 1;
-    for (uint64_t threes = 1; threes <= size; threes *= 3) {
-        uint32_t power = UINT32_C(1) << muster_log2_down((uint32_t)(size / threes));
-        uint32_t product = power * (uint32_t)threes;
-        kept = product > kept ? product : kept;
+    if (count == 0) {
+        return UINT32_C(1) << muster_log2_down(limit);
     }
-    return muster_fold_of(size, kept);
+    uint32_t best = 0;
+    for (uint64_t power = 1; power <= limit; power *= primes[0]) {
+        uint32_t rest = largest_product((uint32_t)(limit / power), primes + 1, count - 1);
+        uint32_t product = (uint32_t)power * rest;
+        best = product > best ? product : best;
+    }
+    return best;
+}
+
+/* Those that exchange. */
+static struct muster_fold fold_of(uint32_t size, uint32_t base)
+{
+    static const uint32_t primes[] = {3, 5, 7, 11, 13};
+    size_t count = 0;
+    while (count < sizeof primes / sizeof primes[0] && primes[count] <= base) {
+        count++;
+    }
+    return muster_fold_of(size, largest_product(size, primes, count));
 }
 
 /* A digit's exchange: those at the same place but for this digit each keep a part of the span. */
@@ -62,13 +84,13 @@ struct digit {
 };
 
 /* From the first digit on, the largest base first. Returns how many. */
-static uint32_t find_digits(uint32_t kept, uint32_t place, struct muster_span span,
+static uint32_t find_digits(uint32_t kept, uint32_t most, uint32_t place, struct muster_span span,
                             struct digit digits[DIGITS_MAX])
 {
     uint32_t count = 0;
     uint32_t stride = 1;
     while (stride < kept) {
-        uint32_t base = base_of(kept / stride);
+        uint32_t base = digit_base(kept / stride, most);
         uint32_t value = place / stride % base;
         struct muster_span part = muster_span_part(span, base, value);
         digits[count++] = (struct digit){
@@ -84,6 +106,7 @@ struct cube {
     struct muster_builder *builder;
     const struct muster_group *group;
     struct muster_fold fold;
+    uint32_t base; /* of a digit, at most */
     uint32_t place;
     uint64_t area; /* of scratch */
 };
@@ -155,7 +178,7 @@ static void gather(const struct cube *cube, const struct digit *digit)
 static void exchange(struct cube *cube, enum muster_buffer source, struct muster_span span)
 {
     struct digit digits[DIGITS_MAX];
-    uint32_t count = find_digits(cube->fold.kept, cube->place, span, digits);
+    uint32_t count = find_digits(cube->fold.kept, cube->base, cube->place, span, digits);
     uint32_t extra =
         muster_group_rank(cube->group, (uint64_t)cube->group->index + cube->group->size - 1);
     bool folds = cube->place < cube->fold.extras;
@@ -182,10 +205,11 @@ static void exchange(struct cube *cube, enum muster_buffer source, struct muster
     }
 }
 
-void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
-                       enum muster_buffer source, struct muster_span span)
+static void run(struct muster_builder *builder, const struct muster_group *group,
+                enum muster_buffer source, struct muster_span span, uint32_t base)
 {
-    struct cube cube = {.builder = builder, .group = group, .fold = fold_of(group->size)};
+    struct cube cube = {
+        .builder = builder, .group = group, .fold = fold_of(group->size, base), .base = base};
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
     } else if (muster_fold_is_extra(&cube.fold, group->index)) {
@@ -196,45 +220,61 @@ void muster_bcube_part(struct muster_builder *builder, const struct muster_group
     }
 }
 
-uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static struct muster_tally tally_of(uint64_t count, uint32_t size, uint32_t index, uint32_t base)
 {
-    struct muster_fold fold = fold_of(size);
+    struct muster_fold fold = fold_of(size, base);
     if (size == 1 || muster_fold_is_extra(&fold, index)) {
-        return size == 1 ? 0 : count;
+        return (struct muster_tally){.rounds = size == 1 ? 0 : 2,
+                                     .elements = size == 1 ? 0 : count};
     }
     struct digit digits[DIGITS_MAX];
     uint32_t place = muster_fold_place(&fold, index);
     uint32_t digit_count =
-        find_digits(fold.kept, place, (struct muster_span){.count = count}, digits);
-    uint64_t elements = place < fold.extras ? count : 0;
+        find_digits(fold.kept, base, place, (struct muster_span){.count = count}, digits);
+    bool folds = place < fold.extras;
+    struct muster_tally tally = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
     for (uint32_t i = 0; i < digit_count; i++) {
         uint64_t kept = digits[i].kept.count;
-        elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
+        tally.rounds += 2 + (kept > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
+        tally.elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
     }
-    return elements;
+    return tally;
+}
+
+void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span span)
+{
+    run(builder, group, source, span, BASE_USUAL);
+}
+
+uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
+{
+    return tally_of(count, size, index, BASE_USUAL).elements;
 }
 
 uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    struct muster_fold fold = fold_of(size);
-    if (size == 1 || muster_fold_is_extra(&fold, index)) {
-        return size == 1 ? 0 : 2;
+    return tally_of(count, size, index, BASE_USUAL).rounds;
+}
+
+static uint32_t base_of(const struct muster_plan *plan)
+{
+    return plan->variant != 0 ? plan->variant : BASE_USUAL;
+}
+
+bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size)
+{
+    if (base_of(plan) >= 2 && base_of(plan) <= BASE_MAX) {
+        return true;
     }
-    struct digit digits[DIGITS_MAX];
-    uint32_t place = muster_fold_place(&fold, index);
-    uint32_t digit_count =
-        find_digits(fold.kept, place, (struct muster_span){.count = count}, digits);
-    uint32_t rounds = place < fold.extras ? 2 : 0;
-    for (uint32_t i = 0; i < digit_count; i++) {
-        rounds += 2 + (digits[i].kept.count > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
-    }
-    return rounds;
+    (void)snprintf(ret_why, size, "its base is from 2 to %d", BASE_MAX);
+    return false;
 }
 
 muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_bcube_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    run(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count}, base_of(plan));
     return MUSTER_OK;
 }
 
@@ -242,15 +282,16 @@ muster_status muster_bcube_generate(const struct muster_plan *plan, struct muste
 void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
-    struct muster_fold fold = fold_of(topology->ranks);
+    uint32_t base = base_of(plan);
+    struct muster_fold fold = fold_of(topology->ranks, base);
     uint32_t busiest = muster_fold_index(&fold, 0);
     uint64_t count = plan->count;
+    const struct muster_tally tally = tally_of(count, topology->ranks, busiest, base);
     *ret_formula = (struct muster_formula){
-        .rounds = topology->ranks == 1 ? count > 0
-                                       : muster_bcube_part_rounds(count, topology->ranks, busiest),
-        .elements = muster_bcube_part_elements(count, topology->ranks, busiest)};
+        .rounds = topology->ranks == 1 ? count > 0 : tally.rounds, .elements = tally.elements};
     struct digit digits[DIGITS_MAX];
-    uint32_t digit_count = find_digits(fold.kept, 0, (struct muster_span){.count = count}, digits);
+    uint32_t digit_count =
+        find_digits(fold.kept, base, 0, (struct muster_span){.count = count}, digits);
     for (uint32_t i = 0; i < digit_count; i++) {
         const struct digit *digit = &digits[i];
         uint64_t elements = (digit->base - 1) * digit->kept.count;
@@ -263,3 +304,28 @@ void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula 
         ret_formula->reduced += count;
     }
 }
+
+/* Variants: "base=8" is 8. */
+
+static muster_status parse(const char *text, uint32_t *ret_variant)
+{
+    static const char key[] = "base=";
+    const char *digits = text + sizeof key - 1;
+    bool named = strncmp(text, key, sizeof key - 1) == 0;
+    char *end = NULL;
+    unsigned long base =
+        named && digits[0] >= '0' && digits[0] <= '9' ? strtoul(digits, &end, 10) : 0;
+    if (base < 2 || base > BASE_MAX || *end != '\0') {
+        return muster_error_set(
+            MUSTER_INVALID, "\"%.64s\": must be base= and a number from 2 to %d", text, BASE_MAX);
+    }
+    *ret_variant = (uint32_t)base;
+    return MUSTER_OK;
+}
+
+static void print(uint32_t variant, char *ret_text, size_t size)
+{
+    (void)snprintf(ret_text, size, "base=%u", variant);
+}
+
+const struct muster_variants muster_bcube_variants = {.parse = parse, .print = print};

@@ -120,6 +120,9 @@ void muster_bcube_part(struct muster_builder *builder, const struct muster_group
 uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
+bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size);
+extern const struct muster_variants muster_bcube_variants;
+
 /* double_tree.c */
 muster_status muster_double_tree_generate(const struct muster_plan *plan,
                                           struct muster_builder *builder);
