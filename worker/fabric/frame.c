@@ -127,9 +127,11 @@ static int64_t payload_max(enum muster_frame_kind kind)
     case MUSTER_FRAME_ABORT:
         return MUSTER_REASON_SIZE - 1;
     case MUSTER_FRAME_OFFER:
+        return MUSTER_OFFER_MAX;
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
+    case MUSTER_FRAME_TAKEN:
         return 0;
     }
     return -1;

@@ -13,7 +13,8 @@ enum {
     MUSTER_FRAME_SIZE = 96,
     MUSTER_FRAME_VERSION = 1,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
-    MUSTER_EAGER_MAX = 16 * 1024,            /* larger messages wait for a grant */
+    MUSTER_OFFER_MAX = 64,        /* payload of an offer: where the data is; on one host only */
+    MUSTER_EAGER_MAX = 16 * 1024, /* larger messages wait for a grant */
     MUSTER_EAGER_WINDOW_BYTES = 1024 * 1024, /* sent eagerly and not yet credited, per link */
     MUSTER_EAGER_CHARGE_BYTES = 128,         /* each costs so much beside its size */
 };
@@ -26,6 +27,7 @@ enum muster_frame_kind {
     MUSTER_FRAME_ABORT = 5,   /* the operation has failed at the sender; payload: why */
     MUSTER_FRAME_CREDIT = 6,  /* only carries credit */
     MUSTER_FRAME_GOODBYE = 7, /* the last frame */
+    MUSTER_FRAME_TAKEN = 8,   /* the receiver has taken what was offered; on one host only */
 };
 
 struct muster_frame {

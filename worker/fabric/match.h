@@ -25,8 +25,22 @@ struct muster_frame_queue {
     size_t start, end, room;
 };
 
+struct muster_match;
+
+/* For transports of one host: the receiver takes large messages itself, out of the sender's memory.
+ */
+struct muster_match_direct {
+    /* Says in the offer's payload where the data is. Returns its size; 0: not this one. */
+    uint32_t (*describe)(struct muster_match *match, struct muster_transfer *transfer,
+                         unsigned char ret_payload[MUSTER_OFFER_MAX]);
+    /* It is not offered any more: the peer must not take it from now on. */
+    void (*release)(struct muster_match *match, const struct muster_transfer *transfer);
+};
+
 struct muster_match {
     struct muster_link *link;
+    const struct muster_match_direct *direct; /* or NULL */
+    struct muster_early *takes; /* offers whose receive is posted, for the transport to take */
     struct muster_early_table early;
     struct muster_early *due;             /* early ones whose receive has been posted */
     struct muster_transfer_table waiting; /* sends without a grant */
@@ -77,6 +91,17 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
 void muster_match_sent(struct muster_match *match, const struct muster_outgoing *outgoing);
 /* It was taken and will not go out; its transfer is being withdrawn. */
 void muster_match_unsent(struct muster_match *match, const struct muster_outgoing *outgoing);
+
+/* Taking ------------------------------------------------------------------------------------- */
+
+/* The receive that a take is for; NULL if it has ended otherwise. */
+struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
+                                                  const struct muster_early *take);
+/* All of it has been taken: the receive is done, and the sender hears of it. Frees the take. */
+void muster_match_taken(struct muster_match *match, struct muster_early *take);
+/* It cannot be taken: it is to be sent, unless a part of it was taken; then the sender has
+ * withdrawn it, or is dead, which ends the receive in due course. Frees the take. */
+void muster_match_not_taken(struct muster_match *match, struct muster_early *take);
 
 /* Coming in ---------------------------------------------------------------------------------- */
 

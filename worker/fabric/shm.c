@@ -182,6 +182,7 @@ static bool make_end(struct muster_link *link)
     end->shm = shm;
     end->match.link = link;
     end->match.local = true;
+    end->match.direct = &muster_shm_direct;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = shm->piece;
     end->redial_ns = MUSTER_NEVER;
@@ -207,6 +208,7 @@ void muster_shm_accepted(struct muster_link *link)
 static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
+    muster_shm_release_all(end);
     if (is_open(end) && end->parting) {
         muster_shm_flush_control(end); /* best effort: the goodbye */
     }
@@ -214,6 +216,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
         muster_shm_path_close(end->path);
     }
     drop_descriptors(end, UINT64_MAX);
+    muster_shm_unmap_pieces(end);
     muster_match_finish(&end->match, ret_sends);
     DL_DELETE(end->shm->links, end);
     free(end);
@@ -223,6 +226,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
 static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
+    muster_shm_release_all(end);
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
@@ -299,8 +303,12 @@ static void shm_progress(struct muster_link *link)
     if (open && !muster_shm_receive(end)) {
         return;
     }
-    if (muster_match_progress(&end->match, end->shm->piece) && link->end == end &&
-        link->opened == opened && is_open(end)) {
+    if (!muster_match_progress(&end->match, end->shm->piece) || link->end != end ||
+        link->opened != opened || !is_open(end)) {
+        return;
+    }
+    muster_shm_flush(end);
+    if (end->match.takes != NULL && muster_shm_take_offers(end)) {
         muster_shm_flush(end);
     }
 }

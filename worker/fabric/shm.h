@@ -28,6 +28,8 @@ enum {
     SHM_RING_BYTES = 256 * 1024, /* a direction; small enough to stay in the L2 cache */
     SHM_PAYLOAD_MAX = 32 * 1024, /* of a frame: several fit, so that both ends work at once */
     SHM_NONCE_BYTES = 16,
+    SHM_OFFERS_MAX = 64,      /* large messages that wait to be taken; more go through the ring */
+    SHM_PIECES_MAX = 64,      /* of muster_alloc(), mapped by the peer */
     SHM_DESCRIPTORS_MAX = 64, /* passed and not taken, of one link */
     SHM_HALF_OPEN_MAX = 128,  /* accepted, no hello yet; the oldest has to go */
     SHM_PARKED_MAX = 1024,    /* of generations that have not begun here */
@@ -51,6 +53,7 @@ struct shm_side {
     struct muster_ring_count written, read;
     alignas(MUSTER_CACHE_LINE) _Atomic uint32_t sleeping; /* 0: awake */
     unsigned char nonce[SHM_NONCE_BYTES];
+    alignas(MUSTER_CACHE_LINE) _Atomic uint64_t offers[SHM_OFFERS_MAX]; /* tickets; 0: none */
 };
 
 /* The memory's first page; the rings of side 0 (the dialler) and side 1 follow. */
@@ -74,6 +77,8 @@ enum shm_packet_kind {
     SHM_CONFIRM = 3,    /* the dialler has seen the acceptor's nonce */
     SHM_WAKE = 4,       /* look into the memory */
     SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
+    SHM_PIECE = 6, /* with a descriptor of muster_alloc(); word: its id, generation: its size */
+    SHM_FREED = 7, /* word: the id of such a piece */
 };
 
 /* Both ends are on one host, so it goes as it is. */
@@ -140,6 +145,13 @@ struct shm_descriptor {
     int fd;
 };
 
+/* Memory of the peer's, mapped here to be read. */
+struct shm_piece {
+    uint64_t id;
+    unsigned char *base;
+    size_t size_bytes;
+};
+
 /* What link->end points to. */
 struct shm_link {
     struct muster_match match;
@@ -154,6 +166,14 @@ struct shm_link {
     bool parting;
     _Atomic uint64_t blocked; /* the ring had no room: what the peer had read then; or ROOM */
     struct muster_arrival arrival;
+    struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
+    uint64_t tickets[SHM_OFFERS_MAX];
+    uint64_t last_ticket;
+    uint64_t told[SHM_PIECES_MAX]; /* pieces of this process that the peer may map */
+    uint32_t told_count;
+    uint64_t freed; /* muster_allocated_freed() when they were looked through */
+    struct shm_piece pieces[SHM_PIECES_MAX]; /* of the peer's */
+    uint32_t piece_count;
     struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
     struct shm_link *prev, *next;           /* in shm->links */
@@ -201,9 +221,23 @@ bool muster_shm_receive(struct shm_link *link);
 void muster_shm_flush(struct shm_link *link);
 /* The same, but only of frames without data: no transfer is done by it. */
 void muster_shm_flush_control(struct shm_link *link);
+/* Takes the packets that have come; false if the link is over. */
+bool muster_shm_packets(struct shm_path *path);
 /* Over an open link's socket. The descriptor, if any, is taken or left. */
 void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd);
 /* The connection has ended: takes what the peer has left in the ring, then the link is over. */
 void muster_shm_ended(struct shm_link *link, const char *what);
+
+/* shm_direct.c */
+extern const struct muster_match_direct muster_shm_direct;
+/* Takes what is offered, some pieces at a time; false if the link was closed meanwhile. */
+bool muster_shm_take_offers(struct shm_link *link);
+/* From now on the peer must not take anything. */
+void muster_shm_release_all(struct shm_link *link);
+/* The link is open: writes the tickets of what was offered before. */
+void muster_shm_write_tickets(struct shm_link *link);
+void muster_shm_map_piece(struct shm_link *link, const struct shm_packet *packet, int fd);
+void muster_shm_unmap_piece(struct shm_link *link, uint64_t id);
+void muster_shm_unmap_pieces(struct shm_link *link);
 
 #endif

@@ -98,6 +98,7 @@ static void open_path(struct shm_path *path)
     path->deadline_ns = MUSTER_NEVER;
     link->redial_ns = MUSTER_NEVER;
     muster_shm_bind(link, path);
+    muster_shm_write_tickets(link);
     DL_APPEND2(path->shm->open, link, prev_open, next_open);
     muster_link_opened(link->link);
 }
@@ -473,23 +474,29 @@ static void packet_came(struct shm_path *path, const struct shm_packet *packet, 
     }
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+bool muster_shm_packets(struct shm_path *path)
 {
-    struct shm_path *path = (struct shm_path *)watch;
-    (void)events;
+    const struct muster_watch *watch = &path->watch;
     for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
         struct shm_packet packet;
         AUTO_CLOSE int fd = -1;
         int got = muster_shm_packet_receive(watch->fd, &packet, &fd);
         if (got == 0) {
-            return;
+            return true;
         }
         if (got < 0) {
             hung_up(path);
-            return;
+            return false;
         }
         packet_came(path, &packet, &fd);
     }
+    return !watch->retired;
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events)
+{
+    (void)events;
+    (void)muster_shm_packets((struct shm_path *)watch);
 }
 
 /* Time --------------------------------------------------------------------------------------- */

@@ -56,10 +56,11 @@ static int take_descriptor(struct msghdr *message)
 
 static bool is_whole(const struct shm_packet *packet, ssize_t size, bool has_fd)
 {
-    bool needs_fd = packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR;
+    bool needs_fd =
+        packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR || packet->kind == SHM_PIECE;
     size_t expected = packet->kind == SHM_HELLO ? sizeof *packet : short_size;
     return (size_t)size == expected && packet->version == VERSION && packet->kind >= SHM_HELLO &&
-           packet->kind <= SHM_DESCRIPTOR && has_fd == needs_fd;
+           packet->kind <= SHM_FREED && has_fd == needs_fd;
 }
 
 int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *ret_fd)
