@@ -61,7 +61,8 @@ muster_status muster_commit(muster_session *session)
             session, muster_generation(session),
             muster_error_set(MUSTER_REJOIN, "commit: the membership is to change"), UINT32_MAX);
     }
-    return MUSTER_OK;
+    status = muster_session_tune_late(session);
+    return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "commit");
 }
 
 muster_status muster_restore(muster_session *session)

@@ -18,13 +18,60 @@ void muster_figures_key(uint32_t hosts, char ret_key[MUSTER_FIGURES_KEY_SIZE])
     (void)snprintf(ret_key, MUSTER_FIGURES_KEY_SIZE, "figures.%08x", hosts);
 }
 
+/* What no machine that this runs on has. Algorithms are simulated by these: numbers that are out of
+ * proportion would only be a long way to a useless choice. */
+static const double time_us_max = 60e6;
+static const double rate_GBps_min = 1e-6;
+static const double rate_GBps_max = 1e6;
+static const uint32_t cores_max = 1 << 16;
+static const uint64_t size_bytes_max = UINT64_C(1) << 40;
+
+static bool is_time(double time_us)
+{
+    return time_us >= 0 && time_us <= time_us_max; /* false for NaN */
+}
+
+static bool is_rate(double rate_GBps)
+{
+    return rate_GBps >= rate_GBps_min && rate_GBps <= rate_GBps_max;
+}
+
+static muster_status check_link(const char *where, const struct muster_link_figures *link)
+{
+    if (is_time(link->latency_us) && is_time(link->posting_us) && is_rate(link->bandwidth_GBps) &&
+        is_rate(link->shared_GBps)) {
+        return MUSTER_OK;
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "link figures: no %s has a latency of %g us, a posting of %g us, a "
+                            "bandwidth of %g GB/s and %g GB/s shared",
+                            where, link->latency_us, link->posting_us, link->bandwidth_GBps,
+                            link->shared_GBps);
+}
+
 muster_status muster_figures_check(const struct muster_figures *figures)
 {
+    const struct muster_cost_model *model = &figures->model;
     if (figures->levels >= 1U << MUSTER_LEVEL_COUNT) {
         return muster_error_set(MUSTER_INVALID, "link figures: levels %x do not exist",
                                 figures->levels);
     }
-    return muster_cost_model_check(&figures->model);
+    if (!is_rate(model->core.reduce_GBps) || !is_rate(model->core.copy_GBps) ||
+        model->core.cores > cores_max || model->core.one_machine > 1) {
+        return muster_error_set(MUSTER_INVALID,
+                                "link figures: no host has %u cores that reduce %g GB/s and copy "
+                                "%g GB/s",
+                                model->core.cores, model->core.reduce_GBps, model->core.copy_GBps);
+    }
+    if (model->eager_bytes > size_bytes_max || model->burst_bytes > size_bytes_max) {
+        return muster_error_set(
+            MUSTER_INVALID, "link figures: %llu bytes at once, bursts of %llu bytes",
+            (unsigned long long)model->eager_bytes, (unsigned long long)model->burst_bytes);
+    }
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        TRY(check_link(muster_level_name(level), &model->links[level]));
+    }
+    return muster_cost_model_check(model);
 }
 
 /* Writing -------------------------------------------------------------------------------------- */
@@ -39,11 +86,11 @@ static json_t *encode_link(const struct muster_link_figures *link)
 json_t *muster_figures_encode(const struct muster_figures *figures)
 {
     const struct muster_cost_model *model = &figures->model;
-    json_t *object = json_pack("{s:{s:f, s:f, s:I, s:b}, s:I, s:I}", "core", "reduce_GBps",
-                               model->core.reduce_GBps, "copy_GBps", model->core.copy_GBps, "cores",
-                               (json_int_t)model->core.cores, "one_machine",
-                               (int)model->core.one_machine, "eager_bytes",
-                               (json_int_t)model->eager_bytes, "hosts", (json_int_t)figures->hosts);
+    json_t *object = json_pack(
+        "{s:{s:f, s:f, s:I, s:b}, s:I, s:I, s:I}", "core", "reduce_GBps", model->core.reduce_GBps,
+        "copy_GBps", model->core.copy_GBps, "cores", (json_int_t)model->core.cores, "one_machine",
+        (int)model->core.one_machine, "eager_bytes", (json_int_t)model->eager_bytes, "hosts",
+        (json_int_t)figures->hosts, "shape", (json_int_t)figures->shape);
     for (unsigned level = 0; object != NULL && level < MUSTER_LEVEL_COUNT; level++) {
         if ((figures->levels & 1U << level) != 0 &&
             json_object_set_new(object, muster_level_name(level),
@@ -80,19 +127,22 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
     int one_machine = 0;
     json_int_t eager_bytes = 0;
     json_int_t hosts = 0;
-    if (json_unpack_ex(object, &error, 0, "{s:{s:F, s:F, s:I, s:b}, s:I, s:I}", "core",
+    json_int_t shape = 0;
+    if (json_unpack_ex(object, &error, 0, "{s:{s:F, s:F, s:I, s:b}, s:I, s:I, s:I}", "core",
                        "reduce_GBps", &model->core.reduce_GBps, "copy_GBps", &model->core.copy_GBps,
                        "cores", &cores, "one_machine", &one_machine, "eager_bytes", &eager_bytes,
-                       "hosts", &hosts) != 0) {
+                       "hosts", &hosts, "shape", &shape) != 0) {
         return wrong(&error);
     }
-    if (cores < 0 || cores > UINT32_MAX || eager_bytes < 0 || hosts < 0 || hosts > UINT32_MAX) {
+    if (cores < 0 || cores > UINT32_MAX || eager_bytes < 0 || hosts < 0 || hosts > UINT32_MAX ||
+        shape < 0 || shape > UINT32_MAX) {
         return muster_error_set(MUSTER_INVALID, "link figures: a number is out of range");
     }
     model->core.cores = (uint32_t)cores;
     model->core.one_machine = one_machine != 0 ? 1 : 0;
     model->eager_bytes = (uint64_t)eager_bytes;
     figures->hosts = (uint32_t)hosts;
+    figures->shape = (uint32_t)shape;
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         json_t *link = json_object_get(object, muster_level_name(level));
         if (link != NULL) {
@@ -121,12 +171,12 @@ muster_status muster_figures_decode(const void *text, size_t size_bytes,
 
 static muster_status ask(struct muster_client *client, enum muster_rpc_method method,
                          const struct muster_value_request *request, uint32_t timeout_ms,
-                         json_t **ret_answer)
+                         json_t **ret_answer, enum muster_rpc_code *ret_code)
 {
     const struct muster_patience patience = {
         .attempt_ms = timeout_ms, .deadline_ns = muster_clock_after_ms(timeout_ms), .attempts = 1};
     return muster_client_call(client, method, muster_value_request_encode(request), &patience,
-                              ret_answer, NULL);
+                              ret_answer, ret_code);
 }
 
 /* The members that Get and Put have in common. */
@@ -144,8 +194,14 @@ muster_status muster_figures_get(struct muster_client *client, const char *job, 
     const struct muster_value_request request = request_of(job, key);
     struct muster_value_response response = {0};
     json_t *answer = NULL;
-    TRY(ask(client, MUSTER_RPC_GET, &request, timeout_ms, &answer));
-    muster_status status = muster_value_response_decode(answer, &response);
+    enum muster_rpc_code code = MUSTER_RPC_OK;
+    muster_status status = ask(client, MUSTER_RPC_GET, &request, timeout_ms, &answer, &code);
+    if (code == MUSTER_RPC_NOT_FOUND) {
+        muster_figures_init(ret_figures);
+        return MUSTER_OK;
+    }
+    TRY(status);
+    status = muster_value_response_decode(answer, &response);
     json_decref(answer);
     TRY(status);
     status = muster_figures_decode(response.value, response.value_size, ret_figures);
@@ -165,7 +221,7 @@ muster_status muster_figures_put(struct muster_client *client, const char *job, 
         return muster_error_set(MUSTER_FATAL, "no memory for link figures");
     }
     request.value_size = strlen(request.value);
-    muster_status status = ask(client, MUSTER_RPC_PUT, &request, timeout_ms, &answer);
+    muster_status status = ask(client, MUSTER_RPC_PUT, &request, timeout_ms, &answer, NULL);
     free(request.value);
     TRY(status);
     json_decref(answer);

@@ -20,6 +20,7 @@ struct muster_figures {
     struct muster_cost_model model;
     uint32_t levels; /* that were measured, as bits; 0: nothing was */
     uint32_t hosts;  /* a number for the hosts and racks that were there */
+    uint32_t shape;  /* a number for how many members each of them had */
 };
 
 /* The figures of an ordinary machine, of which nothing was measured. */
@@ -36,7 +37,8 @@ MUSTER_CHECKED muster_status muster_figures_decode(const void *text, size_t size
                                                    struct muster_figures *ret_figures);
 
 /* One attempt each, which blocks for timeout_ms at most; statuses are those of
- * muster_client_call(). MUSTER_INVALID also: there are none, or they cannot be read. */
+ * muster_client_call(). Where the job keeps none the figures are those of muster_figures_init(),
+ * and that is MUSTER_OK; MUSTER_INVALID also: they cannot be read, or cannot be. */
 MUSTER_CHECKED muster_status muster_figures_get(struct muster_client *client, const char *job,
                                                 const char *key, uint32_t timeout_ms,
                                                 struct muster_figures *ret_figures);
@@ -44,7 +46,8 @@ MUSTER_CHECKED muster_status muster_figures_put(struct muster_client *client, co
                                                 const char *key, uint32_t timeout_ms,
                                                 const struct muster_figures *figures);
 
-/* MUSTER_INVALID: levels that do not exist, a figure that cannot be. */
+/* MUSTER_INVALID: levels that do not exist, a figure that cannot be, or that no machine has: the
+ * text names it. Anybody may have put them there, an older version, too. */
 MUSTER_CHECKED muster_status muster_figures_check(const struct muster_figures *figures);
 
 #endif

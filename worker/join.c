@@ -466,7 +466,7 @@ static muster_status build(struct muster_session *session, struct muster_join_re
     generation->number = response->generation;
     muster_mutex_unlock(&session->mutex);
     generation->rank = response->rank;
-    generation->hosts = muster_tune_hosts(response);
+    muster_tune_place(response, &generation->hosts, &generation->shape);
     generation->state_version = response->state_version;
     generation->state_source = response->state_source;
     generation->stale_count = response->stale_count;

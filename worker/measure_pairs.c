@@ -157,7 +157,7 @@ muster_status muster_measure_pairs_init(const struct muster_topology *topology,
         }
         set_limits(&pairs, core, level, wanted);
         for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
-            uint32_t *partners = calloc(topology->hosts, sizeof *partners);
+            uint32_t *partners = calloc((size_t)topology->hosts + 1, sizeof *partners);
             pairs.partners[level][stage] = partners;
             if (partners == NULL) {
                 muster_measure_pairs_finish(&pairs);

@@ -55,6 +55,8 @@ struct muster_generation {
     uint32_t *orders;       /* owned: what the members are ordered by, by rank */
     uint32_t *stale;        /* owned: the ranks that must get it, rising */
     uint32_t hosts;         /* a number for its hosts and racks */
+    uint32_t shape;         /* a number for how many members each host has */
+    bool tune_later;        /* the figures are those of other hosts; alike on all members */
     uint32_t contexts_made; /* numbers given to contexts, alike on all members */
 };
 
@@ -69,7 +71,8 @@ struct muster_session {
 
     pthread_mutex_t moving;
     uint32_t fruitless;            /* generations in a row without a collective; under `moving` */
-    struct muster_figures figures; /* by which algorithms are chosen; under `moving` */
+    struct muster_figures figures; /* by which algorithms are chosen; belongs to whoever moves, or
+                                      who commits, inside the gate */
     bool tuned;                    /* some generation has formed here; under `moving` */
     pthread_mutex_t calling;
     struct muster_state state;
@@ -151,8 +154,14 @@ void muster_session_take_down(struct muster_session *session);
  * meanwhile the generation is revoked, and that is MUSTER_OK: the next collective says it. */
 MUSTER_CHECKED muster_status muster_session_tune(struct muster_session *session);
 
-/* A number for the hosts and racks of an answer. */
-uint32_t muster_tune_hosts(const struct muster_join_response *response);
+/* Once the members have agreed on a commit: measures what could not be measured when the generation
+ * formed, after a death, if there is anything. Blocks; with state.mutex held. Statuses are those of
+ * a collective. */
+MUSTER_CHECKED muster_status muster_session_tune_late(struct muster_session *session);
+
+/* A number for the hosts and racks of an answer, and one for how many members each host has. */
+void muster_tune_place(const struct muster_join_response *response, uint32_t *ret_hosts,
+                       uint32_t *ret_shape);
 
 /* follow.c */
 

@@ -4,8 +4,8 @@
  *
  * Rank 0 decides and tells the others in one small broadcast: the figures that it has, those that
  * the job keeps for these hosts, or that all are to measure now. It measures when the job has no
- * figures for these hosts or for a level that there is now; not after a death, when the job is in
- * haste and what it knows is good enough: then the next planned change sees to it.
+ * figures for these hosts, for as many members on each, or for a level that there is now; but after
+ * a death, when the job is in haste and what it knows is good enough, only at the next commit.
  *
  * A death meanwhile ends the generation, as in any collective: the first call of the user says so.
  */
@@ -29,29 +29,40 @@ enum { KEEPING_MS = 500 }; /* for a question to the service that can do without 
 struct notice {
     struct muster_figures figures;
     uint32_t measure; /* or 0 */
+    uint32_t later;   /* 1: they are of other hosts, to be measured at the next commit; or 0 */
 };
 
-uint32_t muster_tune_hosts(const struct muster_join_response *response)
+void muster_tune_place(const struct muster_join_response *response, uint32_t *ret_hosts,
+                       uint32_t *ret_shape)
 {
-    uLong crc = crc32(0, NULL, 0);
+    uLong hosts = crc32(0, NULL, 0);
+    uLong shape = hosts;
     for (uint32_t i = 0; i < response->host_count; i++) {
         const struct muster_wire_host *host = &response->hosts[i];
-        crc = crc32(crc, (const Bytef *)host->name, (uInt)strlen(host->name) + 1);
-        crc = crc32(crc, (const Bytef *)host->rack, (uInt)strlen(host->rack) + 1);
+        hosts = crc32(hosts, (const Bytef *)host->name, (uInt)strlen(host->name) + 1);
+        hosts = crc32(hosts, (const Bytef *)host->rack, (uInt)strlen(host->rack) + 1);
+        shape = crc32(shape, (const Bytef *)&host->size, sizeof host->size);
     }
-    return (uint32_t)crc;
+    *ret_hosts = (uint32_t)hosts;
+    *ret_shape = (uint32_t)shape;
 }
 
 /* With the job -----------------------------------------------------------------------------------
  */
 
-static muster_status fetch(struct muster_session *session, uint32_t hosts,
-                           struct muster_figures *ret_figures)
+/* Without levels where there are none, or none that can be read. */
+static void fetch(struct muster_session *session, uint32_t hosts,
+                  struct muster_figures *ret_figures)
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     muster_figures_key(hosts, key);
     AUTO_LOCK(&session->calling);
-    return muster_figures_get(session->caller, session->settings.job, key, KEEPING_MS, ret_figures);
+    muster_figures_init(ret_figures);
+    if (muster_figures_get(session->caller, session->settings.job, key, KEEPING_MS, ret_figures) !=
+        MUSTER_OK) {
+        muster_log(MUSTER_LOG_WARN, "what the job keeps as %s is not used: %s", key,
+                   muster_last_error());
+    }
 }
 
 /* Under the key of its hosts, and as the newest, for people. */
@@ -70,28 +81,31 @@ static void keep(struct muster_session *session, const struct muster_figures *fi
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-static bool suit(const struct muster_figures *figures, uint32_t hosts, unsigned levels)
+static bool suit(const struct muster_figures *figures, const struct muster_generation *generation)
 {
-    return figures->hosts == hosts && (levels & ~figures->levels) == 0;
+    unsigned levels = muster_measure_levels(&generation->topology);
+    return figures->hosts == generation->hosts && figures->shape == generation->shape &&
+           (levels & ~figures->levels) == 0;
 }
 
-static void decide(struct muster_session *session, struct notice *notice)
+static void decide(struct muster_session *session, bool in_haste, struct notice *notice)
 {
     const struct muster_generation *generation = &session->generation;
-    unsigned levels = muster_measure_levels(&generation->topology);
-    bool hasty = session->tuned && !atomic_load(&session->planned);
     notice->figures = session->figures;
-    if (!session->settings.measure || suit(&session->figures, generation->hosts, levels) ||
-        (hasty && session->figures.levels != 0)) {
+    if (!session->settings.measure || suit(&session->figures, generation)) {
+        return;
+    }
+    if (in_haste && session->figures.levels != 0) {
+        notice->later = 1;
         return;
     }
     struct muster_figures kept;
-    if (fetch(session, generation->hosts, &kept) == MUSTER_OK &&
-        suit(&kept, generation->hosts, levels)) {
+    fetch(session, generation->hosts, &kept);
+    if (suit(&kept, generation)) {
         notice->figures = kept;
-        return;
+    } else {
+        notice->measure = 1;
     }
-    notice->measure = 1;
 }
 
 /* Together ------------------------------------------------------------------------------------- */
@@ -130,10 +144,20 @@ static muster_status hear(struct muster_session *session, uint32_t number, struc
     TRY(muster_context_create(&options, &context));
     muster_status status = muster_context_run(context, &request, ret_suspect);
     muster_context_destroy(context);
-    TRY(status);
-    return muster_figures_check(&notice->figures) == MUSTER_OK
-               ? MUSTER_OK
-               : muster_error_prefix(MUSTER_FATAL, "from rank 0");
+    return status;
+}
+
+/* All hold the same bytes, so all refuse them or none does. */
+static void refuse_absurd(const struct muster_session *session, struct muster_figures *figures)
+{
+    if (muster_figures_check(figures) == MUSTER_OK) {
+        return;
+    }
+    muster_figures_init(figures);
+    if (session->generation.rank == 0) {
+        muster_log(MUSTER_LOG_WARN, "%s: those of an ordinary machine are used",
+                   muster_last_error());
+    }
 }
 
 static muster_status measure(struct muster_session *session, uint32_t number,
@@ -151,7 +175,9 @@ static muster_status measure(struct muster_session *session, uint32_t number,
     int64_t start_ns = muster_clock_ns();
     TRY(muster_measure(&options, &figures->model, ret_suspect));
     figures->hosts = generation->hosts;
+    figures->shape = generation->shape;
     figures->levels = muster_measure_levels(&generation->topology);
+    refuse_absurd(session, figures);
     if (generation->rank == 0) {
         muster_log(MUSTER_LOG_INFO, "links measured in %.1f ms",
                    (double)(muster_clock_ns() - start_ns) / 1e6);
@@ -172,32 +198,39 @@ static muster_status share_memory(struct muster_session *session, uint32_t *ret_
     return MUSTER_OK;
 }
 
-static muster_status agree(struct muster_session *session, uint32_t *ret_suspect)
+static muster_status agree(struct muster_session *session, bool in_haste, uint32_t *ret_suspect)
 {
     struct muster_generation *generation = &session->generation;
     uint32_t number = generation->contexts_made;
     generation->contexts_made += 1 + MUSTER_MEASURE_CONTEXTS;
+    generation->tune_later = false;
     if (generation->topology.ranks == 1) {
         return MUSTER_OK; /* nobody to agree with, no links */
     }
     struct notice notice;
     memset(&notice, 0, sizeof notice); /* its padding travels, too */
     if (generation->rank == 0) {
-        decide(session, &notice);
+        decide(session, in_haste, &notice);
     }
     TRY(hear(session, number, &notice, ret_suspect));
+    refuse_absurd(session, &notice.figures);
     if (notice.measure != 0) {
         TRY(measure(session, number + 1, &notice.figures, ret_suspect));
     }
     session->figures = notice.figures;
-    return share_memory(session, ret_suspect);
+    generation->tune_later = notice.later != 0;
+    return MUSTER_OK;
 }
 
 muster_status muster_session_tune(struct muster_session *session)
 {
     uint32_t suspect = UINT32_MAX;
     struct muster_generation *generation = &session->generation;
-    muster_status status = agree(session, &suspect);
+    bool in_haste = session->tuned && !atomic_load(&session->planned);
+    muster_status status = agree(session, in_haste, &suspect);
+    if (status == MUSTER_OK && generation->topology.ranks > 1) {
+        status = share_memory(session, &suspect);
+    }
     session->tuned = true;
     atomic_store(&session->planned, false);
     if (status == MUSTER_OK) {
@@ -216,4 +249,24 @@ muster_status muster_session_tune(struct muster_session *session)
     AUTO_LOCK(&session->mutex);
     muster_session_revoke_locked(session, text);
     return MUSTER_OK;
+}
+
+/* Between the same calls of the global scope on all members, as the commit is one of them; what
+ * other threads do meanwhile in other scopes has no order that all share, so those keep their
+ * figures until the next generation. */
+muster_status muster_session_tune_late(struct muster_session *session)
+{
+    uint32_t suspect = UINT32_MAX;
+    TRY(muster_session_enter(session));
+    struct muster_generation *generation = &session->generation;
+    uint64_t number = generation->number;
+    muster_status status = MUSTER_OK;
+    if (generation->tune_later) {
+        status = agree(session, false, &suspect);
+        if (status == MUSTER_OK) {
+            muster_context_set_model(generation->contexts[MUSTER_GLOBAL], &session->figures.model);
+        }
+    }
+    muster_session_exit(session);
+    return muster_session_settle(session, number, status, suspect);
 }

@@ -7,6 +7,7 @@
 #include "worker/measure.h"
 #include "worker/measure_link.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -307,6 +308,7 @@ static void figures_survive_being_kept(void **state)
     struct muster_figures back;
     muster_figures_init(&figures);
     figures.hosts = 0xfedcba98;
+    figures.shape = 0x89abcdef;
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_WORLD;
     figures.model.core.cores = 3;
     figures.model.core.one_machine = 1;
@@ -317,37 +319,92 @@ static void figures_survive_being_kept(void **state)
     assert_non_null(text);
     assert_int_equal(muster_figures_decode(text, strlen(text), &back), MUSTER_OK);
     assert_int_equal(back.hosts, figures.hosts);
+    assert_int_equal(back.shape, figures.shape);
     assert_int_equal(back.levels, figures.levels);
     assert_memory_equal(&back.model, &figures.model, sizeof back.model);
     json_decref(json);
     free(text);
 }
 
+static void expect_refused(const char *text)
+{
+    struct muster_figures figures = {.hosts = 17};
+    if (muster_figures_decode(text, strlen(text), &figures) != MUSTER_INVALID) {
+        fail_msg("taken for right: %s", text);
+    }
+    assert_int_equal(figures.hosts, 17);
+    assert_null(strchr(muster_last_error(), '\n'));
+}
+
+/* What an ordinary value becomes with one member replaced; NULL: left out. */
+static void expect_refused_with(const char *part, const char *name, json_t *value)
+{
+    struct muster_figures figures;
+    muster_figures_init(&figures);
+    figures.levels = 7;
+    json_t *json = muster_figures_encode(&figures);
+    json_t *object = part != NULL ? json_object_get(json, part) : json;
+    assert_non_null(object);
+    if (value != NULL) {
+        assert_int_equal(json_object_set_new(object, name, value), 0);
+    } else {
+        assert_int_equal(json_object_del(object, name), 0);
+    }
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_non_null(text);
+    expect_refused(text);
+    free(text);
+    json_decref(json);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "",
-        "[]",
-        "{}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
-        "bytes\":1}",
-        "{\"core\":{\"reduce_GBps\":0,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
-        "bytes\":1,\"hosts\":1}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":-1,\"one_machine\":false},\"eager_"
-        "bytes\":1,\"hosts\":1}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
-        "bytes\":1,\"hosts\":1,"
-        "\"host\":{\"latency_us\":1}}",
-        "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_"
-        "bytes\":1,\"hosts\":1,"
-        "\"rack\":{\"latency_us\":-1,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}}",
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct muster_figures figures = {.hosts = 17};
-        assert_int_equal(muster_figures_decode(bad[i], strlen(bad[i]), &figures), MUSTER_INVALID);
-        assert_int_equal(figures.hosts, 17);
+    static const char *const no_json[] = {"", "[]", "{}", "null", "{\"core\":", "\xff\xfe"};
+    for (size_t i = 0; i < sizeof no_json / sizeof no_json[0]; i++) {
+        expect_refused(no_json[i]);
     }
+    static const double no_time[] = {-1, -1e-300, 1e9, 1e300};
+    static const double no_rate[] = {0, -1, 1e-9, 1e9, 1e300};
+    static const char *const levels[] = {"host", "rack", "world"};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t j = 0; j < sizeof no_time / sizeof no_time[0]; j++) {
+            expect_refused_with(levels[i], "latency_us", json_real(no_time[j]));
+            expect_refused_with(levels[i], "posting_us", json_real(no_time[j]));
+        }
+        for (size_t j = 0; j < sizeof no_rate / sizeof no_rate[0]; j++) {
+            expect_refused_with(levels[i], "bandwidth_GBps", json_real(no_rate[j]));
+            expect_refused_with(levels[i], "shared_GBps", json_real(no_rate[j]));
+            expect_refused_with("core", "reduce_GBps", json_real(no_rate[j]));
+            expect_refused_with("core", "copy_GBps", json_real(no_rate[j]));
+        }
+        expect_refused_with(levels[i], "latency_us", NULL);
+        expect_refused_with(levels[i], "latency_us", json_string("1"));
+        expect_refused_with(levels[i], "colour", json_real(1));
+    }
+    expect_refused_with("core", "cores", json_integer(-1));
+    expect_refused_with("core", "cores", json_integer(INT64_MAX));
+    expect_refused_with("core", "cores", json_integer(1000000));
+    expect_refused_with(NULL, "eager_bytes", json_integer(-1));
+    expect_refused_with(NULL, "eager_bytes", json_integer(INT64_MAX));
+    expect_refused_with(NULL, "hosts", json_integer(INT64_MAX));
+    expect_refused_with(NULL, "hosts", NULL);
+    expect_refused_with(NULL, "shape", NULL); /* of an older version */
+    expect_refused_with(NULL, "core", NULL);
+}
+
+static void figures_that_are_no_numbers_are_refused(void **state)
+{
+    (void)state;
+    struct muster_figures figures;
+    muster_figures_init(&figures);
+    assert_int_equal(muster_figures_check(&figures), MUSTER_OK);
+    figures.model.links[MUSTER_LEVEL_RACK].latency_us = NAN;
+    assert_int_equal(muster_figures_check(&figures), MUSTER_INVALID);
+    memset(&figures, 0, sizeof figures);
+    assert_int_equal(muster_figures_check(&figures), MUSTER_INVALID);
+    memset(&figures, 0xff, sizeof figures);
+    assert_int_equal(muster_figures_check(&figures), MUSTER_INVALID);
 }
 
 int main(void)
@@ -363,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_word_that_asks_for_too_much_is_refused),
         cmocka_unit_test(figures_survive_being_kept),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(figures_that_are_no_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,15 +55,25 @@ static void expect_alike(void)
         assert_memory_equal(&seen[i].model, &seen[0].model, sizeof seen[0].model);
         assert_int_equal(seen[i].levels, seen[0].levels);
         assert_int_equal(seen[i].hosts, seen[0].hosts);
+        assert_int_equal(seen[i].shape, seen[0].shape);
     }
 }
 
-/* The key of the hosts that a crew has. */
+/* The hosts that a crew has. */
+static void place_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
+{
+    struct muster_wire_host hosts[2] = {{.name = "host-a", .size = SIZE / 2},
+                                        {.name = "host-b", .size = SIZE / 2}};
+    const struct muster_join_response response = {.host_count = 2, .hosts = hosts};
+    muster_tune_place(&response, ret_hosts, ret_shape);
+}
+
 static uint32_t hosts_of_crew(void)
 {
-    struct muster_wire_host hosts[2] = {{.name = "host-a"}, {.name = "host-b"}};
-    const struct muster_join_response response = {.host_count = 2, .hosts = hosts};
-    return muster_tune_hosts(&response);
+    uint32_t hosts;
+    uint32_t shape;
+    place_of_crew(&hosts, &shape);
+    return hosts;
 }
 
 /* The job has what its members have, under both keys. */
@@ -122,7 +132,7 @@ static void put_figures(struct crew_member *member)
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
     muster_figures_init(&figures);
-    figures.hosts = hosts_of_crew();
+    place_of_crew(&figures.hosts, &figures.shape);
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
     for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         figures.model.links[level].latency_us = 1e6;
@@ -208,12 +218,160 @@ static void what_the_job_keeps_for_its_hosts_is_what_it_chooses_by(void **state)
     muster_topology_finish(&topology);
 }
 
+/* What cannot be --------------------------------------------------------------------------------
+ */
+
+/* The two numbers are those of the crew's hosts: so that nothing else is wrong with them. */
+static const char *const absurd[] = {
+    "",
+    "nonsense",
+    "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},"
+    "\"eager_bytes\":1,\"hosts\":%u,\"shape\":%u,"
+    "\"host\":{\"latency_us\":-5,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1},"
+    "\"rack\":{\"latency_us\":5,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}}",
+    "{\"core\":{\"reduce_GBps\":1e300,\"copy_GBps\":0,\"cores\":0,\"one_machine\":false},"
+    "\"eager_bytes\":1,\"hosts\":%u,\"shape\":%u}",
+};
+
+static void put_text(struct crew_member *member, const char *text)
+{
+    struct muster_value_request request = {0};
+    const struct muster_patience patience = {
+        .attempt_ms = TIMEOUT_MS, .deadline_ns = muster_clock_after_ms(TIMEOUT_MS), .attempts = 1};
+    struct muster_client *client = NULL;
+    json_t *answer = NULL;
+    char value[1024];
+    uint32_t hosts;
+    uint32_t shape;
+    place_of_crew(&hosts, &shape);
+    (void)snprintf(request.job, sizeof request.job, "%s", member->crew->job);
+    muster_figures_key(hosts_of_crew(), request.key);
+    const char *number = strstr(text, "%u");
+    if (number == NULL) {
+        (void)snprintf(value, sizeof value, "%s", text);
+    } else {
+        const char *rest = strstr(number + 2, "%u");
+        (void)snprintf(value, sizeof value, "%.*s%u%.*s%u%s", (int)(number - text), text, hosts,
+                       (int)(rest - number - 2), number + 2, shape, rest + 2);
+    }
+    request.value = value;
+    request.value_size = strlen(value);
+    MEMBER_OK(member, muster_client_create(service.url, NULL, &client));
+    MEMBER_OK(member,
+              muster_client_call(client, MUSTER_RPC_PUT, muster_value_request_encode(&request),
+                                 &patience, &answer, NULL));
+    json_decref(answer);
+    muster_client_destroy(client);
+}
+
+static void rejoin_among_absurd_figures(struct crew_member *member)
+{
+    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
+        if (member->index == 0) {
+            put_text(member, absurd[i]);
+        }
+        crew_meet(member);
+        member->session->settings.measure = true;
+        muster_figures_init(&member->session->figures);
+        atomic_store(&member->session->planned, true);
+        MEMBER_OK(member, muster_session_rejoin(member->session, true));
+        MEMBER_CHECK(member, muster_figures_check(&member->session->figures) == MUSTER_OK);
+        look(member);
+    }
+}
+
+static void what_the_job_keeps_and_cannot_be_is_measured_anew(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("absurd", rejoin_among_absurd_figures);
+    crew.prepare = may_not_measure;
+    assert_int_equal(crew_run(&crew), 0);
+    expect_alike();
+    assert_int_equal(seen[0].levels, 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK);
+}
+
+/* As if rank 0 were of another version, or its memory had gone bad. */
+static void rejoin_with_an_absurd_rank(struct crew_member *member)
+{
+    member->session->figures.model.links[MUSTER_LEVEL_HOST].latency_us = NAN;
+    member->session->figures.model.core.reduce_GBps = -1;
+    MEMBER_OK(member, muster_session_rejoin(member->session, true));
+    look(member);
+}
+
+static void what_rank_0_says_and_cannot_be_is_refused_by_all_alike(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("absurd-rank", rejoin_with_an_absurd_rank);
+    crew.prepare = may_not_measure;
+    assert_int_equal(crew_run(&crew), 0);
+    expect_alike();
+    assert_int_equal(seen[0].levels, 0);
+    assert_memory_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
+}
+
+/* After a death --------------------------------------------------------------------------------
+ */
+
+enum { VICTIM = SIZE - 1 };
+
+static void may_lose_one(struct crew_member *member)
+{
+    member->options.min_size = SIZE - 1;
+}
+
+/* The survivors go on with the figures that they had, and have others after the next commit. */
+static void lose_one_and_commit(struct crew_member *member)
+{
+    struct muster_session *session = member->session;
+    look(member);
+    crew_meet(member);
+    if (member->index == VICTIM) {
+        atomic_store(&session->last_status, (int)MUSTER_FATAL); /* it does not leave as planned */
+        return;
+    }
+    double one = 1;
+    double sum = 0;
+    while (muster_allreduce(session, MUSTER_GLOBAL, &one, &sum, 1, MUSTER_FLOAT64, MUSTER_SUM,
+                            NULL) == MUSTER_OK) {
+    }
+    MEMBER_OK(member, muster_rejoin(session));
+    MEMBER_CHECK(member, muster_size(session, MUSTER_GLOBAL) == SIZE - 1);
+    MEMBER_CHECK(member, session->generation.tune_later);
+    MEMBER_CHECK(member, session->figures.shape == seen[member->index].shape);
+    MEMBER_OK(member, muster_commit(session));
+    MEMBER_CHECK(member, !session->generation.tune_later);
+    MEMBER_CHECK(member, session->figures.shape == session->generation.shape);
+    MEMBER_CHECK(member, session->figures.shape != seen[member->index].shape);
+    seen[member->index] = session->figures;
+    MEMBER_OK(member, muster_commit(session)); /* nothing more to be measured */
+    MEMBER_CHECK(member, memcmp(&session->figures.model, &seen[member->index].model,
+                                sizeof session->figures.model) == 0);
+    MEMBER_OK(member, muster_allreduce(session, MUSTER_GLOBAL, &one, &sum, 1, MUSTER_FLOAT64,
+                                       MUSTER_SUM, NULL));
+    MEMBER_CHECK(member, sum == SIZE - 1);
+}
+
+static void after_a_death_the_next_commit_measures(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("loses", lose_one_and_commit);
+    crew.prepare = may_lose_one;
+    assert_int_equal(crew_run(&crew), 0);
+    for (int i = 1; i < VICTIM; i++) {
+        assert_memory_equal(&seen[i].model, &seen[0].model, sizeof seen[0].model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_that_begins_measures_and_keeps_what_it_found),
         cmocka_unit_test(a_job_that_may_not_measure_takes_ordinary_figures),
         cmocka_unit_test(what_the_job_keeps_for_its_hosts_is_what_it_chooses_by),
+        cmocka_unit_test(what_the_job_keeps_and_cannot_be_is_measured_anew),
+        cmocka_unit_test(what_rank_0_says_and_cannot_be_is_refused_by_all_alike),
+        cmocka_unit_test(after_a_death_the_next_commit_measures),
     };
     if (!test_service_built()) {
         return 77;
