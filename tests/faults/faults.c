@@ -48,15 +48,19 @@ static uint64_t draw_count(struct fault_run *run)
     }
 }
 
-static void draw_shape(struct fault_run *run, enum group_transport transport)
+static void draw_shape(struct fault_run *run, const struct fault_transport *transport)
 {
+    static const uint32_t segments[] = {0, 0, 1000, 40000};
+    static const uint32_t orders[RANKS_MAX] = {0, 1, 2, 3, 4, 5};
     uint32_t ranks = 2 + below(run, RANKS_MAX - 1);
     uint32_t hosts = 1 + below(run, ranks < HOSTS_MAX ? ranks : HOSTS_MAX);
     uint32_t sizes[HOSTS_MAX] = {1, 1, 1};
     for (uint32_t i = hosts; i < ranks; i++) {
         sizes[below(run, hosts)]++;
     }
-    group_start(&run->group, transport, hosts, sizes, NULL);
+    run->shares_memory = below(run, 2) == 0 && hosts == 1 && !transport->has_port;
+    group_start_ordered(&run->group, transport->transport, hosts, sizes, orders,
+                        segments[below(run, sizeof segments / sizeof segments[0])]);
 }
 
 static void draw_call(struct fault_run *run)
@@ -78,7 +82,7 @@ static void draw(struct fault_run *run, const struct fault_transport *transport)
 {
     run->dice = run->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
     (void)test_random(&run->dice);
-    draw_shape(run, transport->transport);
+    draw_shape(run, transport);
     draw_call(run);
     uint32_t kind = below(run, 8); /* a freeze takes a deadline's time: there are fewer of them */
     run->kind = kind < 4 ? FAULT_KILL : kind == 4 ? FAULT_FREEZE : FAULT_CUT;
@@ -100,10 +104,11 @@ static void print_run(const struct fault_run *run, const struct fault_transport 
                                                    "visited by strangers"};
     const struct muster_algorithm *row = &muster_algorithms[run->algorithm];
     print_message("MUSTER_SEED=%" PRIu64
-                  " %s: rank %u of %u on %u hosts is %s after %u calls and "
+                  " %s: rank %u of %u on %u hosts%s is %s after %u calls and "
                   "%" PRIu64 " messages of %s %s, %" PRIu64 " %s %s\n",
                   run->seed, transport->name, run->victim, run->group.size,
-                  run->group.topology.hosts, names[run->kind], run->good_calls, run->point,
+                  run->group.topology.hosts, run->shares_memory ? " with shared memory" : "",
+                  names[run->kind], run->good_calls, run->point,
                   muster_collective_name(row->collective), row->name, run->count,
                   muster_type_name(run->type), muster_op_name(run->op));
 }
@@ -198,6 +203,16 @@ static muster_status call(struct work *work, int64_t deadline_ns, uint32_t *ret_
     return status;
 }
 
+/* What a session does with its contexts when a generation has formed. */
+static void share_memory(struct group_member *member, void *argument)
+{
+    (void)argument;
+    if (muster_context_share_memory(member->contexts[MUSTER_GLOBAL],
+                                    muster_clock_after_ms(PATIENCE_MS), NULL) != MUSTER_OK) {
+        group_fail(member, "no shared memory: %s", muster_last_error());
+    }
+}
+
 /* What the service does once it hears of a death: all hear of it. */
 static void revoke_everywhere(struct group *group)
 {
@@ -261,6 +276,9 @@ static void live(struct group_member *member, void *argument)
             freeze(&work);
             break;
         }
+        if (victim && run->kind == FAULT_KILL && atomic_load(&run->struck)) {
+            break; /* as the dead do, who leave no link but maybe memory */
+        }
         status = call(&work, muster_clock_after_ms(run->call_ms), &suspect);
     }
     if (!victim || !mortal) {
@@ -269,38 +287,54 @@ static void live(struct group_member *member, void *argument)
     work_finish(&work);
 }
 
+/* Of the generations after the fault. A connection that broke may be noticed as late as that. */
 static void live_again(struct group_member *member, void *argument)
 {
+    struct fault_run *run = argument;
     struct work work;
     uint32_t suspect;
-    work_init(&work, member, argument);
-    for (int i = 0; i < 2; i++) {
-        if (call(&work, muster_clock_after_ms(PATIENCE_MS), &suspect) != MUSTER_OK) {
-            group_fail(member, "in the next generation: %s", muster_last_error());
-        }
+    muster_status status = MUSTER_OK;
+    work_init(&work, member, run);
+    for (int i = 0; i < 2 && status == MUSTER_OK; i++) {
+        status = call(&work, muster_clock_after_ms(PATIENCE_MS), &suspect);
+    }
+    if (status != MUSTER_OK && (run->kind != FAULT_CUT || run->last_chance)) {
+        group_fail(member, "in the next generation: %s", muster_last_error());
+    }
+    if (status != MUSTER_OK) {
+        atomic_store(&run->again, true);
+        revoke_everywhere(member->group);
     }
     work_finish(&work);
 }
 
 /* The fault ------------------------------------------------------------------------------------ */
 
-/* Comes to the victim when its call has moved so many messages, and does it. */
+/* Whether the victim's call has moved so many messages. Where memory is shared there are none, and
+ * what goes by is time: so many looks at it. */
+static bool is_due(struct fault_run *run, uint64_t looks)
+{
+    if (!atomic_load(&run->armed)) {
+        return false;
+    }
+    if (run->shares_memory) {
+        return looks >= run->point;
+    }
+    struct muster_fabric_figures figures =
+        muster_fabric_figures(run->group.members[run->victim].fabric);
+    return figures.messages_sent + figures.messages_received >= run->begun_messages + run->point;
+}
+
 static void *strike(void *argument)
 {
     struct fault_run *run = argument;
-    struct muster_fabric *fabric = run->group.members[run->victim].fabric;
-    while (!atomic_load(&run->over)) {
-        if (atomic_load(&run->armed)) {
-            struct muster_fabric_figures figures = muster_fabric_figures(fabric);
-            if (figures.messages_sent + figures.messages_received >=
-                run->begun_messages + run->point) {
-                break;
-            }
-        }
+    for (uint64_t looks = 0; !atomic_load(&run->over) && !is_due(run, looks);
+         looks += atomic_load(&run->armed)) {
         (void)sched_yield();
     }
+    atomic_store(&run->struck, true);
     if (run->kind == FAULT_KILL) {
-        muster_fabric_kill(fabric);
+        muster_fabric_kill(run->group.members[run->victim].fabric);
     } else if (run->kind == FAULT_CUT) {
         faults_cut(run);
     } else if (run->kind == FAULT_STRANGERS) {
@@ -334,6 +368,26 @@ static void await_refused(struct fault_run *run)
     assert_true(muster_fabric_figures(fabric).strangers_refused >= run->refused);
 }
 
+static void begin_next(struct fault_run *run, uint32_t leaver)
+{
+    group_regroup(&run->group, leaver, NULL);
+    choose_for_the_rest(run);
+    if (run->shares_memory) {
+        group_each(&run->group, share_memory, NULL);
+    }
+    atomic_store(&run->again, false);
+    group_each(&run->group, live_again, run);
+}
+
+static void go_on(struct fault_run *run)
+{
+    begin_next(run, run->kind == FAULT_KILL ? run->victim : UINT32_MAX);
+    if (atomic_load(&run->again)) {
+        run->last_chance = true;
+        begin_next(run, UINT32_MAX);
+    }
+}
+
 static void run_one(const struct fault_transport *transport, uint64_t seed)
 {
     struct fault_run *run = calloc(1, sizeof *run);
@@ -342,6 +396,9 @@ static void run_one(const struct fault_transport *transport, uint64_t seed)
     run->seed = seed;
     draw(run, transport);
     print_run(run, transport);
+    if (run->shares_memory) {
+        group_each(&run->group, share_memory, NULL);
+    }
     assert_int_equal(pthread_create(&injector, NULL, strike, run), 0);
     group_each(&run->group, live, run);
     atomic_store(&run->over, true);
@@ -350,9 +407,7 @@ static void run_one(const struct fault_transport *transport, uint64_t seed)
         await_refused(run);
     }
     if (run->group.size > 1) {
-        group_regroup(&run->group, run->kind == FAULT_KILL ? run->victim : UINT32_MAX, NULL);
-        choose_for_the_rest(run);
-        group_each(&run->group, live_again, run);
+        go_on(run);
     }
     group_finish(&run->group);
     free(run);

@@ -34,6 +34,7 @@ struct fault_run {
     uint64_t seed, dice;
     struct group group;
     enum fault_kind kind;
+    bool shares_memory; /* the context, on top of what the links do */
     size_t algorithm;
     uint64_t count;
     muster_type type;
@@ -45,8 +46,11 @@ struct fault_run {
     uint64_t point;      /* after so many messages of the victim's call */
     uint32_t refused;    /* strangers that have come */
 
-    atomic_bool armed; /* the victim is in the call that it hits, and begun_messages stands */
-    atomic_bool over;  /* all members are done */
+    atomic_bool armed;  /* the victim is in the call that it hits, and begun_messages stands */
+    atomic_bool struck; /* the fault has come */
+    atomic_bool over;   /* all members are done */
+    atomic_bool again;  /* the generation that was to go on is over, too */
+    bool last_chance;   /* the next one must be good */
     uint64_t begun_messages;
 };
 

@@ -3,5 +3,5 @@
 int main(void)
 {
     static const struct fault_transport inproc = {.name = "inproc", .transport = GROUP_INPROC};
-    return faults_main(&inproc, 100);
+    return faults_main(&inproc, 60);
 }

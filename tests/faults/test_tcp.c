@@ -4,5 +4,5 @@ int main(void)
 {
     static const struct fault_transport tcp = {
         .name = "tcp", .transport = GROUP_TCP, .has_port = true};
-    return faults_main(&tcp, 100);
+    return faults_main(&tcp, 60);
 }
