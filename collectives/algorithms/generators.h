@@ -308,6 +308,12 @@ muster_status muster_broadcast_scatter_allgather_generate(const struct muster_pl
 void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
                                                 struct muster_formula *ret_formula);
 
+/* broadcast_scatter_doubling.c */
+muster_status muster_broadcast_scatter_doubling_generate(const struct muster_plan *plan,
+                                                         struct muster_builder *builder);
+void muster_broadcast_scatter_doubling_formula(const struct muster_plan *plan,
+                                               struct muster_formula *ret_formula);
+
 /* reduce_binomial.c: a part reads `source` and keeps sums in `sum`, from its start on (of SCRATCH
  * it reserves what it needs, if it reads INPUT). Returns where the member's sum is. */
 enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,

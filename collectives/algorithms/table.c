@@ -567,6 +567,14 @@ const struct muster_algorithm muster_algorithms[] = {
      .variant = 16,
      .fits = muster_bcube_fits,
      MADE_BY(bcube)},
+    {.name = "scatter_doubling",
+     .what = "parts down a binomial tree, then recursive doubling (Thakur et al. 2005)",
+     .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
+     .elements_text = "2n(P-1)/P; other P: up to 3n",
+     .best_for = "middle calls, P a power of two",
+     .collective = MUSTER_BROADCAST,
+     .fits = fits_always,
+     MADE_BY(broadcast_scatter_doubling)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];
