@@ -72,6 +72,8 @@ expect 0 '^time 0, until [0-9.]* us$' allreduce --ranks 4 --algorithm ring_two_p
 expect 0 '^predicted: halving_doubling' allreduce --ranks 2000 --algorithm halving_doubling --simulate
 [ "$("$muster" plan allreduce --ranks 4 --hosts 2 --table | grep -o 's\*' | wc -l)" = 13 ] ||
     fail "one algorithm is marked for each size"
+[ "$("$muster" plan broadcast --ranks 4 --table | grep -c '^binomial ')" = 1 ] ||
+    fail "--table has a line for each algorithm"
 [ "$("$muster" plan broadcast --ranks 4 --table --json | grep -c '"chosen":true}$')" = 13 ] ||
     fail "--table --json marks the fastest"
 expect 0 '^{"rank":0,"lane":0,"round":0,"kind":"send","count":2,"peer":1,"source":"input","offset":0}$' \

@@ -166,6 +166,7 @@ static void print_table_head(const struct muster_plan_request *request, int widt
             out, "%9s ",
             size_text(count_of(size) * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
     }
+    (void)fputc('\n', out);
 }
 
 static void print_table(const struct muster_plan_request *request, const struct table *table,
