@@ -215,8 +215,8 @@ static const unsigned char *find_mapped(const struct shm_link *link, const struc
 struct reading {
     struct shm_link *link;
     struct muster_transfer *receive;
+    const struct offer *offer;
     const unsigned char *mapped; /* the data, or NULL: read from the address */
-    uint64_t address;
     uint64_t offset;
     size_t size;
 };
@@ -225,12 +225,22 @@ static bool read_process(const struct reading *reading, void *to)
 {
     struct iovec here = {.iov_base = to, .iov_len = reading->size};
     /* An address of the other process. NOLINTNEXTLINE(performance-no-int-to-ptr) */
-    struct iovec there = {.iov_base = (void *)(uintptr_t)(reading->address + reading->offset),
+    struct iovec there = {.iov_base =
+                              (void *)(uintptr_t)(reading->offer->address + reading->offset),
                           .iov_len = reading->size};
     return process_vm_readv(reading->link->path->pid, &here, 1, &there, 1, 0) ==
            (ssize_t)reading->size;
 }
 
+/* What has been read until now is what was sent. */
+static bool is_offered(const struct shm_link *link, const struct offer *offer)
+{
+    atomic_thread_fence(memory_order_acquire); /* the data was read before the ticket is */
+    return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
+           offer->ticket;
+}
+
+/* Of memory that is read by a system call nothing is consumed that was withdrawn before. */
 static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
@@ -238,7 +248,8 @@ static bool read_piece(const struct reading *reading)
     unsigned char *to =
         receive->consume != NULL ? piece : (unsigned char *)receive->data + reading->offset;
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
-    if (reading->mapped == NULL && !read_process(reading, to)) {
+    if ((reading->mapped == NULL && !read_process(reading, to)) ||
+        !is_offered(reading->link, reading->offer)) {
         return false;
     }
     if (receive->consume != NULL) {
@@ -254,15 +265,6 @@ static bool peer_lives(const struct shm_path *path)
 {
     struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 0 || (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
-}
-
-/* What was read is what was sent. */
-static bool still_offered(const struct shm_link *link, const struct offer *offer, bool mapped)
-{
-    atomic_thread_fence(memory_order_acquire); /* the data was read before the ticket is */
-    return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
-               offer->ticket &&
-           (mapped || peer_lives(link->path));
 }
 
 static size_t piece_size(const struct muster_transfer *receive)
@@ -282,7 +284,7 @@ static void take_piece(struct shm_link *link, struct muster_early *take,
     struct reading reading = {.link = link,
                               .receive = receive,
                               .mapped = find_mapped(link, &offer, receive->size_bytes),
-                              .address = offer.address,
+                              .offer = &offer,
                               .offset = receive->moved_bytes,
                               .size = piece_size(receive)};
     bool good = take->frame.length == sizeof offer && offer.slot < SHM_OFFERS_MAX &&
@@ -300,7 +302,7 @@ static void take_piece(struct shm_link *link, struct muster_early *take,
     if (receive->moved_bytes < receive->size_bytes) {
         DL_DELETE(link->match.takes, take); /* the others have their turn */
         DL_APPEND(link->match.takes, take);
-    } else if (still_offered(link, &offer, reading.mapped != NULL)) {
+    } else if (is_offered(link, &offer) && (reading.mapped != NULL || peer_lives(link->path))) {
         muster_match_taken(&link->match, take);
     } else {
         muster_match_not_taken(&link->match, take);
