@@ -6,6 +6,8 @@
 void muster_operations_begin(struct muster_operations *operations, uint64_t generation)
 {
     memset(operations->withdrawn, 0, sizeof operations->withdrawn);
+    operations->withdrawn_used = 0;
+    operations->withdrawn_next = 0;
     for (uint32_t i = 0; i < MUSTER_ABORTED_MAX; i++) {
         if (operations->aborted[i].id.generation < generation) {
             operations->aborted[i].id = (struct muster_operation_id){0};
@@ -17,13 +19,14 @@ void muster_operations_withdraw(struct muster_operations *operations,
                                 const struct muster_operation_id *operation)
 {
     uint32_t i = 0;
-    while (i < MUSTER_WITHDRAWN_CONTEXTS &&
-           (operations->withdrawn[i].newest == 0 ||
-            operations->withdrawn[i].context != operation->context)) {
+    while (i < operations->withdrawn_used &&
+           operations->withdrawn[i].context != operation->context) {
         i++;
     }
-    if (i == MUSTER_WITHDRAWN_CONTEXTS) {
+    if (i == operations->withdrawn_used) {
         i = operations->withdrawn_next++ % MUSTER_WITHDRAWN_CONTEXTS;
+        operations->withdrawn_used =
+            i < operations->withdrawn_used ? operations->withdrawn_used : i + 1;
         operations->withdrawn[i].context = operation->context;
         operations->withdrawn[i].newest = operation->sequence;
         operations->withdrawn[i].bits = 1;
@@ -43,9 +46,9 @@ void muster_operations_withdraw(struct muster_operations *operations,
 bool muster_operations_withdrawn(const struct muster_operations *operations,
                                  const struct muster_operation_id *operation)
 {
-    for (uint32_t i = 0; i < MUSTER_WITHDRAWN_CONTEXTS; i++) {
+    for (uint32_t i = 0; i < operations->withdrawn_used; i++) {
         uint64_t newest = operations->withdrawn[i].newest;
-        if (newest == 0 || operations->withdrawn[i].context != operation->context ||
+        if (operations->withdrawn[i].context != operation->context ||
             operation->sequence > newest) {
             continue;
         }
@@ -68,6 +71,7 @@ bool muster_operations_abort(struct muster_operations *operations,
         return false;
     }
     uint32_t i = operations->aborted_next++ % MUSTER_ABORTED_MAX;
+    operations->aborted_used = i < operations->aborted_used ? operations->aborted_used : i + 1;
     operations->aborted[i].id = *operation;
     (void)snprintf(operations->aborted[i].reason, MUSTER_REASON_SIZE, "%s", reason);
     return true;
@@ -76,7 +80,7 @@ bool muster_operations_abort(struct muster_operations *operations,
 const char *muster_operations_aborted(const struct muster_operations *operations,
                                       const struct muster_operation_id *operation)
 {
-    for (uint32_t i = 0; i < MUSTER_ABORTED_MAX; i++) {
+    for (uint32_t i = 0; i < operations->aborted_used; i++) {
         if (operation->sequence != 0 && same(&operations->aborted[i].id, operation)) {
             return operations->aborted[i].reason;
         }

@@ -17,15 +17,17 @@ enum {
 struct muster_operations {
     struct {
         uint32_t context;
-        uint64_t newest; /* 0: unused */
-        uint64_t bits;   /* bit i: newest - i was withdrawn */
+        uint64_t newest;
+        uint64_t bits; /* bit i: newest - i was withdrawn */
     } withdrawn[MUSTER_WITHDRAWN_CONTEXTS];
     uint32_t withdrawn_next;
+    uint32_t withdrawn_used; /* from the first on */
     struct {
         struct muster_operation_id id; /* sequence 0: unused */
         char reason[MUSTER_REASON_SIZE];
     } aborted[MUSTER_ABORTED_MAX];
     uint32_t aborted_next;
+    uint32_t aborted_used; /* from the first on */
 };
 
 /* A new generation begins: only its own aborts are kept. */
