@@ -215,6 +215,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
         .look = look,
         .user = &watched,
     };
+    TRY(muster_fabric_check(binding->fabric, binding->generation));
     if (method == 0) {
         return muster_memory_announce(shared->memory, &work, ret_suspect);
     }

@@ -20,7 +20,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum { OPERATIONS = 40, DEADLINE_MS = 60000 };
+enum { OPERATIONS = 40, DEADLINE_MS = 60000, CALLS_A_ROOM = 12 };
 
 struct party {
     uint64_t seed;
@@ -120,27 +120,55 @@ static void call_together(struct guest *guest, struct muster_memory *memory, uin
     }
 }
 
+/* In some parties all have memory of muster_alloc(), in others only some. */
+static bool has_pieces(const struct guest *guest)
+{
+    return guest->party->ranks % 3 != 0 || guest->rank % 2 == 0;
+}
+
+static void free_room(const struct guest *guest, uint64_t *room)
+{
+    (has_pieces(guest) ? muster_free : free)(room);
+}
+
+static uint64_t *make_room(struct guest *guest)
+{
+    size_t size_bytes = memory_calls_room(guest->party->ranks) * sizeof(uint64_t);
+    void *room = NULL;
+    if (!has_pieces(guest)) {
+        room = malloc(size_bytes);
+    } else if (muster_alloc(size_bytes, &room) != MUSTER_OK) {
+        (void)snprintf(guest->failure, sizeof guest->failure, "%s", muster_last_error());
+    }
+    return room;
+}
+
 static void *attend(void *argument)
 {
     struct guest *guest = argument;
     struct muster_memory *memory = NULL;
-    uint64_t *room = malloc(memory_calls_room(guest->party->ranks) * sizeof *room);
-    if (room == NULL || sit(guest, &memory) != MUSTER_OK) {
+    uint64_t *room = NULL;
+    if (sit(guest, &memory) != MUSTER_OK) {
         (void)snprintf(guest->failure, sizeof guest->failure, "%s", muster_last_error());
-        free(room);
         return NULL;
     }
     bool buffers = muster_memory_probe(memory);
     muster_memory_begin(memory, 5);
     pthread_barrier_wait(&guest->party->barrier);
     for (uint64_t i = 6; i < 6 + OPERATIONS && guest->failure[0] == '\0'; i++) {
-        call_together(guest, memory, i, buffers, room);
+        if (i % CALLS_A_ROOM == guest->rank || room == NULL) {
+            free_room(guest, room);
+            room = make_room(guest);
+        }
+        if (room != NULL) {
+            call_together(guest, memory, i, buffers, room);
+        }
     }
     if (guest->failure[0] == '\0') { /* else the others notice that it is gone */
         pthread_barrier_wait(&guest->party->barrier);
     }
     muster_memory_destroy(memory);
-    free(room);
+    free_room(guest, room);
     return NULL;
 }
 

@@ -45,7 +45,7 @@ static void start_fabrics(struct group *group, enum group_transport transport)
             .member = peer->member,
             .link_token = GROUP_TOKEN,
             .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
-            .shared_memory = transport == GROUP_SHM,
+            .shared_memory = transport == GROUP_SHM || transport == GROUP_MEMORY,
             .hub = group->hub,
             .segment_bytes = group->segment_bytes,
         };
@@ -125,17 +125,40 @@ static void make_contexts(struct group_member *member, const char *algorithm)
     muster_topology_finish(&cross);
 }
 
+static void share_memory(struct group_member *member, void *argument)
+{
+    static const muster_scope scopes[] = {MUSTER_GLOBAL, MUSTER_LOCAL};
+    uint32_t suspect = UINT32_MAX;
+    (void)argument;
+    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
+        muster_status status =
+            muster_context_share_memory(member->contexts[scopes[i]], group_deadline(), &suspect);
+        if (status != MUSTER_OK) {
+            group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+        }
+    }
+}
+
+static void make_all_contexts(struct group *group, const char *algorithm)
+{
+    for (uint32_t i = 0; i < group->size; i++) {
+        make_contexts(&group->members[i], algorithm);
+    }
+    if (group->transport == GROUP_MEMORY) {
+        group_each(group, share_memory, NULL);
+    }
+}
+
 static void start(struct group *group, enum group_transport transport, uint32_t hosts,
                   const uint32_t *host_sizes, const char *algorithm)
 {
+    group->transport = transport;
     must(muster_topology_init(hosts, host_sizes, &group->topology));
     group->size = group->topology.ranks;
     assert_in_range(group->size, 1, GROUP_SIZE_MAX);
     start_fabrics(group, transport);
     begin_generation(group);
-    for (uint32_t i = 0; i < group->size; i++) {
-        make_contexts(&group->members[i], algorithm);
-    }
+    make_all_contexts(group, algorithm);
 }
 
 void group_start(struct group *group, enum group_transport transport, uint32_t hosts,
@@ -206,9 +229,7 @@ void group_regroup(struct group *group, uint32_t leaver, const char *algorithm)
     }
     group->generation++;
     begin_generation(group);
-    for (uint32_t i = 0; i < group->size; i++) {
-        make_contexts(&group->members[i], algorithm);
-    }
+    make_all_contexts(group, algorithm);
 }
 
 void group_finish(struct group *group)

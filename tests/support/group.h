@@ -15,6 +15,7 @@ enum group_transport {
     GROUP_INPROC,
     GROUP_TCP,
     GROUP_SHM,
+    GROUP_MEMORY, /* the same, and ranks of a host share memory for collectives */
 };
 
 #define GROUP_TOKEN "a token" /* of the links */
@@ -33,6 +34,7 @@ struct group_member {
 };
 
 struct group {
+    enum group_transport transport;
     uint32_t size;
     uint64_t generation;
     uint32_t segment_bytes;

@@ -149,6 +149,7 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
     *call = (struct memory_call){.seed = seed, .sequence = sequence, .order = order};
     call->shape.rank = rank;
     call->shape.ranks = ranks;
+    call->buffers = buffers;
     draw_shape(call);
     draw_method(call, buffers);
     call->reduction = (struct muster_reduction){.type = MUSTER_UINT64,
@@ -179,6 +180,7 @@ struct muster_memory_work memory_call_work(const struct memory_call *call, int64
                                        .shape = &call->shape,
                                        .reduction = &call->reduction,
                                        .method = call->method,
+                                       .buffers = call->buffers,
                                        .in = call->in,
                                        .out = call->out,
                                        .deadline_ns = deadline_ns,

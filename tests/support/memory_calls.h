@@ -18,7 +18,7 @@ struct memory_call {
     struct muster_call call;
     struct muster_reduction reduction;
     unsigned method;
-    bool in_place;
+    bool in_place, buffers;
     uint64_t *in, *out; /* in the caller's room */
 };
 

@@ -246,7 +246,7 @@ static void scopes_run_at_the_same_time(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {3, 2, 1};
-    for (int transport = GROUP_INPROC; transport <= GROUP_TCP; transport++) {
+    for (int transport = GROUP_INPROC; transport <= GROUP_MEMORY; transport++) {
         struct group group;
         group_start(&group, (enum group_transport)transport, 3, sizes, NULL);
         group_each(&group, work_in_two_scopes, NULL);

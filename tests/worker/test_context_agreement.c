@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Each test runs between threads and over TCP. */
+/* Each test runs between threads, over TCP, and in shared memory. */
 static enum group_transport transport;
 
 /* As a program does: whoever is done goes on, and so hears what is still said about the first. */
@@ -244,5 +244,7 @@ int main(void)
     transport = GROUP_INPROC;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     transport = GROUP_TCP;
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    transport = GROUP_MEMORY;
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

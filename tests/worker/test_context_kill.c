@@ -91,10 +91,26 @@ static void a_death_ends_every_algorithm_and_is_noticed(void **state)
     }
 }
 
+/* Who waits for one that has given up because of the victim suspects nobody. */
+static void a_death_ends_what_is_done_in_shared_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        struct group group;
+        struct death death = {.algorithm = i};
+        if (muster_algorithm_uses_memory(i)) {
+            group_start(&group, GROUP_MEMORY, 1, (const uint32_t[]){RANKS}, NULL);
+            group_each(&group, work, &death);
+            group_finish(&group);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_death_ends_every_algorithm_and_is_noticed),
+        cmocka_unit_test(a_death_ends_what_is_done_in_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

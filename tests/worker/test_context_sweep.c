@@ -374,8 +374,8 @@ static void reduce_every_pair(struct group_member *member, void *argument)
 static void every_pair_of_type_and_operation_is_right(void **state)
 {
     (void)state;
-    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP};
-    for (size_t i = 0; i < 2; i++) {
+    static const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_MEMORY};
+    for (size_t i = 0; i < 3; i++) {
         struct group group;
         group_start_flat(&group, transports[i], 5);
         group_each(&group, reduce_every_pair, NULL);

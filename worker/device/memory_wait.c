@@ -156,8 +156,8 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
         if (is_reached(word, least)) {
             return MUSTER_OK;
         }
-        TRY(muster_memory_look_after(run, rank));
         TRY(work->look(work->user, &run->suspect));
+        TRY(muster_memory_look_after(run, rank));
         slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
     }
     return late(run, rank);

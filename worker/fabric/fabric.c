@@ -347,6 +347,14 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
     return true;
 }
 
+muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation)
+{
+    AUTO_LOCK(&fabric->lock);
+    return generation <= fabric->revoked || generation < fabric->generation
+               ? muster_fabric_over(fabric, generation)
+               : MUSTER_OK;
+}
+
 /* Posting ------------------------------------------------------------------------------------ */
 
 static muster_status check_transfer(const struct muster_fabric *fabric,

@@ -148,6 +148,10 @@ MUSTER_CHECKED muster_status muster_fabric_begin_generation(struct muster_fabric
  * MUSTER_REJOIN and this reason. Wakes all waiting threads. */
 void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, const char *reason);
 
+/* MUSTER_REJOIN: the generation is revoked or over; the text says why. For those who do without
+ * transfers for a while; drives nothing. */
+MUSTER_CHECKED muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation);
+
 /* Posts a transfer. What goes wrong later is the transfer's status. MUSTER_REJOIN: the key's
  * generation is revoked, or the link to the peer is lost. */
 MUSTER_CHECKED muster_status muster_fabric_post(struct muster_fabric *fabric,
