@@ -1,6 +1,6 @@
 /*
- * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_send.c and
- * muster_tcp_receive.c move bytes.
+ * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_path.c has the
+ * record of a connection, tcp_send.c and tcp_receive.c move bytes.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -101,12 +101,24 @@ struct tcp {
 /* tcp.c: the peer has called; state OPENING, link->end NULL if memory is out. */
 void muster_tcp_accepted(struct muster_link *link);
 
+/* tcp_path.c */
+/* Takes the descriptor, also on failure: NULL then. */
+struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum tcp_phase phase,
+                                        uint32_t events);
+void muster_tcp_path_close(struct tcp_path *path);
+/* Counts and logs a stranger, and closes. */
+void muster_tcp_refuse(struct tcp_path *path, enum muster_stranger kind);
+/* It is half no longer: out of tcp->halves. */
+void muster_tcp_leave_halves(struct tcp_path *path);
+/* See TCP_LOCAL_SEND_BYTES. */
+void muster_tcp_bound_sending(int fd);
+
 /* tcp_connect.c */
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp, const char *host);
 void muster_tcp_dial(struct tcp_link *link);
 void muster_tcp_judge_parked(struct tcp *tcp);
 int64_t muster_tcp_connect_timers(struct tcp *tcp, int64_t now_ns);
-void muster_tcp_path_close(struct tcp_path *path);
 
 /* tcp_send.c */
 void muster_tcp_flush(struct tcp_path *path);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,112 +11,19 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* Paths -------------------------------------------------------------------------------------- */
-
-static void free_path(struct muster_watch *watch)
-{
-    struct tcp_path *path = (struct tcp_path *)watch;
-    for (uint32_t i = 0; i < path->frame_count; i++) {
-        free(path->frames[i].copy);
-    }
-    free(path->control.bytes);
-    free(path);
-}
-
-static void leave_halves(struct tcp_path *path)
-{
-    if (path->phase == TCP_OPEN) {
-        return;
-    }
-    DL_DELETE(path->tcp->halves, path);
-    path->tcp->half_open -= path->phase == TCP_HELLO;
-    path->tcp->parked -= path->phase == TCP_PARKED;
-}
-
-void muster_tcp_path_close(struct tcp_path *path)
-{
-    leave_halves(path);
-    path->phase = TCP_OPEN; /* it is in no list */
-    muster_arrival_finish(&path->in);
-    if (path->link != NULL && path->link->path == path) {
-        path->link->path = NULL;
-    }
-    path->link = NULL;
-    muster_watch_retire(path->tcp->fabric, &path->watch);
-}
-
-static void refuse(struct tcp_path *path, enum muster_stranger kind)
-{
-    char from[MUSTER_ADDRESS_SIZE];
-    struct tcp *tcp = path->tcp;
-    muster_address_print(&path->remote, from);
-    muster_strangers_note(&tcp->strangers, kind, from, muster_clock_ns());
-    tcp->fabric->figures.strangers_refused++;
-    muster_tcp_path_close(path);
-}
-
-static void set_options(int fd)
-{
-    static const struct {
-        int level, name, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
-        {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_SILENCE_MS},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        /* Without one of them the link works, only less well. */
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
-                         sizeof options[i].value);
-    }
-}
-
-static void bound_sending(int fd)
-{
-    const int size = TCP_LOCAL_SEND_BYTES;
-    if (muster_address_within_host(fd)) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else only slower */
-    }
-}
-
-static void path_ready(struct muster_watch *watch, uint32_t events);
-
-/* Takes the descriptor, also on failure. */
-static struct tcp_path *make_path(struct tcp *tcp, int fd, enum tcp_phase phase, uint32_t events)
-{
-    struct tcp_path *path = calloc(1, sizeof *path);
-    if (path == NULL) {
-        close(fd);
-        return NULL;
-    }
-    path->tcp = tcp;
-    path->phase = phase;
-    path->deadline_ns = MUSTER_NEVER;
-    path->in.piece = tcp->piece;
-    path->watch =
-        (struct muster_watch){.fd = fd, .events = events, .ready = path_ready, .free = free_path};
-    set_options(fd);
-    if (muster_watch_add(tcp->fabric, &path->watch) != MUSTER_OK) {
-        close(fd);
-        free(path);
-        return NULL;
-    }
-    DL_APPEND(tcp->halves, path);
-    tcp->half_open += phase == TCP_HELLO;
-    return path;
-}
+/* Opening ------------------------------------------------------------------------------------ */
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
     struct tcp *tcp = path->tcp;
-    leave_halves(path);
+    muster_tcp_leave_halves(path);
     path->phase = TCP_OPEN;
     path->deadline_ns = MUSTER_NEVER;
     path->have = 0;
     path->link = link;
     link->path = path;
     link->redial_ns = MUSTER_NEVER;
-    bound_sending(path->watch.fd);
+    muster_tcp_bound_sending(path->watch.fd);
     muster_watch_change(tcp->fabric, &path->watch, EPOLLIN);
     muster_link_opened(link->link);
 }
@@ -158,7 +64,7 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
         close(fd);
         return error;
     }
-    struct tcp_path *path = make_path(link->tcp, fd, TCP_DIALLING, EPOLLOUT);
+    struct tcp_path *path = muster_tcp_path_create(link->tcp, fd, TCP_DIALLING, EPOLLOUT);
     if (path == NULL) {
         return ENOMEM;
     }
@@ -289,7 +195,7 @@ static bool answer(struct tcp_path *path, enum muster_verdict verdict)
 static void turn_away(struct tcp_path *path, enum muster_verdict verdict, enum muster_stranger kind)
 {
     (void)answer(path, verdict); /* a courtesy */
-    refuse(path, kind);
+    muster_tcp_refuse(path, kind);
 }
 
 static void park(struct tcp_path *path)
@@ -299,7 +205,7 @@ static void park(struct tcp_path *path)
         return;
     }
     if (tcp->parked >= TCP_PARKED_MAX) {
-        refuse(path, MUSTER_STRANGER_PUSHED);
+        muster_tcp_refuse(path, MUSTER_STRANGER_PUSHED);
         return;
     }
     tcp->half_open--;
@@ -408,11 +314,11 @@ static void read_hello(struct tcp_path *path)
 {
     int got = read_greeting(path, MUSTER_HELLO_SIZE);
     if (got < 0) {
-        refuse(path, MUSTER_STRANGER_SILENT);
+        muster_tcp_refuse(path, MUSTER_STRANGER_SILENT);
         return;
     }
     if (!muster_hello_begins(path->header, path->have)) {
-        refuse(path, MUSTER_STRANGER_GARBAGE);
+        muster_tcp_refuse(path, MUSTER_STRANGER_GARBAGE);
         return;
     }
     if (got == 0) {
@@ -426,7 +332,7 @@ static void read_hello(struct tcp_path *path)
         turn_away(path, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
         break;
     default:
-        refuse(path, MUSTER_STRANGER_GARBAGE);
+        muster_tcp_refuse(path, MUSTER_STRANGER_GARBAGE);
     }
 }
 
@@ -436,7 +342,7 @@ static void push_out_oldest(struct tcp *tcp)
     DL_FOREACH(tcp->halves, path)
     {
         if (path->phase == TCP_HELLO) {
-            refuse(path, MUSTER_STRANGER_PUSHED);
+            muster_tcp_refuse(path, MUSTER_STRANGER_PUSHED);
             return;
         }
     }
@@ -460,7 +366,7 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
         if (tcp->half_open >= TCP_HALF_OPEN_MAX) {
             push_out_oldest(tcp);
         }
-        struct tcp_path *path = make_path(tcp, fd, TCP_HELLO, EPOLLIN);
+        struct tcp_path *path = muster_tcp_path_create(tcp, fd, TCP_HELLO, EPOLLIN);
         if (path != NULL) {
             path->remote = remote;
             path->deadline_ns = muster_clock_after_ms(TCP_HELLO_MS);
@@ -468,7 +374,7 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
     switch (path->phase) {
@@ -482,7 +388,7 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
         read_hello(path);
         return;
     case TCP_PARKED:
-        refuse(path, MUSTER_STRANGER_SILENT); /* it has hung up */
+        muster_tcp_refuse(path, MUSTER_STRANGER_SILENT); /* it has hung up */
         return;
     case TCP_OPEN:
         break;
@@ -504,10 +410,10 @@ static void expire(struct tcp_path *path)
         dial_failed(path, ETIMEDOUT);
         break;
     case TCP_HELLO:
-        refuse(path, MUSTER_STRANGER_SLOW);
+        muster_tcp_refuse(path, MUSTER_STRANGER_SLOW);
         break;
     default:
-        refuse(path, MUSTER_STRANGER_EARLY);
+        muster_tcp_refuse(path, MUSTER_STRANGER_EARLY);
     }
 }
 

@@ -1,0 +1,100 @@
+/* A connection's record: how it begins, how it ends, what the kernel is told about it. */
+#include "worker/base/clock.h"
+#include "worker/fabric/tcp.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <utlist.h>
+
+static void free_path(struct muster_watch *watch)
+{
+    struct tcp_path *path = (struct tcp_path *)watch;
+    for (uint32_t i = 0; i < path->frame_count; i++) {
+        free(path->frames[i].copy);
+    }
+    free(path->control.bytes);
+    free(path);
+}
+
+void muster_tcp_leave_halves(struct tcp_path *path)
+{
+    if (path->phase == TCP_OPEN) {
+        return;
+    }
+    DL_DELETE(path->tcp->halves, path);
+    path->tcp->half_open -= path->phase == TCP_HELLO;
+    path->tcp->parked -= path->phase == TCP_PARKED;
+}
+
+void muster_tcp_path_close(struct tcp_path *path)
+{
+    muster_tcp_leave_halves(path);
+    path->phase = TCP_OPEN; /* it is in no list */
+    muster_arrival_finish(&path->in);
+    if (path->link != NULL && path->link->path == path) {
+        path->link->path = NULL;
+    }
+    path->link = NULL;
+    muster_watch_retire(path->tcp->fabric, &path->watch);
+}
+
+void muster_tcp_refuse(struct tcp_path *path, enum muster_stranger kind)
+{
+    char from[MUSTER_ADDRESS_SIZE];
+    struct tcp *tcp = path->tcp;
+    muster_address_print(&path->remote, from);
+    muster_strangers_note(&tcp->strangers, kind, from, muster_clock_ns());
+    tcp->fabric->figures.strangers_refused++;
+    muster_tcp_path_close(path);
+}
+
+static void set_options(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_SILENCE_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        /* Without one of them the link works, only less well. */
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof options[i].value);
+    }
+}
+
+void muster_tcp_bound_sending(int fd)
+{
+    const int size = TCP_LOCAL_SEND_BYTES;
+    if (muster_address_within_host(fd)) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else only slower */
+    }
+}
+
+struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum tcp_phase phase,
+                                        uint32_t events)
+{
+    struct tcp_path *path = calloc(1, sizeof *path);
+    if (path == NULL) {
+        close(fd);
+        return NULL;
+    }
+    path->tcp = tcp;
+    path->phase = phase;
+    path->deadline_ns = MUSTER_NEVER;
+    path->in.piece = tcp->piece;
+    path->watch = (struct muster_watch){
+        .fd = fd, .events = events, .ready = muster_tcp_path_ready, .free = free_path};
+    set_options(fd);
+    if (muster_watch_add(tcp->fabric, &path->watch) != MUSTER_OK) {
+        close(fd);
+        free(path);
+        return NULL;
+    }
+    DL_APPEND(tcp->halves, path);
+    tcp->half_open += phase == TCP_HELLO;
+    return path;
+}
