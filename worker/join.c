@@ -52,7 +52,12 @@ static muster_status make_fabric(struct muster_session *session)
         listen = address;
     }
     struct muster_fabric_options options = {
-        .member = session->member, .link_token = "", .listen = listen, .shared_memory = true};
+        .member = session->member,
+        .link_token = "",
+        .listen = listen,
+        .connections = session->settings.tcp_connections,
+        .shared_memory = true,
+    };
     struct muster_fabric *fabric = NULL;
     muster_status status = muster_fabric_create(&options, &fabric);
     if (status != MUSTER_OK) {

@@ -113,11 +113,14 @@ typedef struct muster_options {
     const char *job;        /* MUSTER_JOB: letters, digits, '.', '_', '-'; default "default" */
     const char *token;      /* MUSTER_TOKEN: the job's shared secret; default none */
     const char *host;       /* MUSTER_HOST: members of one name share a host; default host name */
-    const char *rack;      /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
-                              among themselves; alike on all members of a host; default none */
-    const char *listen;    /* MUSTER_LISTEN: address to publish to the peers, without a port;
-                              default: loopback when the rendezvous is on it, else the address
-                              that reaches the rendezvous */
+    const char *rack;   /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
+                           among themselves; alike on all members of a host; default none */
+    const char *listen; /* MUSTER_LISTEN: address to publish to the peers, without a port;
+                           default: loopback when the rendezvous is on it, else the address
+                           that reaches the rendezvous */
+    uint32_t tcp_connections; /* MUSTER_TCP_CONNECTIONS: so many to each peer that this member
+                                 dials, up to 16; with more than one, a link goes on as long as
+                                 one of them lives; default 1 */
     uint32_t min_size;     /* MUSTER_MIN: the job waits for at least so many members; default 1 */
     uint32_t max_size;     /* MUSTER_MAX: never more than so many; default 1024 */
     uint32_t target_size;  /* MUSTER_TARGET: start as soon as so many are there; 0: none */

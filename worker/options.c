@@ -7,6 +7,7 @@
 
 #include "collectives/forced.h"
 #include "worker/base/cleanup.h"
+#include "worker/fabric/fabric.h"
 #include "worker/rendezvous_client.h"
 
 enum {
@@ -65,6 +66,7 @@ void muster_options_init(muster_options *options)
         .host = variable("MUSTER_HOST"),
         .rack = variable("MUSTER_RACK"),
         .listen = variable("MUSTER_LISTEN"),
+        .tcp_connections = number_variable("MUSTER_TCP_CONNECTIONS", 1),
         .min_size = number_variable("MUSTER_MIN", 1),
         .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
         .target_size = number_variable("MUSTER_TARGET", 0),
@@ -123,6 +125,9 @@ static muster_status check_numbers(const muster_options *options)
     TRY(check_number(
         options->call_timeout_ms,
         (struct range){"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}));
+    TRY(check_number(options->tcp_connections,
+                     (struct range){"tcp_connections", "MUSTER_TCP_CONNECTIONS", 1,
+                                    MUSTER_TCP_CONNECTIONS_MAX}));
     TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
     TRY(check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
@@ -224,6 +229,7 @@ muster_status muster_settings_init(const muster_options *options,
     }
     TRY(check_numbers(options));
     struct muster_settings settings = {
+        .tcp_connections = options->tcp_connections,
         .min_size = options->min_size,
         .max_size = options->max_size,
         .target_size = options->target_size,

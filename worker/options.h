@@ -2,7 +2,7 @@
  * Settings of a session: muster_options, checked and copied.
  *
  * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/forced,
- * base.
+ * fabric.h (its bounds), base.
  */
 #ifndef MUSTER_WORKER_OPTIONS_H
 #define MUSTER_WORKER_OPTIONS_H
@@ -20,6 +20,7 @@ struct muster_settings {
     char *rack;      /* "": the one without a name */
     char *listen;    /* NULL: found out from the way to the rendezvous */
     char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
+    uint32_t tcp_connections;
     uint32_t min_size, max_size, target_size;
     uint32_t order;
     uint32_t join_timeout_ms, call_timeout_ms;

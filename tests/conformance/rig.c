@@ -24,6 +24,7 @@ static void make_fabric(struct rig *rig, uint32_t rank)
                                             .link_token = token,
                                             .listen = rig->transport->listen,
                                             .shared_memory = rig->transport->shared_memory,
+                                            .connections = rig->transport->connections,
                                             .hub = rig->hub};
     muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
     if (status != MUSTER_OK) {

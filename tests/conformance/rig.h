@@ -21,6 +21,7 @@ struct rig_transport {
     const char *listen;
     bool hub;
     bool shared_memory;
+    uint32_t connections; /* TCP: of each link; 0 counts as 1 */
 };
 
 struct rig {

@@ -27,6 +27,7 @@ static const char *const variables[] = {
     "MUSTER_LEAVE_ON_SIGTERM",
     "MUSTER_MEASURE",
     "MUSTER_REPRODUCIBLE",
+    "MUSTER_TCP_CONNECTIONS",
 };
 
 static int clean_environment(void **state)
@@ -202,6 +203,9 @@ static void names_have_bounds(void **state)
     set("MUSTER_REPRODUCIBLE", "yes");
     expect_refusal(NULL, "MUSTER_REPRODUCIBLE", "yes");
     set("MUSTER_REPRODUCIBLE", "1");
+    set("MUSTER_TCP_CONNECTIONS", "0");
+    expect_refusal(NULL, "tcp_connections (MUSTER_TCP_CONNECTIONS)", "from 1 to 16");
+    set("MUSTER_TCP_CONNECTIONS", "16");
     set("MUSTER_RACK", "two words");
     expect_refusal(NULL, "rack (MUSTER_RACK)", "two words");
 }

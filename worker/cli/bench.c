@@ -24,6 +24,7 @@ enum {
     KEY_REPRODUCIBLE,
     KEY_ALLOC,
     KEY_SVG,
+    KEY_CONNECTIONS,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
     SECONDS_MAX = 3600,
@@ -51,6 +52,7 @@ static const struct argp_option argp_options[] = {
      "inproc: threads of one process; shm: one process a rank, which share memory on a host, and "
      "tcp between hosts (default); tcp: between all of them",
      0},
+    {"connections", KEY_CONNECTIONS, "N", 0, "TCP connections between two ranks (default 1)", 0},
     {"shape", KEY_SHAPE, "RATE", 0,
      "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
      "command runs; needs root, ip and tc",
@@ -108,6 +110,9 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
         return muster_cli_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX, &options->hosts);
     case KEY_TRANSPORT:
         return parse_transport(text, &options->transport);
+    case KEY_CONNECTIONS:
+        return muster_cli_parse_number("--connections", text, 1, MUSTER_TCP_CONNECTIONS_MAX,
+                                       &options->connections);
     case KEY_SHAPE:
         options->shape = text;
         return muster_bench_network_check_rate(text);

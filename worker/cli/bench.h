@@ -45,7 +45,8 @@ struct muster_bench_options {
     const char *svg;     /* a file for the picture; or NULL */
     muster_type type;
     muster_op op;
-    uint32_t iterations; /* 0: as many as fit into `seconds` */
+    uint32_t connections; /* TCP: of each link */
+    uint32_t iterations;  /* 0: as many as fit into `seconds` */
     uint32_t seconds;
     bool in_place;
     bool alloc; /* buffers of muster_alloc() */

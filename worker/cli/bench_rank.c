@@ -57,6 +57,7 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
         .member = peer->member,
         .link_token = run->board->link_token,
         .listen = hub == NULL ? address : NULL,
+        .connections = run->board->options.connections,
         .hub = hub,
         .shared_memory = run->board->options.transport == MUSTER_BENCH_SHM,
     };

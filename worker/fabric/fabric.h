@@ -29,7 +29,8 @@ enum {
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
     MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
     MUSTER_SEGMENT_BYTES_MIN = 256,
-    MUSTER_REASON_SIZE = 256, /* why an operation was aborted or a generation revoked */
+    MUSTER_TCP_CONNECTIONS_MAX = 16, /* of one link */
+    MUSTER_REASON_SIZE = 256,        /* why an operation was aborted or a generation revoked */
 };
 
 struct muster_fabric;
@@ -97,6 +98,7 @@ struct muster_fabric_options {
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
     const char *listen;     /* numeric IPv4 or IPv6 address for TCP; NULL: no TCP */
     bool shared_memory;     /* with members of this host; where the system has it */
+    uint32_t connections;   /* TCP: of each link that is dialled from here; 0 counts as 1 */
     struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
                                or more; 0: what suits each transport. For tests */
@@ -209,6 +211,7 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
 /* Figures for people and tests. */
 struct muster_fabric_figures {
     uint64_t links_opened, links_lost;
+    uint64_t connections_opened, connections_lost; /* beside the first, and before the last */
     uint64_t strangers_refused; /* wrong token, garbage, unknown member, wrong version */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received; /* of messages, headers not included */

@@ -11,7 +11,7 @@
 
 enum {
     MUSTER_FRAME_SIZE = 96,
-    MUSTER_FRAME_VERSION = 1,
+    MUSTER_FRAME_VERSION = 2,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
     MUSTER_OFFER_MAX = 64,        /* payload of an offer: where the data is; on one host only */
     MUSTER_EAGER_MAX = 16 * 1024, /* larger messages wait for a grant */

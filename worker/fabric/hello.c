@@ -15,7 +15,10 @@ enum {
     AT_FROM = 24,       /* 36, no terminator */
     AT_TO = 60,         /* 36 */
     AT_TOKEN = 96,      /* 128, filled up with zeros */
-    AT_RESERVED = 224,  /* 8, zero */
+    AT_TICKET = 224,    /* 4 */
+    AT_INDEX = 228,     /* 1 */
+    AT_PATHS = 229,     /* 1; 0 counts as 1 */
+    AT_RESERVED = 230,  /* 2, zero */
     UUID_BYTES = MUSTER_UUID_SIZE - 1,
     TOKEN_BYTES = MUSTER_TOKEN_SIZE - 1,
 };
@@ -40,6 +43,9 @@ void muster_hello_encode(const struct muster_hello *hello,
     memcpy(b + AT_FROM, hello->from, strnlen(hello->from, UUID_BYTES));
     memcpy(b + AT_TO, hello->to, strnlen(hello->to, UUID_BYTES));
     memcpy(b + AT_TOKEN, hello->token, strnlen(hello->token, TOKEN_BYTES));
+    muster_bytes_put(b + AT_TICKET, hello->ticket, 4);
+    b[AT_INDEX] = hello->index;
+    b[AT_PATHS] = hello->connections;
     muster_bytes_put(b + AT_CHECKSUM, checksum(b, MUSTER_HELLO_SIZE), 4);
 }
 
@@ -60,6 +66,9 @@ muster_status muster_hello_decode(const unsigned char bytes[MUSTER_HELLO_SIZE],
     }
     memset(ret_hello, 0, sizeof *ret_hello);
     ret_hello->generation = muster_bytes_get(b + AT_GENERATION, 8);
+    ret_hello->ticket = (uint32_t)muster_bytes_get(b + AT_TICKET, 4);
+    ret_hello->index = b[AT_INDEX];
+    ret_hello->connections = b[AT_PATHS];
     memcpy(ret_hello->from, b + AT_FROM, UUID_BYTES);
     memcpy(ret_hello->to, b + AT_TO, UUID_BYTES);
     memcpy(ret_hello->token, b + AT_TOKEN, TOKEN_BYTES);

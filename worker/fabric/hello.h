@@ -18,6 +18,9 @@ struct muster_hello {
     char from[MUSTER_UUID_SIZE];
     char to[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
+    uint32_t ticket;     /* the same in all connections of one opening of a link */
+    uint8_t index;       /* of this connection; the first, 0, opens the link */
+    uint8_t connections; /* how many the link is to have */
 };
 
 /* Append only. */

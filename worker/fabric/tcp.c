@@ -18,6 +18,10 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     if (options->listen == NULL) {
         return MUSTER_OK;
     }
+    if (options->connections > MUSTER_TCP_CONNECTIONS_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%u connections to each peer: at most %d",
+                                options->connections, MUSTER_TCP_CONNECTIONS_MAX);
+    }
     struct tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -25,6 +29,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     tcp->fabric = fabric;
     tcp->listener.fd = -1;
     tcp->accept_again_ns = MUSTER_NEVER;
+    tcp->connections = options->connections == 0 ? 1 : options->connections;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = tcp->staging == NULL || tcp->piece == NULL
@@ -63,10 +68,14 @@ static void tcp_woken(void *transport)
     (void)transport; /* posts have marked their links */
 }
 
-static bool peer_has_closed(const struct tcp_path *path)
+/* All of the link's connections. */
+static bool peer_has_closed(const struct tcp_link *end)
 {
-    struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) == 1;
+    struct pollfd looks[MUSTER_TCP_CONNECTIONS_MAX];
+    for (uint32_t i = 0; i < end->path_count; i++) {
+        looks[i] = (struct pollfd){.fd = end->paths[i]->watch.fd, .events = POLLRDHUP};
+    }
+    return poll(looks, end->path_count, 0) == (int)end->path_count;
 }
 
 static void tcp_refresh(void *transport)
@@ -77,7 +86,7 @@ static void tcp_refresh(void *transport)
     DL_FOREACH_SAFE(tcp->links, end, next)
     {
         struct muster_link *link = end->link;
-        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end->path)) {
+        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end)) {
             struct muster_transfer_list none = {0};
             muster_tcp_ops.close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -138,7 +147,7 @@ static void part_at_once(struct tcp_link *end)
 {
     const struct tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
-    if (path->phase == TCP_OPEN && path->frame_count == 0 &&
+    if (path->phase == TCP_OPEN && end->bundle == NULL && path->frame_count == 0 &&
         path->control.start == path->control.end) {
         ssize_t sent = send(path->watch.fd, control->bytes + control->start,
                             control->end - control->start, MSG_NOSIGNAL);
@@ -149,12 +158,11 @@ static void part_at_once(struct tcp_link *end)
 static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
-    if (end->path != NULL) {
-        if (end->parting && !end->parted) {
-            part_at_once(end);
-        }
-        muster_tcp_path_close(end->path);
+    if (end->path != NULL && end->parting && !end->parted) {
+        part_at_once(end);
     }
+    muster_tcp_paths_close(end);
+    muster_tcp_bundle_destroy(end->bundle);
     muster_match_finish(&end->match, ret_sends);
     DL_DELETE(end->tcp->links, end);
     free(end);
@@ -164,9 +172,8 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
 static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
-    if (end->path != NULL) {
-        muster_tcp_path_close(end->path);
-    }
+    muster_tcp_paths_close(end);
+    muster_tcp_bundle_destroy(TAKE(end->bundle));
     muster_match_left(&end->match, ret_sends);
 }
 
@@ -207,7 +214,9 @@ static void tcp_withdraw(struct muster_link *link, const struct muster_operation
                          struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
-    if (end->path != NULL && end->path->phase == TCP_OPEN) {
+    if (end->bundle != NULL) {
+        muster_tcp_bundle_withdraw(end, operation);
+    } else if (end->path_count > 0) {
         muster_tcp_send_withdraw(end->path, operation);
         muster_arrival_withdraw(&end->path->in, operation);
     }
@@ -224,12 +233,17 @@ static void tcp_abort(struct muster_link *link, const struct muster_operation_id
 static void tcp_progress(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
-    struct tcp_path *path = end->path;
-    bool open = path != NULL && path->phase == TCP_OPEN;
-    if (!open && link->state != MUSTER_LINK_LEFT) {
+    struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
+    if (path == NULL && link->state != MUSTER_LINK_LEFT) {
         return;
     }
-    if (muster_match_progress(&end->match, end->tcp->piece) && open && !path->watch.retired) {
+    if (!muster_match_progress(&end->match, end->tcp->piece) || path == NULL ||
+        path->watch.retired) {
+        return;
+    }
+    if (end->bundle != NULL) {
+        muster_tcp_bundle_flush(end);
+    } else {
         muster_tcp_flush(path);
     }
 }

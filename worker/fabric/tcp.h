@@ -1,6 +1,6 @@
 /*
- * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_path.c has the
- * record of a connection, tcp_send.c and tcp_receive.c move bytes.
+ * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_path.c has
+ * the record of a connection, tcp_send.c and tcp_receive.c move bytes.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -14,6 +14,7 @@
 #include "worker/fabric/hello.h"
 #include "worker/fabric/match.h"
 #include "worker/fabric/strangers.h"
+#include "worker/fabric/tcp_bundle.h"
 
 enum {
     /* Read at once between two frames: a whole eager message and its header. What is staged is
@@ -64,6 +65,8 @@ struct tcp_path {
     unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
     uint32_t have;
     struct muster_hello hello; /* PARKED */
+    uint32_t index;            /* of the link's connections, as the dialler counts */
+    struct tcp_held *coming;   /* the frame whose payload is coming in, on a bundle */
     struct muster_arrival in;
     bool in_payload;
 
@@ -78,8 +81,12 @@ struct tcp_link {
     struct muster_match match;
     struct muster_link *link;
     struct tcp *tcp;
-    struct tcp_path *path;        /* OPEN, or the call that is under way; or NULL */
+    struct tcp_path *path; /* the first that is OPEN, or the call under way; or NULL */
+    struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN */
+    uint32_t path_count;
+    struct tcp_bundle *bundle;    /* NULL: one connection and no more */
     uint32_t address;             /* of the peer's, the one being dialled */
+    uint32_t ticket;              /* of the calls to it */
     uint32_t hang_ups;            /* before an answer */
     int64_t redial_ns;            /* MUSTER_NEVER: no call is due */
     bool parting, parted;         /* goodbye is queued; it is out */
@@ -90,6 +97,7 @@ struct tcp {
     struct muster_watch listener; /* first */
     struct muster_fabric *fabric;
     struct muster_socket_address own;
+    uint32_t connections;    /* of each link that is dialled from here */
     int64_t accept_again_ns; /* MUSTER_NEVER: accepting */
     struct tcp_path *halves; /* paths that are not OPEN, oldest first */
     uint32_t half_open, parked;
@@ -108,6 +116,10 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum tcp_phase 
 void muster_tcp_path_close(struct tcp_path *path);
 /* Counts and logs a stranger, and closes. */
 void muster_tcp_refuse(struct tcp_path *path, enum muster_stranger kind);
+/* All connections of the link, also those that are not open yet. */
+void muster_tcp_paths_close(struct tcp_link *link);
+/* A connection is at its end: the link goes on with the others, or ends too. */
+void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 /* It is half no longer: out of tcp->halves. */
 void muster_tcp_leave_halves(struct tcp_path *path);
 /* See TCP_LOCAL_SEND_BYTES. */

@@ -1,5 +1,6 @@
 /* How connections begin: listening, dialling, hellos and verdicts. */
 #include "worker/base/clock.h"
+#include "worker/base/random.h"
 #include "worker/fabric/tcp.h"
 
 #include <errno.h>
@@ -21,11 +22,32 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     path->deadline_ns = MUSTER_NEVER;
     path->have = 0;
     path->link = link;
-    link->path = path;
-    link->redial_ns = MUSTER_NEVER;
+    link->paths[link->path_count++] = path;
     muster_tcp_bound_sending(path->watch.fd);
     muster_watch_change(tcp->fabric, &path->watch, EPOLLIN);
+}
+
+/* The first connection of a link is there. */
+static void open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
+                      uint32_t ticket)
+{
+    open_path(path, link);
+    link->path = path;
+    link->redial_ns = MUSTER_NEVER;
+    if (connections > 1) {
+        link->bundle = muster_tcp_bundle_create(ticket);
+        link->match.payload_max = MUSTER_PIECE_BYTES;
+        link->match.broken = link->match.broken || link->bundle == NULL;
+    }
     muster_link_opened(link->link);
+}
+
+/* One more connection of a bundle. */
+static void widen_link(struct tcp_path *path, struct tcp_link *link)
+{
+    open_path(path, link);
+    link->tcp->fabric->figures.connections_opened++;
+    muster_link_mark(link->link);
 }
 
 /* Reads up to `size` bytes of a hello or an answer. 1: all of it is there; 0: not yet; -1: errno is
@@ -52,7 +74,7 @@ static void lose(struct tcp_link *link, const char *what)
 }
 
 /* Returns 0, or an error number. */
-static int call(struct tcp_link *link, const struct muster_socket_address *address)
+static int call(struct tcp_link *link, const struct muster_socket_address *address, uint32_t index)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
@@ -70,8 +92,11 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
     }
     path->remote = *address;
     path->link = link;
+    path->index = index;
     path->deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
-    link->path = path;
+    if (index == 0) {
+        link->path = path;
+    }
     return 0;
 }
 
@@ -92,7 +117,7 @@ static void call_next(struct tcp_link *link, int error)
             (void)snprintf(what, sizeof what, "%.160s", muster_last_error());
             continue;
         }
-        error = call(link, &address);
+        error = call(link, &address, 0);
         if (error == 0) {
             return;
         }
@@ -105,20 +130,36 @@ void muster_tcp_dial(struct tcp_link *link)
 {
     link->redial_ns = MUSTER_NEVER;
     link->address = 0;
+    muster_random_bytes(&link->ticket, sizeof link->ticket);
     call_next(link, 0);
+}
+
+/* The other connections go where the first went. One that does not come about is done without. */
+static void dial_others(const struct tcp_path *first)
+{
+    struct tcp_link *link = first->link;
+    for (uint32_t i = 1; i < link->tcp->connections; i++) {
+        (void)call(link, &first->remote, i);
+    }
 }
 
 static void dial_failed(struct tcp_path *path, int error)
 {
     struct tcp_link *link = path->link;
+    bool first = path->index == 0;
     muster_tcp_path_close(path);
-    call_next(link, error);
+    if (first) {
+        call_next(link, error);
+    }
 }
 
 static void send_hello(struct tcp_path *path)
 {
     const struct muster_fabric *fabric = path->tcp->fabric;
-    struct muster_hello hello = {.generation = fabric->generation};
+    struct muster_hello hello = {.generation = fabric->generation,
+                                 .ticket = path->link->ticket,
+                                 .index = (uint8_t)path->index,
+                                 .connections = (uint8_t)path->tcp->connections};
     unsigned char bytes[MUSTER_HELLO_SIZE];
     memcpy(hello.from, fabric->member, sizeof hello.from);
     memcpy(hello.to, path->link->link->peer.member, sizeof hello.to);
@@ -158,10 +199,28 @@ static void dial_again(struct tcp_path *path, const char *what)
     link->redial_ns = muster_clock_after_ms((uint32_t)TCP_REDIAL_MS << link->hang_ups);
 }
 
+static void read_other_answer(struct tcp_path *path, int got)
+{
+    enum muster_verdict verdict = MUSTER_WELCOME;
+    if (got == 0) {
+        return;
+    }
+    if (got > 0 && muster_answer_decode(path->header, &verdict) == MUSTER_OK &&
+        verdict == MUSTER_WELCOME) {
+        widen_link(path, path->link);
+    } else {
+        muster_tcp_path_close(path);
+    }
+}
+
 static void read_answer(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     int got = read_greeting(path, MUSTER_ANSWER_SIZE);
+    if (path->index > 0) {
+        read_other_answer(path, got);
+        return;
+    }
     if (got < 0) {
         dial_again(path,
                    errno == 0 ? "it closes the connection without an answer" : strerror(errno));
@@ -174,7 +233,8 @@ static void read_answer(struct tcp_path *path)
     if (muster_answer_decode(path->header, &verdict) != MUSTER_OK) {
         lose(link, muster_last_error());
     } else if (verdict == MUSTER_WELCOME) {
-        open_path(path, link);
+        open_link(path, link, path->tcp->connections, link->ticket);
+        dial_others(path);
     } else if (verdict == MUSTER_REFUSED_CROSSED) {
         muster_tcp_path_close(path); /* its call comes; if not, ours goes again */
         link->redial_ns = muster_clock_after_ms(TCP_CROSSED_MS);
@@ -251,8 +311,26 @@ static enum muster_verdict judge_call(struct tcp *tcp, struct muster_link *link)
     return MUSTER_REFUSED_LOST;
 }
 
+/* One more connection of a link that is open. */
+static void take_other_call(struct tcp_path *path, struct muster_link *link)
+{
+    struct tcp_link *end = end_of(link);
+    bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
+                end->bundle->ticket == path->hello.ticket &&
+                end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
+    if (!answer(path, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+        muster_tcp_path_close(path);
+        return;
+    }
+    widen_link(path, end);
+}
+
 static void take_call(struct tcp_path *path, struct muster_link *link)
 {
+    if (path->hello.index > 0) {
+        take_other_call(path, link);
+        return;
+    }
     enum muster_verdict verdict = judge_call(path->tcp, link);
     struct tcp_link *end = end_of(link);
     if (verdict != MUSTER_WELCOME) {
@@ -268,7 +346,7 @@ static void take_call(struct tcp_path *path, struct muster_link *link)
         end->redial_ns = muster_clock_ns();
         return;
     }
-    open_path(path, end);
+    open_link(path, end, path->hello.connections, path->hello.ticket);
 }
 
 static void judge(struct tcp_path *path)
@@ -397,6 +475,9 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
         muster_tcp_receive(path);
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
+        if (path->link->bundle != NULL) {
+            muster_watch_change(path->tcp->fabric, watch, EPOLLIN);
+        }
         muster_link_mark(path->link->link);
     }
 }

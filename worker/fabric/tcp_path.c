@@ -1,5 +1,6 @@
 /* A connection's record: how it begins, how it ends, what the kernel is told about it. */
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
 #include <netinet/in.h>
@@ -15,6 +16,7 @@ static void free_path(struct muster_watch *watch)
         free(path->frames[i].copy);
     }
     free(path->control.bytes);
+    free(path->coming);
     free(path);
 }
 
@@ -28,16 +30,60 @@ void muster_tcp_leave_halves(struct tcp_path *path)
     path->tcp->parked -= path->phase == TCP_PARKED;
 }
 
+static void leave_link(struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    path->link = NULL;
+    for (uint32_t i = 0; i < link->path_count; i++) {
+        if (link->paths[i] == path) {
+            link->paths[i] = link->paths[--link->path_count];
+            break;
+        }
+    }
+    if (link->path == path) {
+        link->path = link->path_count > 0 ? link->paths[0] : NULL;
+    }
+}
+
 void muster_tcp_path_close(struct tcp_path *path)
 {
     muster_tcp_leave_halves(path);
     path->phase = TCP_OPEN; /* it is in no list */
     muster_arrival_finish(&path->in);
-    if (path->link != NULL && path->link->path == path) {
-        path->link->path = NULL;
+    if (path->link != NULL) {
+        leave_link(path);
     }
-    path->link = NULL;
     muster_watch_retire(path->tcp->fabric, &path->watch);
+}
+
+void muster_tcp_paths_close(struct tcp_link *link)
+{
+    struct tcp_path *path = NULL;
+    struct tcp_path *next = NULL;
+    DL_FOREACH_SAFE(link->tcp->halves, path, next)
+    {
+        if (path->link == link) {
+            muster_tcp_path_close(path);
+        }
+    }
+    while (link->path_count > 0) {
+        muster_tcp_path_close(link->paths[link->path_count - 1]);
+    }
+}
+
+void muster_tcp_path_lose(struct tcp_path *path, const char *what)
+{
+    struct tcp_link *end = path->link;
+    struct muster_link *link = end->link;
+    if (end->bundle == NULL || end->path_count == 1 || end->parted) {
+        muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+        return;
+    }
+    muster_tcp_bundle_abandon(path);
+    muster_tcp_path_close(path);
+    path->tcp->fabric->figures.connections_lost++;
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
+               link->peer.host, end->path_count, what);
 }
 
 void muster_tcp_refuse(struct tcp_path *path, enum muster_stranger kind)

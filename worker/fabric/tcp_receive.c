@@ -9,24 +9,28 @@
 
 enum { READS_MAX = 8 }; /* in one go, then other links have their turn */
 
-static void lose(struct tcp_path *path, const char *what)
-{
-    struct muster_link *link = path->link->link;
-    muster_link_fail(link, path->link->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
-}
-
 static void lose_by_rule(struct tcp_path *path)
 {
     char what[MUSTER_REASON_SIZE];
     (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
                    muster_last_error());
-    lose(path, what);
+    struct tcp_link *link = path->link;
+    muster_link_fail(link->link, link->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+}
+
+static bool is_bundled(const struct tcp_path *path)
+{
+    return path->link->bundle != NULL;
 }
 
 static void end_frame(struct tcp_path *path)
 {
     path->in_payload = false;
-    if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
+    if (is_bundled(path)) {
+        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->watch.retired) {
+            lose_by_rule(path);
+        }
+    } else if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
         struct muster_match *match = &path->link->match;
         if (muster_match_progress(match, path->in.piece) && !path->watch.retired) {
             muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
@@ -36,10 +40,26 @@ static void end_frame(struct tcp_path *path)
     }
 }
 
+static void begin_bundled(struct tcp_path *path)
+{
+    if (muster_tcp_bundle_begin(path) != MUSTER_OK) {
+        lose_by_rule(path);
+        return;
+    }
+    path->in_payload = path->coming != NULL;
+    if (path->in_payload && path->coming->frame.length == 0) {
+        end_frame(path);
+    }
+}
+
 static void begin_frame(struct tcp_path *path)
 {
     struct muster_frame frame;
     path->have = 0;
+    if (is_bundled(path)) {
+        begin_bundled(path);
+        return;
+    }
     if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
         muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
         lose_by_rule(path);
@@ -53,19 +73,38 @@ static void begin_frame(struct tcp_path *path)
 
 static size_t take_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
-    size_t missing = MUSTER_FRAME_SIZE - path->have;
+    size_t whole = MUSTER_FRAME_SIZE + (is_bundled(path) ? (size_t)TCP_ENVELOPE_SIZE : 0);
+    size_t missing = whole - path->have;
     size_t taken = size < missing ? size : missing;
     memcpy(path->header + path->have, bytes, taken);
     path->have += (uint32_t)taken;
-    if (path->have == MUSTER_FRAME_SIZE) {
+    if (path->have == whole) {
         begin_frame(path);
     }
     return taken;
 }
 
-/* So many bytes of the payload stand where muster_arrival_buffer() said. */
+/* Where the next bytes of the payload go, and how many at most. */
+static unsigned char *place_of_payload(struct tcp_path *path, uint32_t *ret_room)
+{
+    struct tcp_held *held = path->coming;
+    if (held == NULL) {
+        return muster_arrival_buffer(&path->in, ret_room);
+    }
+    *ret_room = held->frame.length - held->have;
+    return held->payload + held->have;
+}
+
+/* So many bytes of the payload stand there. */
 static void take_payload(struct tcp_path *path, uint32_t size)
 {
+    if (path->coming != NULL) {
+        path->coming->have += size;
+        if (path->coming->have == path->coming->frame.length) {
+            end_frame(path);
+        }
+        return;
+    }
     muster_arrival_filled(&path->link->match, &path->in, size);
     if (!path->watch.retired && path->in.left == 0) {
         end_frame(path);
@@ -82,7 +121,7 @@ static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_
             continue;
         }
         uint32_t room = 0;
-        unsigned char *to = muster_arrival_buffer(&path->in, &room);
+        unsigned char *to = place_of_payload(path, &room);
         uint32_t taken = size < room ? (uint32_t)size : room;
         memcpy(to, bytes, taken);
         bytes += taken;
@@ -103,7 +142,7 @@ static bool receive_once(struct tcp_path *path)
     uint32_t room = 0;
     int count = 0;
     if (path->in_payload) {
-        parts[count].iov_base = muster_arrival_buffer(&path->in, &room);
+        parts[count].iov_base = place_of_payload(path, &room);
         parts[count++].iov_len = room;
     }
     parts[count].iov_base = tcp->staging;
@@ -118,7 +157,8 @@ static bool receive_once(struct tcp_path *path)
         return false;
     }
     if (got <= 0) {
-        lose(path, got < 0 ? strerror(error) : "it closed the connection without goodbye");
+        muster_tcp_path_lose(path, got < 0 ? strerror(error)
+                                           : "it closed the connection without goodbye");
         return false;
     }
     size_t bytes = (size_t)got;
