@@ -74,7 +74,9 @@ static uint32_t list_connections(struct end *ends)
             ends[count++] = end;
         }
     }
-    (void)closedir(folder);
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
     return count;
 }
 
