@@ -24,6 +24,7 @@
 #include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
+#include "worker/context_choice.h"
 #include "worker/context_local.h"
 #include "worker/context_memory.h"
 #include "worker/executor.h"
@@ -66,11 +67,10 @@ struct muster_context {
     uint32_t number;
     uint32_t rank;
     char *name;
-    struct muster_forced forced;
     uint32_t *ranks;
     uint32_t *contributors; /* [ranks] in the order of their logical numbers */
     struct muster_topology topology;
-    struct muster_cost_model model;
+    struct muster_choices choices;
     atomic_uint_fast64_t progress;
 
     pthread_mutex_t mutex; /* guards `taken` */
@@ -130,7 +130,7 @@ static muster_status copy_options(struct muster_context *context,
     context->generation = options->generation;
     context->number = options->number;
     context->rank = options->rank;
-    context->model = *options->model;
+    context->choices.model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
     size_t bounds_bytes = MUSTER_BOUNDS_ROOM(topology->ranks) * sizeof context->key->bounds[0];
@@ -158,7 +158,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     if (context == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
-    context->forced = forced;
+    context->choices.forced = forced;
     muster_mutex_init(&context->mutex);
     muster_condition_init(&context->given_back);
     TAILQ_INIT(&context->order);
@@ -248,45 +248,20 @@ void muster_context_set_model(struct muster_context *context, const struct muste
     while (!TAILQ_EMPTY(&context->order)) {
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
-    context->model = *model;
+    context->choices.model = *model;
+    muster_choices_clear(&context->choices);
 }
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
-/* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
- * own, so that only the messages count. zeros is [ranks + 1]. */
-static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
-{
-    struct muster_plan agreed = *plan;
-    agreed.in_place = false;
-    if (plan->collective == MUSTER_ALLTOALLV) {
-        agreed.input_bounds = zeros;
-        agreed.output_bounds = zeros;
-    }
-    return agreed;
-}
-
-static muster_status choose(const struct muster_context *context, const struct key *key,
+static muster_status choose(struct muster_context *context, const struct key *key,
                             const struct muster_plan *plan, size_t *ret_algorithm)
 {
     if (key->algorithm != ALGORITHM_BY_COST) {
         *ret_algorithm = key->algorithm - 1;
         return MUSTER_OK;
     }
-    AUTO_FREE uint64_t *zeros = calloc((size_t)context->topology.ranks + 1, sizeof *zeros);
-    if (zeros == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
-    }
-    const struct muster_plan agreed = agreed_plan(plan, zeros);
-    uint32_t forced = context->forced.plus_one[plan->collective];
-    if (forced != 0 && plan->contributors != NULL) {
-        /* To take another would not be what was asked for. */
-        TRY(muster_plan_check(forced - 1, &agreed));
-    }
-    if (muster_forced_find(&context->forced, &agreed, ret_algorithm)) {
-        return MUSTER_OK;
-    }
-    return muster_select(&agreed, key->element_size_bytes, &context->model, ret_algorithm);
+    return muster_choices_make(&context->choices, plan, key->element_size_bytes, ret_algorithm);
 }
 
 /* The bounds of the shape stand in the key already. */
@@ -397,7 +372,7 @@ static muster_status make_operation(struct muster_context *context,
     TRY(choose(context, context->key, &plan, &made.algorithm));
     TRY(muster_plan_check(made.algorithm, &plan));
     if (!muster_algorithm_uses_memory(made.algorithm) ||
-        !muster_memory_choose(&plan, context->key->element_size_bytes, &context->model,
+        !muster_memory_choose(&plan, context->key->element_size_bytes, &context->choices.model,
                               &made.method, &unused_us)) {
         TRY(schedule_operation(context, &plan, &made));
     }
@@ -561,6 +536,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
         drop_operation(context, TAILQ_FIRST(&context->order));
     }
     context->shared = shared;
+    muster_choices_clear(&context->choices);
     return MUSTER_OK;
 }
 
@@ -588,5 +564,5 @@ muster_status muster_context_predict(struct muster_context *context,
     const struct muster_plan plan = plan_of(context, &asked);
     size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
-                                 &context->model, ret_us);
+                                 &context->choices.model, ret_us);
 }
