@@ -2,7 +2,7 @@
  * Binomial tree broadcast: in each round everyone who has the data gives it to one who lacks it.
  * ceil(log2 P) rounds; the root sends in each of them.
  *
- * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3.
+ * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), on broadcast.
  *
  * Four ranks, root 0 (with another root, ranks count from it):
  *
