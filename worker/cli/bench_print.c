@@ -146,23 +146,6 @@ void muster_bench_describe(const struct muster_bench_options *options, char *ret
                    options->reproducible ? ", reproducible" : "");
 }
 
-/* The longest name that can come: of what was asked for, or of all that may be chosen. */
-static int name_width(const struct muster_bench_options *options)
-{
-    size_t width = strlen("algorithm");
-    for (size_t i = 0; i < options->algorithm_count; i++) {
-        size_t length = strlen(options->algorithms[i]);
-        width = length > width ? length : width;
-        for (size_t row = 0; length == 0 && row < muster_algorithm_count; row++) {
-            if (muster_algorithms[row].collective == options->collective) {
-                size_t other = strlen(muster_algorithms[row].name);
-                width = other > width ? other : width;
-            }
-        }
-    }
-    return (int)width;
-}
-
 static muster_status flush(void)
 {
     return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
@@ -181,9 +164,9 @@ muster_status muster_bench_print_head(const struct muster_bench_board *board)
     }
     char text[256];
     muster_bench_describe(options, text, sizeof text);
-    (void)printf("%s\n%12s %-*s %10s %12s %12s %12s %10s %10s %12s\n", text, "bytes",
-                 name_width(options), "algorithm", "iterations", "p50 us", "p99 us", "min us",
-                 "algbw GB/s", "busbw GB/s", "predicted us");
+    (void)printf("%s\n%12s %10s %12s %12s %12s %10s %10s %12s  %s\n", text, "bytes", "iterations",
+                 "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s", "predicted us",
+                 "algorithm");
     return flush();
 }
 
@@ -214,9 +197,10 @@ muster_status muster_bench_print(const struct muster_bench_board *board,
         bool several = options->algorithm_count > 1;
         bool fastest = several && !(one->p50_us > best);
         bool chosen = several && options->algorithms[i][0] == '\0';
-        (void)printf("%12" PRIu64 " %-*s %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f%s%s\n",
-                     one->bytes, name_width(options), one->algorithm, one->iterations, one->p50_us,
-                     one->p99_us, one->min_us, one->algbw_GBps, one->busbw_GBps, one->predicted_us,
+        /* Names have any length, so they come last. */
+        (void)printf("%12" PRIu64 " %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f  %s%s%s\n",
+                     one->bytes, one->iterations, one->p50_us, one->p99_us, one->min_us,
+                     one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,
                      chosen ? "  chosen" : "", fastest ? "  fastest" : "");
     }
     return flush();
