@@ -1,6 +1,7 @@
 /*
  * When is a member dead? Signs of life and of death + the time -> a verdict. Pure functions over
- * times; membership.c keeps the signs and turns verdicts into events.
+ * times; membership.c keeps the signs (struct muster_signs, membership.h) and turns verdicts into
+ * events.
  */
 #ifndef MUSTER_ELASTIC_LIVENESS_H
 #define MUSTER_ELASTIC_LIVENESS_H
@@ -12,15 +13,6 @@
 
 /* A time that has not come. */
 #define MUSTER_LIVENESS_NEVER INT64_MAX
-
-struct muster_signs {
-    int64_t heard_ms;    /* last sign of life */
-    int64_t closed_ms;   /* its connection broke, and nothing was heard since; or never */
-    int64_t reported_ms; /* another member reported it, and nothing was heard since; or never */
-    uint32_t reporter;   /* the rank that did */
-    int64_t awaited_ms;  /* since then it is expected to join again; or never */
-    uint64_t progress;
-};
 
 /* time + delay, no later than never. */
 int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms);

@@ -236,4 +236,64 @@ bool muster_membership_generation_record(const struct muster_membership *members
 bool muster_membership_departure_record(const struct muster_membership *membership, uint32_t index,
                                         struct muster_departure_record *ret_record);
 
+/* What a membership knows, record by record, so that a store can keep these instead of all the
+ * events that led to it. Which fields count depends on the kind; members of other structs are as
+ * there. */
+enum muster_kept_kind {
+    MUSTER_KEPT_JOB = 1,      /* the first one; also the last generation */
+    MUSTER_KEPT_HOST = 2,     /* of that generation: rank is its number, size its members */
+    MUSTER_KEPT_SEAT = 3,     /* of that generation: member, rank, stale */
+    MUSTER_KEPT_GONE = 4,     /* a member that is gone, the one that went first being first */
+    MUSTER_KEPT_MEMBER = 5,   /* one that is listed, in their order */
+    MUSTER_KEPT_FORMED = 6,   /* a generation's record; now_ms: when it formed */
+    MUSTER_KEPT_DEPARTED = 7, /* a departure's record; now_ms: when it was */
+};
+
+struct muster_signs {    /* of life and of death: see liveness.h */
+    int64_t heard_ms;    /* last sign of life */
+    int64_t closed_ms;   /* its connection broke, and nothing was heard since; or never */
+    int64_t reported_ms; /* another member reported it, and nothing was heard since; or never */
+    uint32_t reporter;   /* the rank that did */
+    int64_t awaited_ms;  /* since then it is expected to join again; or never */
+    uint64_t progress;
+};
+
+struct muster_kept {
+    enum muster_kept_kind kind;
+    int64_t now_ms;
+    char member[MUSTER_UUID_SIZE]; /* JOB: who is blamed for the end of the generation */
+    char why[MUSTER_WHY_SIZE];
+    struct muster_member_info info; /* MEMBER; DEPARTED: host and pid */
+    struct muster_job_settings settings;
+    uint64_t generation;
+    uint32_t size, hosts, rank;
+    bool stale;
+    /* MEMBER, GONE */
+    enum muster_member_phase phase;
+    struct muster_signs signs;
+    uint64_t arrival, seniority;
+    bool leave_asked, died;
+    /* JOB */
+    enum muster_job_phase job_phase;
+    bool begun, newcomers_settled, shrinking, finishing, deserted, why_open;
+    uint64_t arrivals, seniorities, highest;
+    int64_t newcomer_ms;
+    uint64_t state_version;
+    uint32_t state_source;
+    /* FORMED, DEPARTED */
+    int64_t revoked_ms;
+    enum muster_leave_reason leave_reason;
+};
+
+/* Calls keep for each record; any status but MUSTER_OK ends it. */
+MUSTER_CHECKED muster_status muster_membership_keep(
+    const struct muster_membership *membership,
+    muster_status (*keep)(void *user, const struct muster_kept *kept), void *user);
+
+/* The same records in the same order make the same membership of a new one. A RESTART should come
+ * next. MUSTER_INVALID: no membership keeps this record; MUSTER_FATAL: no memory. The membership
+ * may then only be destroyed. */
+MUSTER_CHECKED muster_status muster_membership_restore(struct muster_membership *membership,
+                                                       const struct muster_kept *kept);
+
 #endif

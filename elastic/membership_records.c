@@ -54,13 +54,14 @@ static bool grow_array(void **array, size_t count, size_t item_size_bytes)
     return true;
 }
 
-/* Room for one more, in everything that forming will need: it must not fail half-way. */
-static muster_status reserve(struct muster_membership *m)
+muster_status muster_records_reserve(struct muster_membership *membership, uint32_t count)
 {
-    if (m->count < m->capacity) {
+    struct muster_membership *m = membership;
+    if (count <= m->capacity) {
         return MUSTER_OK;
     }
     uint32_t capacity = m->capacity == 0 ? 8 : 2 * m->capacity;
+    capacity = count > capacity ? count : capacity;
     if (!grow_array((void **)&m->listed, capacity, sizeof(struct muster_member *)) ||
         !grow_array((void **)&m->members, capacity, sizeof *m->members) ||
         !grow_array((void **)&m->host_sizes, capacity, sizeof *m->host_sizes) ||
@@ -107,7 +108,7 @@ muster_status muster_records_add(struct muster_membership *membership,
                                  struct muster_member **ret_member)
 {
     struct muster_membership *m = membership;
-    TRY(reserve(m));
+    TRY(muster_records_reserve(m, m->count + 1));
     struct muster_member *member = new_member(info);
     if (member == NULL || !add_to_hash(m, member)) {
         free_member(member);

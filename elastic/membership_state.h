@@ -6,6 +6,7 @@
  *   membership_forming.c  when a generation forms, and who gets which rank
  *   membership_records.c  who is listed, who is gone, what is remembered, in which words
  *   membership_views.c    what the shell may look at
+ *   membership_kept.c     all of the state as records, and back
  */
 #ifndef MUSTER_ELASTIC_MEMBERSHIP_STATE_H
 #define MUSTER_ELASTIC_MEMBERSHIP_STATE_H
@@ -96,6 +97,10 @@ struct muster_membership {
 /* Listed or gone; NULL: unknown. */
 struct muster_member *muster_records_find(const struct muster_membership *membership,
                                           const char *id);
+
+/* Room for so many, in everything that forming will need: it must not fail half-way. */
+MUSTER_CHECKED muster_status muster_records_reserve(struct muster_membership *membership,
+                                                    uint32_t count);
 
 /* Lists a newcomer that has arrived. MUSTER_FATAL: no memory, nothing changed. */
 MUSTER_CHECKED muster_status muster_records_add(struct muster_membership *membership,

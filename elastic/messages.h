@@ -240,6 +240,10 @@ void muster_jobs_response_finish(struct muster_jobs_response *value);
 
 /* Membership events, for the store. */
 MUSTER_MESSAGE(event, muster_event);
+MUSTER_MESSAGE(kept, muster_kept);
+
+/* True if it is a record that muster_kept_encode() has made, not an event. */
+bool muster_kept_is(const json_t *json);
 
 /* Text of at most MUSTER_ANSWER_MAX_BYTES -> object; at most MUSTER_JSON_DEPTH_MAX objects and
  * arrays in each other, no key twice. MUSTER_INVALID says where in the text it goes wrong. */

@@ -21,9 +21,9 @@ void muster_job_hear(struct muster_job *job, const char *member, uint64_t progre
     muster_membership_heartbeat(job->membership, member, progress, muster_job_now_ms(job));
 }
 
-static char *write_event(const struct muster_event *event)
+/* Takes the JSON; NULL: no memory. */
+static char *write_text(json_t *json)
 {
-    json_t *json = muster_event_encode(event);
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     return text;
@@ -33,7 +33,7 @@ static muster_status store_event(struct muster_visit *visit, const struct muster
 {
     struct muster_job *job = visit->job;
     struct muster_store *store = visit->service->store;
-    AUTO_FREE char *text = write_event(event);
+    AUTO_FREE char *text = write_text(muster_event_encode(event));
     if (text == NULL) {
         return muster_error_set(MUSTER_RETRY, "no memory");
     }
@@ -42,6 +42,74 @@ static muster_status store_event(struct muster_visit *visit, const struct muster
     TRY(store->ops->append(store, &kept, job->event_count, text));
     job->event_count++;
     return MUSTER_OK;
+}
+
+/* Compaction ---------------------------------------------------------------------------------- */
+
+struct texts {
+    char **items;
+    size_t count, capacity;
+};
+
+static void finish_texts(struct texts *texts)
+{
+    for (size_t i = 0; i < texts->count; i++) {
+        free(texts->items[i]);
+    }
+    free(texts->items);
+}
+
+static muster_status add_text(void *user, const struct muster_kept *kept)
+{
+    struct texts *texts = user;
+    if (texts->count == texts->capacity) {
+        size_t capacity = texts->capacity == 0 ? 64 : 2 * texts->capacity;
+        char **items = reallocarray(texts->items, capacity, sizeof *items);
+        if (items == NULL) {
+            return muster_error_set(MUSTER_RETRY, "no memory");
+        }
+        texts->items = items;
+        texts->capacity = capacity;
+    }
+    char *text = write_text(muster_kept_encode(kept));
+    if (text == NULL) {
+        return muster_error_set(MUSTER_RETRY, "no memory");
+    }
+    texts->items[texts->count++] = text;
+    return MUSTER_OK;
+}
+
+/* So seldom that it costs little beside the events. */
+static void plan_compaction(struct muster_job *job, uint64_t records)
+{
+    uint64_t more = records > MUSTER_EVENTS_TO_COMPACT ? records : MUSTER_EVENTS_TO_COMPACT;
+    job->compact_at = job->event_count + more;
+}
+
+/* A job may live for ever, so its events must not: what the membership knows takes their place. */
+static void compact_if_due(struct muster_visit *visit)
+{
+    struct muster_job *job = visit->job;
+    struct muster_store *store = visit->service->store;
+    if (job->event_count < job->compact_at) {
+        return;
+    }
+    uint64_t replaced = job->event_count;
+    struct texts texts = {0};
+    muster_status status = muster_membership_keep(job->membership, add_text, &texts);
+    if (status == MUSTER_OK) {
+        status = store->ops->replace(store, job->name, texts.items, texts.count);
+    }
+    if (status == MUSTER_OK) {
+        job->event_count = texts.count;
+        muster_log(MUSTER_LOG_INFO, "job=%s %" PRIu64 " events became %zu records", job->name,
+                   replaced, texts.count);
+    } else {
+        muster_log(MUSTER_LOG_WARN, "job=%s keeps %" PRIu64 " events: %s", job->name, replaced,
+                   muster_last_error());
+    }
+    plan_compaction(job, texts.count);
+    finish_texts(&texts);
 }
 
 /* What people see of it ----------------------------------------------------------------------- */
@@ -161,6 +229,7 @@ static muster_status accept_one(struct muster_visit *visit, const struct muster_
     (void)status;
     follow(visit, event, &actions, phase, generation);
     muster_actions_finish(&actions);
+    compact_if_due(visit);
     return MUSTER_OK;
 }
 
@@ -268,7 +337,7 @@ static muster_status load_job(void *user, const struct muster_store_job *kept)
     return MUSTER_OK;
 }
 
-static muster_status replay(struct muster_job *job, const json_t *json)
+static muster_status replay_event(struct muster_job *job, const json_t *json)
 {
     struct muster_event event;
     struct muster_actions actions = {0};
@@ -276,6 +345,30 @@ static muster_status replay(struct muster_job *job, const json_t *json)
     TRY(muster_membership_apply(job->membership, &event, &actions));
     muster_actions_finish(&actions);
     job->origin_ms = muster_clock_ms() - event.now_ms;
+    return MUSTER_OK;
+}
+
+static muster_status restore(struct muster_job *job, const json_t *json)
+{
+    struct muster_kept kept;
+    TRY(muster_kept_decode(json, &kept));
+    if ((kept.kind == MUSTER_KEPT_JOB) != (job->event_count == 0)) {
+        return muster_error_set(MUSTER_INVALID, "records begin with the job's");
+    }
+    TRY(muster_membership_restore(job->membership, &kept));
+    if (kept.kind == MUSTER_KEPT_JOB) {
+        job->origin_ms = muster_clock_ms() - kept.now_ms;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status replay(struct muster_job *job, const json_t *json)
+{
+    if (!muster_kept_is(json)) {
+        return replay_event(job, json);
+    }
+    TRY(restore(job, json));
+    plan_compaction(job, job->event_count + 1);
     return MUSTER_OK;
 }
 

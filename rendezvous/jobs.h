@@ -11,6 +11,9 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+/* A job's events are replaced when there are so many more than records that replace them. */
+enum { MUSTER_EVENTS_TO_COMPACT = 4096 };
+
 struct muster_job {
     char name[MUSTER_JOB_NAME_SIZE];
     UT_hash_handle hh;       /* under the table's lock */
@@ -26,6 +29,7 @@ struct muster_job {
     bool restart_owed;    /* nobody served it for too long: fresh leases before any verdict */
     int64_t ended_ns;     /* when the server saw that it had ended; 0: it has not */
     uint64_t event_count; /* in the store */
+    uint64_t compact_at;  /* so many events are replaced by what the membership knows */
     struct muster_membership *membership;
     struct muster_values values;
     struct muster_watchers watchers;

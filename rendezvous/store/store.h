@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum {
-    /* Of one job; about a thousand changes of membership with a thousand members. */
+    /* Of one job. Far fewer are kept at a time (events.c) if the store takes what replaces them. */
     MUSTER_STORE_EVENTS_MAX = 1 << 20,
 };
 
@@ -46,6 +46,11 @@ struct muster_store_ops {
      * is kept: both or neither. Text is borrowed for the call. */
     muster_status (*append)(struct muster_store *store, const struct muster_store_job *job,
                             uint64_t sequence, const char *text);
+
+    /* Keeps these events, numbered from 0, in the place of all that the job has: all or nothing.
+     * The job is kept already; texts are borrowed for the call. */
+    muster_status (*replace)(struct muster_store *store, const char *job, char *const *texts,
+                             size_t count);
 
     /* Keeps a value, in place of an older one of the same generation and key. */
     muster_status (*put)(struct muster_store *store, const char *job, uint64_t generation,

@@ -12,6 +12,16 @@ static muster_status append(struct muster_store *store, const struct muster_stor
     return MUSTER_OK;
 }
 
+static muster_status replace(struct muster_store *store, const char *job, char *const *texts,
+                             size_t count)
+{
+    (void)store;
+    (void)job;
+    (void)texts;
+    (void)count;
+    return MUSTER_OK;
+}
+
 static muster_status put(struct muster_store *store, const char *job, uint64_t generation,
                          const char *key, const void *value, size_t size_bytes)
 {
@@ -55,6 +65,7 @@ static void close_store(struct muster_store *store)
 static const struct muster_store_ops memory_ops = {
     .kind = "memory",
     .append = append,
+    .replace = replace,
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,

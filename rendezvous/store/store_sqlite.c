@@ -163,6 +163,18 @@ static void roll_back(struct sqlite_store *store)
     (void)muster_error_set(MUSTER_RETRY, "%s", said);
 }
 
+/* Commits if all went well. */
+static muster_status end_transaction(struct sqlite_store *store, muster_status status)
+{
+    if (status == MUSTER_OK) {
+        status = run(store, COMMIT);
+    }
+    if (status != MUSTER_OK) {
+        roll_back(store);
+    }
+    return status;
+}
+
 static muster_status append(struct muster_store *base, const struct muster_store_job *job,
                             uint64_t sequence, const char *text)
 {
@@ -182,13 +194,22 @@ static muster_status append(struct muster_store *base, const struct muster_store
     if (status == MUSTER_OK) {
         status = insert_event(store, job->name, sequence, text);
     }
-    if (status == MUSTER_OK) {
-        status = run(store, COMMIT);
+    return end_transaction(store, status);
+}
+
+static muster_status replace(struct muster_store *base, const char *job, char *const *texts,
+                             size_t count)
+{
+    struct sqlite_store *store = of(base);
+    TRY(check_there(store));
+    AUTO_LOCK(&store->mutex);
+    TRY(run(store, BEGIN));
+    (void)bind_text(store, REMOVE_EVENTS, 1, job);
+    muster_status status = run(store, REMOVE_EVENTS);
+    for (size_t i = 0; i < count && status == MUSTER_OK; i++) {
+        status = insert_event(store, job, i, texts[i]);
     }
-    if (status != MUSTER_OK) {
-        roll_back(store);
-    }
-    return status;
+    return end_transaction(store, status);
 }
 
 static muster_status put(struct muster_store *base, const char *job, uint64_t generation,
@@ -225,13 +246,7 @@ static muster_status remove_job(struct muster_store *base, const char *job)
         (void)bind_text(store, parts[i], 1, job);
         status = run(store, parts[i]);
     }
-    if (status == MUSTER_OK) {
-        status = run(store, COMMIT);
-    }
-    if (status != MUSTER_OK) {
-        roll_back(store);
-    }
-    return status;
+    return end_transaction(store, status);
 }
 
 /* Calls read for each row of a prepared statement. */
@@ -319,6 +334,7 @@ static void close_store(struct muster_store *base)
 static const struct muster_store_ops sqlite_ops = {
     .kind = "sqlite",
     .append = append,
+    .replace = replace,
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,

@@ -1,8 +1,9 @@
 /*
  * Random sequences of events, by seed; after each the invariants are checked, and at the end the
- * stored events are replayed and the job must come to a generation. MUSTER_SEED=N runs that seed
- * alone.
+ * stored events are replayed and the job must come to a generation. Now and then the membership is
+ * kept as records, and what they make goes on in its place. MUSTER_SEED=N runs that seed alone.
  */
+#include "elastic/messages.h"
 #include "tests/elastic/drive.h"
 
 enum {
@@ -417,6 +418,45 @@ static void random_step(struct walk *w)
     }
 }
 
+/* Keeping ------------------------------------------------------------------------------------- */
+
+static muster_status restore(void *user, const struct muster_kept *kept)
+{
+    struct muster_kept again;
+    json_t *json = muster_kept_encode(kept);
+    assert_non_null(json);
+    assert_true(muster_kept_is(json));
+    assert_int_equal(muster_kept_decode(json, &again), MUSTER_OK);
+    json_decref(json);
+    return muster_membership_restore(user, &again);
+}
+
+/* Goes on with what was kept of the membership, as JSON, instead of the membership itself. */
+static void keep_and_restore(struct walk *w)
+{
+    static char original[TEXT_SIZE];
+    static char restored[TEXT_SIZE];
+    struct muster_membership *m = NULL;
+    assert_int_equal(muster_membership_create(&m), MUSTER_OK);
+    assert_int_equal(muster_membership_keep(w->d.membership, restore, m), MUSTER_OK);
+    describe(w->d.membership, true, original);
+    describe(m, true, restored);
+    assert_string_equal(original, restored);
+    for (unsigned worker = 0; worker < WORKERS; worker++) { /* who is gone is still told why */
+        char id[MUSTER_UUID_SIZE];
+        char why[MUSTER_ERROR_MAX] = "";
+        muster_status standing =
+            muster_membership_standing(w->d.membership, name_worker(w, worker, id));
+        if (standing != MUSTER_OK) {
+            (void)snprintf(why, sizeof why, "%s", muster_last_error());
+        }
+        assert_int_equal(muster_membership_standing(m, id), standing);
+        assert_true(standing == MUSTER_OK || strcmp(muster_last_error(), why) == 0);
+    }
+    muster_membership_destroy(w->d.membership);
+    w->d.membership = m;
+}
+
 /* At the end ---------------------------------------------------------------------------------- */
 
 /* All that live keep joining, and there are enough of them: a generation must come. */
@@ -472,6 +512,9 @@ static void run_seed(uint64_t seed, unsigned counts[3])
     w.d.settings.settle_ms = chance(&w, 30) ? 0 : below(&w, 300);
     for (int i = 0; i < STEPS; i++) {
         random_step(&w);
+        if (chance(&w, 5)) {
+            keep_and_restore(&w);
+        }
     }
     must_replay(&w);
     must_form(&w);

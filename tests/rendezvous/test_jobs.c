@@ -1,4 +1,5 @@
 /* Jobs and their store: what is kept, what a server that starts again knows, what is bounded. */
+#include "rendezvous/jobs.h"
 #include "tests/support/caller.h"
 #include "tests/support/part.h"
 #include "worker/base/clock.h"
@@ -18,7 +19,9 @@
 struct full_store {
     struct muster_store store; /* first */
     struct muster_store *under;
-    bool full;
+    bool full;     /* for everything */
+    bool crowded;  /* to replace events */
+    size_t events; /* of the job that was last written to */
 };
 
 static struct muster_store *under(struct muster_store *store)
@@ -34,8 +37,21 @@ static bool is_full(struct muster_store *store)
 static muster_status append(struct muster_store *store, const struct muster_store_job *job,
                             uint64_t sequence, const char *text)
 {
-    return is_full(store) ? muster_error_set(MUSTER_RETRY, "store test: no space")
-                          : under(store)->ops->append(under(store), job, sequence, text);
+    if (is_full(store)) {
+        return muster_error_set(MUSTER_RETRY, "store test: no space");
+    }
+    ((struct full_store *)store)->events = sequence + 1;
+    return under(store)->ops->append(under(store), job, sequence, text);
+}
+
+static muster_status replace(struct muster_store *store, const char *job, char *const *texts,
+                             size_t count)
+{
+    if (((struct full_store *)store)->crowded) {
+        return muster_error_set(MUSTER_RETRY, "store test: no space");
+    }
+    ((struct full_store *)store)->events = count;
+    return under(store)->ops->replace(under(store), job, texts, count);
 }
 
 static muster_status put(struct muster_store *store, const char *job, uint64_t generation,
@@ -70,6 +86,7 @@ static void close_store(struct muster_store *store)
 static const struct muster_store_ops full_ops = {
     .kind = "full",
     .append = append,
+    .replace = replace,
     .put = put,
     .drop_values = drop_values,
     .remove = remove_job,
@@ -92,6 +109,7 @@ static void start(struct fixture *fixture)
     config.hold_ms = 15000;
     config.keep_ended_ms = fixture->keep_ended_ms;
     config.settings.settle_ms = 20;
+    config.settings.lease_ms = 3600000; /* nobody dies, however slow the machine is */
     fixture->store.store.ops = &full_ops;
     assert_int_equal(muster_store_sqlite_open(fixture->path, &fixture->store.under), MUSTER_OK);
     assert_int_equal(muster_service_create(&config, &fixture->store.store, &fixture->service),
@@ -213,6 +231,53 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
     stop(fixture);
 }
 
+/* Each is an event. */
+static void resize(struct fixture *fixture, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        struct test_call call;
+        test_call_start(&call, fixture->service, MUSTER_RPC_RESIZE, NULL,
+                        "{'job':'j','targetSize':%u}", 3 + i % 2);
+        expect(&call, MUSTER_RPC_OK, "");
+    }
+}
+
+static void must_know_the_job(struct fixture *fixture)
+{
+    struct test_call call;
+    test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
+    assert_int_equal(test_part_number(call.json, "job.generation"), 2);
+    assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
+    assert_int_equal(json_array_size(test_part(call.json, "job.members")), 3);
+    assert_int_equal(json_array_size(test_part(call.json, "job.generations")), 2);
+    test_call_finish(&call);
+}
+
+static void events_of_a_job_that_lives_on_are_bounded(void **state)
+{
+    struct fixture *fixture = *state;
+    const unsigned bound = MUSTER_EVENTS_TO_COMPACT + 100;
+    start(fixture);
+    form(fixture, "j", NULL, 3, 0);
+    form(fixture, "j", NULL, 3, 1);
+    fixture->store.crowded = true; /* nothing but space is lost by it */
+    resize(fixture, bound);
+    assert_true(fixture->store.events > bound);
+    fixture->store.crowded = false;
+    resize(fixture, MUSTER_EVENTS_TO_COMPACT);
+    assert_true(fixture->store.events < bound);
+    must_know_the_job(fixture);
+    stop(fixture);
+    start(fixture); /* with records, and events that came after them */
+    must_know_the_job(fixture);
+    resize(fixture, MUSTER_EVENTS_TO_COMPACT);
+    assert_true(fixture->store.events < bound);
+    stop(fixture);
+    start(fixture);
+    must_know_the_job(fixture);
+    stop(fixture);
+}
+
 static void the_file_is_its_owners_alone(void **state)
 {
     struct fixture *fixture = *state;
@@ -321,9 +386,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_server_that_starts_again_knows_its_jobs), TEST(the_file_is_its_owners_alone),
-        TEST(what_the_store_refuses_has_not_happened),   TEST(a_job_that_has_ended_is_forgotten),
+        TEST(a_server_that_starts_again_knows_its_jobs),
+        TEST(the_file_is_its_owners_alone),
+        TEST(what_the_store_refuses_has_not_happened),
+        TEST(a_job_that_has_ended_is_forgotten),
         TEST(jobs_are_bounded_and_ended_ones_make_room),
+        TEST(events_of_a_job_that_lives_on_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
