@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { LARGE_BYTES = 3 * 1024 * 1024 + 4, ROUNDS = 20 };
+enum { LARGE_BYTES = 1024 * 1024 + 4, ROUNDS = 6 };
 
 static const struct rig_transport memory = {.name = "shared memory", .shared_memory = true};
 

@@ -78,12 +78,15 @@ static muster_status segment_header(struct muster_match *match, struct muster_ar
     return MUSTER_OK;
 }
 
-/* Only where there is a memory to share may an offer say where the data is. */
-static muster_status offer_header(const struct muster_match *match,
+/* Only on one host may a message be taken instead of sent. */
+static muster_status check_direct(const struct muster_match *match,
                                   const struct muster_frame *frame)
 {
-    return frame->length > 0 && match->direct == NULL
-               ? muster_error_set(MUSTER_INVALID, "an offer of memory")
+    bool direct = frame->kind == MUSTER_FRAME_TAKEN ||
+                  (frame->kind == MUSTER_FRAME_OFFER && frame->length > 0) ||
+                  (frame->kind == MUSTER_FRAME_GRANT && frame->offset != 0);
+    return direct && match->direct == NULL
+               ? muster_error_set(MUSTER_INVALID, "a frame for members of one host")
                : MUSTER_OK;
 }
 
@@ -93,6 +96,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     if (frame->credit > match->eager_out_bytes) {
         return muster_error_set(MUSTER_INVALID, "credit for more than was sent");
     }
+    TRY(check_direct(match, frame));
     match->eager_out_bytes -= frame->credit;
     arrival->frame = *frame;
     arrival->place = MUSTER_PLACE_NOWHERE;
@@ -109,7 +113,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     case MUSTER_FRAME_OFFER:
         memset(arrival->text, 0, sizeof arrival->text);
         arrival->place = MUSTER_PLACE_TEXT;
-        return frame->kind == MUSTER_FRAME_OFFER ? offer_header(match, frame) : MUSTER_OK;
+        return MUSTER_OK;
     case MUSTER_FRAME_TAKEN:
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:

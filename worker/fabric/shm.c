@@ -165,7 +165,7 @@ static void shm_doze(void *transport, bool dozing)
         uint32_t what = SHM_SLEEPS_FOR_DATA | (blocked ? SHM_SLEEPS_FOR_ROOM : 0);
         atomic_store_explicit(&end->path->mine->sleeping, dozing ? what : 0, memory_order_relaxed);
     }
-    atomic_thread_fence(memory_order_seq_cst); /* muster_shm_tell() has the other half */
+    muster_ring_fence(); /* muster_shm_tell() has the other half */
 }
 
 /* A link -------------------------------------------------------------------------------------- */

@@ -137,7 +137,7 @@ static void take_ticket(struct shm_link *link, uint32_t slot)
         write_ticket(link, slot);
     }
     /* Before anything that is written to the data from now on. */
-    atomic_thread_fence(memory_order_seq_cst);
+    muster_ring_fence();
 }
 
 static void release(struct muster_match *match, const struct muster_transfer *transfer)
@@ -235,7 +235,7 @@ static bool read_process(const struct reading *reading, void *to)
 /* What has been read until now is what was sent. */
 static bool is_offered(const struct shm_link *link, const struct offer *offer)
 {
-    atomic_thread_fence(memory_order_acquire); /* the data was read before the ticket is */
+    muster_ring_fence(); /* the data was read before the ticket is */
     return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
            offer->ticket;
 }

@@ -27,7 +27,7 @@ static void tell(struct shm_link *link, uint32_t what)
     struct shm_side *theirs = link->path->theirs;
     /* Either this sees that the peer sleeps, or the peer, which says so before it looks for the
      * last time, sees what was written. */
-    atomic_thread_fence(memory_order_seq_cst);
+    muster_ring_fence();
     if ((atomic_load_explicit(&theirs->sleeping, memory_order_relaxed) & what) == 0 ||
         atomic_exchange(&theirs->sleeping, 0) == 0) {
         return;
