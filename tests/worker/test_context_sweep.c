@@ -16,6 +16,13 @@
  * for a grant, over 256 KiB it comes in pieces. */
 enum { HANGS_MS = 60000, COUNT_MAX = 35000, HOSTS_MAX = 4 };
 
+/* Sanitizers make it many times slower: not all numbers of ranks with them. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RANKS_STEP = 4, SMALL_MAX = 3 };
+#else
+enum { RANKS_STEP = 1, SMALL_MAX = 6 };
+#endif
+
 struct shape {
     uint32_t hosts;
     uint32_t host_sizes[HOSTS_MAX];
@@ -259,7 +266,7 @@ static void every_algorithm_is_right_on_1_to_17_ranks(void **state)
         uint32_t hosts_max = ranks < 3 ? ranks : 3;
         for (uint32_t hosts = 1; hosts <= hosts_max; hosts++) {
             /* Large jobs take long: there one number of hosts, and less of the rest. */
-            bool large = ranks > 6;
+            bool large = ranks > SMALL_MAX;
             struct sweep sweep = {.counts = counts, .count_count = 5, .brief = ranks > 10};
             if (large && !sweep.brief) {
                 sweep.counts = counts + ranks % 4;
@@ -277,7 +284,7 @@ static void every_algorithm_is_right_over_other_links_and_in_memory(void **state
     (void)state;
     static const uint64_t counts[] = {1, 777, 0, 2500, 5};
     for (enum place place = BY_TCP; place < PLACES; place++) {
-        for (uint32_t ranks = 1; ranks <= 17; ranks++) {
+        for (uint32_t ranks = 1; ranks <= 17; ranks += RANKS_STEP) {
             const struct sweep sweep = {
                 .counts = counts, .count_count = 5, .brief = true, .place = place};
             uint32_t hosts = place == IN_MEMORY ? 1 : 1 + (ranks + place) % 3;
@@ -342,7 +349,7 @@ static void every_pair_has_occurred(void **state)
                              muster_op_name(op), muster_type_name(type));
                 }
             }
-            if (!anywhere) {
+            if (!anywhere && RANKS_STEP == 1) {
                 fail_msg("place %d: nothing has made a %s of %s", (int)place, muster_op_name(op),
                          muster_type_name(type));
             }
