@@ -29,6 +29,7 @@ enum {
     SPINS_MAX = 512, /* some 5 to 20 us */
     YIELDS_A_LOOK_AT_THE_CLOCK = 16,
     YIELD_NS = 200 * 1000,
+    IN_VAIN_TO_MOVE = 64,
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
     SLICE_MAX_NS = 16 * 1000 * 1000,
     NS_PER_S = 1000000000,
@@ -117,7 +118,16 @@ static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uin
         relax();
     }
     memory->spins = spins > 2 * SPINS_MIN ? spins / 2 : SPINS_MIN;
+    memory->in_vain++;
     return false;
+}
+
+/* Ranks that share a core though there are others stay there as long as they only give way: the
+ * scheduler looks for an idle core when one wakes up. So now and then one sleeps. */
+static bool is_to_move(const struct muster_memory *memory)
+{
+    return !memory->options.crowded && memory->spins == SPINS_MIN &&
+           memory->in_vain % IN_VAIN_TO_MOVE == 0;
 }
 
 static bool give_way(const _Atomic uint64_t *word, uint64_t least, int64_t until_ns)
@@ -146,7 +156,8 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
         return MUSTER_OK;
     }
     int64_t now_ns = muster_clock_ns();
-    if (give_way(word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
+    if (!is_to_move(run->memory) &&
+        give_way(word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
         return MUSTER_OK;
     }
     struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
