@@ -19,32 +19,22 @@
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/pat.h"
 
-/* One message each way, or two, if one in the middle of what is there does not go on. */
 static void move(const struct muster_pat *pat, struct muster_builder *builder,
                  const struct muster_pat_round *round)
 {
-    uint32_t distance = round->to - round->from;
-    uint32_t child = (pat->rank + distance) % pat->ranks;
-    uint32_t parent = (pat->rank + pat->ranks - distance) % pat->ranks;
-    const uint32_t ends[][2] = {{0, round->skipped}, {round->skipped + 1, round->roots}};
-    for (size_t i = 0; i < 2; i++) {
-        uint32_t first = ends[i][0];
-        uint32_t end = ends[i][1];
-        if (muster_pat_nodes(pat, round->to, first, end) == 0) {
+    for (uint32_t i = 0; i < 2; i++) {
+        struct muster_pat_message message;
+        if (!muster_pat_message(pat, round, i, &message)) {
             continue;
         }
-        struct muster_span out = {.offset = round->from_at +
-                                            muster_pat_elements(pat, round->from, 0, first),
-                                  .count = muster_pat_elements(pat, round->from, first, end)};
-        struct muster_span in = {.offset =
-                                     round->to_at + muster_pat_elements(pat, round->to, 0, first),
-                                 .count = muster_pat_elements(pat, round->to, first, end)};
-        bool own = round->from == 0 && end == 1; /* which is being copied meanwhile, at first */
+        /* It is being copied meanwhile, at first. */
+        bool own = round->from == 0 && message.end == 1;
         if (own) {
-            out.offset = 0;
+            message.from.offset = 0;
         }
-        muster_builder_send(builder, child, own ? MUSTER_INPUT : MUSTER_SCRATCH, out);
-        muster_builder_recv(builder, parent, MUSTER_SCRATCH, in);
+        muster_builder_send(builder, message.child, own ? MUSTER_INPUT : MUSTER_SCRATCH,
+                            message.from);
+        muster_builder_recv(builder, message.parent, MUSTER_SCRATCH, message.to);
     }
 }
 

@@ -95,6 +95,27 @@ struct muster_pat_round muster_pat_round(const struct muster_pat *pat, uint32_t 
     return round;
 }
 
+bool muster_pat_message(const struct muster_pat *pat, const struct muster_pat_round *round,
+                        uint32_t number, struct muster_pat_message *ret_message)
+{
+    uint32_t first = number == 0 ? 0 : round->skipped + 1;
+    uint32_t end = number == 0 ? round->skipped : round->roots;
+    if (muster_pat_nodes(pat, round->to, first, end) == 0) {
+        return false;
+    }
+    uint32_t distance = round->to - round->from;
+    *ret_message = (struct muster_pat_message){
+        .end = end,
+        .from = {.offset = round->from_at + muster_pat_elements(pat, round->from, 0, first),
+                 .count = muster_pat_elements(pat, round->from, first, end)},
+        .to = {.offset = round->to_at + muster_pat_elements(pat, round->to, 0, first),
+               .count = muster_pat_elements(pat, round->to, first, end)},
+        .child = (pat->rank + distance) % pat->ranks,
+        .parent = (pat->rank + pat->ranks - distance) % pat->ranks,
+    };
+    return true;
+}
+
 void muster_pat_reserve(struct muster_pat *pat, struct muster_builder *builder)
 {
     uint32_t roots = all_roots(pat);

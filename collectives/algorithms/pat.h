@@ -54,6 +54,17 @@ uint32_t muster_pat_rounds(const struct muster_pat *pat);
 /* Of an aggregated one, after muster_pat_reserve(). */
 struct muster_pat_round muster_pat_round(const struct muster_pat *pat, uint32_t number);
 
+/* One of the at most two messages of a round, on this rank: of roots [first, end), without the one
+ * in the middle that does not go on. */
+struct muster_pat_message {
+    uint32_t end;
+    struct muster_span from, to; /* where its blocks stand in SCRATCH, as those of such nodes */
+    uint32_t child, parent;      /* the ranks to which it goes down, and from which it comes */
+};
+/* Number 0 or 1; false: there is none. */
+bool muster_pat_message(const struct muster_pat *pat, const struct muster_pat_round *round,
+                        uint32_t number, struct muster_pat_message *ret_message);
+
 /* The roots, in the order in which blocks come to them: any 2^k first of them have nodes that the
  * following 2^k have as parents. Numbers of P and above do not exist. */
 uint32_t muster_pat_root(const struct muster_pat *pat, uint32_t index);

@@ -20,30 +20,19 @@
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/pat.h"
 
-/* One message each way, or two, as in the allgather, against its direction. The last goes where it
- * belongs. */
+/* Against the direction of the allgather. The last goes where it belongs. */
 static void move(const struct muster_pat *pat, struct muster_builder *builder,
                  const struct muster_pat_round *round, bool last)
 {
-    uint32_t distance = round->to - round->from;
-    uint32_t child = (pat->rank + distance) % pat->ranks;
-    uint32_t parent = (pat->rank + pat->ranks - distance) % pat->ranks;
-    const uint32_t ends[][2] = {{0, round->skipped}, {round->skipped + 1, round->roots}};
-    for (size_t i = 0; i < 2; i++) {
-        uint32_t first = ends[i][0];
-        uint32_t end = ends[i][1];
-        if (muster_pat_nodes(pat, round->to, first, end) == 0) {
+    for (uint32_t i = 0; i < 2; i++) {
+        struct muster_pat_message message;
+        if (!muster_pat_message(pat, round, i, &message)) {
             continue;
         }
-        struct muster_span out = {.offset =
-                                      round->to_at + muster_pat_elements(pat, round->to, 0, first),
-                                  .count = muster_pat_elements(pat, round->to, first, end)};
-        struct muster_span in = {.offset = round->from_at +
-                                           muster_pat_elements(pat, round->from, 0, first),
-                                 .count = muster_pat_elements(pat, round->from, first, end)};
-        muster_builder_send(builder, parent, MUSTER_SCRATCH, out);
-        muster_builder_recv_reduce(builder, child, MUSTER_SCRATCH, in,
-                                   last ? MUSTER_OUTPUT : MUSTER_SCRATCH, last ? 0 : in.offset);
+        muster_builder_send(builder, message.parent, MUSTER_SCRATCH, message.to);
+        muster_builder_recv_reduce(builder, message.child, MUSTER_SCRATCH, message.from,
+                                   last ? MUSTER_OUTPUT : MUSTER_SCRATCH,
+                                   last ? 0 : message.from.offset);
     }
 }
 

@@ -34,18 +34,10 @@ static void give_from_root(const struct muster_subtree *tree, const struct muste
 static void take(const struct muster_subtree *tree, const struct muster_blocks *blocks,
                  enum muster_buffer target, struct muster_builder *builder)
 {
-    uint32_t parent = muster_subtree_parent(tree);
-    struct muster_span pieces[2];
-    uint32_t count = muster_subtree_pieces(tree, blocks, pieces);
-    if (parent != tree->root) {
-        pieces[0].count = muster_subtree_count(tree, blocks);
-        count = 1;
-    }
-    uint64_t offset = 0;
+    struct muster_span spans[2];
+    uint32_t count = muster_subtree_messages(tree, blocks, spans);
     for (uint32_t i = 0; i < count; i++) {
-        struct muster_span span = {.offset = offset, .count = pieces[i].count};
-        muster_builder_recv(builder, parent, target, span);
-        offset += span.count;
+        muster_builder_recv(builder, muster_subtree_parent(tree), target, spans[i]);
     }
     muster_builder_next_round(builder);
 }

@@ -64,3 +64,20 @@ uint64_t muster_subtree_count(const struct muster_subtree *tree, const struct mu
     (void)muster_subtree_pieces(tree, blocks, pieces);
     return pieces[0].count + pieces[1].count;
 }
+
+uint32_t muster_subtree_messages(const struct muster_subtree *tree,
+                                 const struct muster_blocks *blocks,
+                                 struct muster_span ret_spans[2])
+{
+    if (muster_subtree_parent(tree) != tree->root) {
+        ret_spans[0] = (struct muster_span){.count = muster_subtree_count(tree, blocks)};
+        return 1;
+    }
+    uint32_t count = muster_subtree_pieces(tree, blocks, ret_spans);
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ret_spans[i].offset = offset;
+        offset += ret_spans[i].count;
+    }
+    return count;
+}

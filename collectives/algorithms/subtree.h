@@ -35,6 +35,12 @@ uint32_t muster_subtree_pieces(const struct muster_subtree *tree,
                                const struct muster_blocks *blocks,
                                struct muster_span ret_pieces[2]);
 
+/* The messages between the node and its parent, as spans of what the node has: the pieces that
+ * stand in the root's buffer, if that is the parent, else one. Returns their number. */
+uint32_t muster_subtree_messages(const struct muster_subtree *tree,
+                                 const struct muster_blocks *blocks,
+                                 struct muster_span ret_spans[2]);
+
 /* Elements of the blocks of the tree. */
 uint64_t muster_subtree_count(const struct muster_subtree *tree,
                               const struct muster_blocks *blocks);
