@@ -168,13 +168,13 @@ static void climb(struct muster_builder *builder, const struct frame *frame,
     enum muster_buffer held = MUSTER_INPUT;
     uint32_t below = tower->height < frame->levels ? tower->height : frame->levels - 1;
     for (uint32_t i = 0; i < below; i++) {
-        held = muster_level_begin(builder, frame->exchanges[i], &tower->levels[i], held);
+        held = muster_exchange_begin(builder, frame->exchanges[i], &tower->levels[i], held);
     }
     if (tower->height == frame->levels) {
-        muster_level_allreduce(builder, frame->exchanges[below], &tower->levels[below], held);
+        muster_exchange_allreduce(builder, frame->exchanges[below], &tower->levels[below], held);
     }
     for (uint32_t i = below; i-- > 0;) {
-        muster_level_end(builder, frame->exchanges[i], &tower->levels[i]);
+        muster_exchange_end(builder, frame->exchanges[i], &tower->levels[i]);
     }
 }
 
@@ -204,8 +204,8 @@ static struct muster_tally tally_of(const struct frame *frame, const struct towe
         const struct muster_level *level = &tower->levels[i];
         const struct muster_exchange *exchange = frame->exchanges[i];
         const struct muster_tally tally = i == frame->levels - 1
-                                              ? muster_level_allreduce_tally(exchange, level)
-                                              : muster_level_tally(exchange, level);
+                                              ? muster_exchange_allreduce_tally(exchange, level)
+                                              : muster_exchange_tally(exchange, level);
         sum.rounds += tally.rounds;
         sum.elements += tally.elements;
         sum.reduced += tally.reduced;

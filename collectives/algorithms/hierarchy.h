@@ -4,7 +4,7 @@
 #define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHY_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/algorithms/level.h"
+#include "collectives/algorithms/exchange.h"
 
 enum { MUSTER_LEADERS_MAX = 255 };
 
