@@ -139,7 +139,7 @@ static muster_status measure_pair(struct measuring *measuring, enum muster_link_
 /* Nobody begins before those that are still at the stage before are through. */
 static muster_status run_stages(struct measuring *measuring, enum muster_link_level level)
 {
-    for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+    for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
         struct muster_measure_part part =
             muster_measure_part(&measuring->pairs, measuring->options->rank, level, stage);
         TRY(run(measuring, measuring->some, "dissemination",

@@ -143,7 +143,7 @@ muster_status muster_measure_latency(struct muster_measure_pair *pair, double *r
 {
     double times_us[BOTH];
     double busy_us[BOTH];
-    for (int i = 0; i < BOTH; i++) {
+    for (unsigned i = 0; i < BOTH; i++) {
         TRY(run_words(pair, BOTH - i, &times_us[i], &busy_us[i], ret_suspect));
     }
     *ret_latency_us = times_us[0];

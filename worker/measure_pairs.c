@@ -156,7 +156,7 @@ muster_status muster_measure_pairs_init(const struct muster_topology *topology,
             continue;
         }
         set_limits(&pairs, core, level, wanted);
-        for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
             uint32_t *partners = calloc((size_t)topology->hosts + 1, sizeof *partners);
             pairs.partners[level][stage] = partners;
             if (partners == NULL) {
@@ -175,7 +175,7 @@ muster_status muster_measure_pairs_init(const struct muster_topology *topology,
 void muster_measure_pairs_finish(struct muster_measure_pairs *pairs)
 {
     for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
-        for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
             free(pairs->partners[level][stage]);
             pairs->partners[level][stage] = NULL;
         }
@@ -250,7 +250,7 @@ bool muster_measure_takes_part(const struct muster_measure_pairs *pairs, uint32_
 {
     bool present = rank == 0;
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
-        for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
             present |= muster_measure_part(pairs, rank, level, stage).present;
         }
     }

@@ -137,8 +137,9 @@ typedef struct muster_options {
     int leave_on_sigterm;     /* MUSTER_LEAVE_ON_SIGTERM: if SIGTERM has its default action, make it
                                  a planned leave at the next commit; default 1 */
     int measure;              /* MUSTER_MEASURE: measure the links when the job begins and when its
-                                 hosts change, for some tens of milliseconds; 0: predict with
-                                 figures of an ordinary machine; default 1 */
+                                 hosts change (after a death at the next commit), for some tens of
+                                 milliseconds; 0: predict with figures of an ordinary machine;
+                                 default 1 */
     int reproducible;         /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
 } muster_options;
 

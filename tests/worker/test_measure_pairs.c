@@ -77,7 +77,7 @@ static void pairs_are_mutual_and_every_level_has_some(void **state)
         assert_int_equal(muster_measure_pairs_init(&topology, &core, &pairs), MUSTER_OK);
         for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
             bool there = (muster_measure_levels(&topology) & 1U << level) != 0;
-            for (int stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+            for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
                 assert_int_equal(check_stage(&pairs, level, stage) > 0, there);
             }
         }

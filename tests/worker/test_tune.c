@@ -222,16 +222,17 @@ static void what_the_job_keeps_for_its_hosts_is_what_it_chooses_by(void **state)
  */
 
 /* The two numbers are those of the crew's hosts: so that nothing else is wrong with them. */
-static const char *const absurd[] = {
-    "",
-    "nonsense",
-    "{\"core\":{\"reduce_GBps\":1,\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},"
-    "\"eager_bytes\":1,\"hosts\":%u,\"shape\":%u,"
-    "\"host\":{\"latency_us\":-5,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1},"
-    "\"rack\":{\"latency_us\":5,\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}}",
-    "{\"core\":{\"reduce_GBps\":1e300,\"copy_GBps\":0,\"cores\":0,\"one_machine\":false},"
-    "\"eager_bytes\":1,\"hosts\":%u,\"shape\":%u}",
-};
+#define CORE(rate)                                                                        \
+    "{\"core\":{\"reduce_GBps\":" rate                                                    \
+    ",\"copy_GBps\":1,\"cores\":0,\"one_machine\":false},\"eager_bytes\":1,\"hosts\":%u," \
+    "\"shape\":%u"
+#define LINK(level, latency)                  \
+    ",\"" level "\":{\"latency_us\":" latency \
+    ",\"posting_us\":1,\"bandwidth_GBps\":1,\"shared_GBps\":1}"
+
+static const char negative[] = CORE("1") LINK("host", "-5") LINK("rack", "5") "}";
+static const char huge[] = CORE("1e300") "}";
+static const char *const absurd[] = {"", "nonsense", negative, huge};
 
 static void put_text(struct crew_member *member, const char *text)
 {
