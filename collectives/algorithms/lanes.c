@@ -2,6 +2,7 @@
 
 #include "collectives/algorithms/generators.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -176,6 +177,7 @@ uint32_t muster_lanes_pieces(const struct muster_lanes *lanes, uint32_t round)
  * more in a round is taken for half a latency. */
 static void estimate(const struct muster_lanes *lanes, struct muster_formula *formula)
 {
+    assert(lanes->lanes > 0 && lanes->topology->hosts > 0 && lanes->topology->racks > 0);
     uint64_t total = muster_blocks_total(&lanes->blocks);
     uint64_t largest = 1;
     for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
