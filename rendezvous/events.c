@@ -210,8 +210,7 @@ static void follow(struct muster_visit *visit, const struct muster_event *event,
         muster_job_look_by(visit->service, job, job->ended_ns);
     }
     if (actions->count > 0) {
-        muster_members_answer_ready(visit);
-        muster_values_answer_ready(visit);
+        visit->service->answer_ready(visit);
     }
 }
 

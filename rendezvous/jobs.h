@@ -37,9 +37,15 @@ struct muster_job {
     uint64_t formed_generation;
 };
 
+struct muster_visit;
+
 struct muster_service {
     struct muster_service_config config;
     struct muster_store *store;
+    /* So that jobs and the clock need not know what is above them. */
+    int64_t (*tick)(struct muster_service *service);  /* time has passed; returns when the next
+                                                         job wants to be looked at */
+    void (*answer_ready)(struct muster_visit *visit); /* what need not be held any longer */
     atomic_bool quiet;
     _Atomic uint64_t serials;
     pthread_mutex_t table_mutex;
