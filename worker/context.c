@@ -17,7 +17,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "collectives/environment.h"
+#include "collectives/float_environment.h"
 #include "collectives/memory.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
@@ -373,7 +373,7 @@ static muster_status make_operation(struct muster_context *context,
                                     const struct muster_asked *asked,
                                     struct kept_operation **ret_kept)
 {
-    AUTO_ENVIRONMENT(); /* all members must choose alike */
+    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     const struct muster_plan plan = plan_of(context, asked);
     struct kept_operation made = {.key = NULL};
     double unused_us;

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "collectives/environment.h"
+#include "collectives/float_environment.h"
 #include "collectives/reduce/tables.h"
 
 enum {
@@ -110,7 +110,7 @@ static void narrow(const struct muster_kernels *kernels, muster_type type, uint1
 static void scale_block(const struct muster_reduction *reduction, void *target, const void *source,
                         size_t count, uint64_t divisor, double factor)
 {
-    AUTO_ENVIRONMENT();
+    AUTO_FLOAT_ENVIRONMENT();
     const struct muster_kernels *kernels = muster_kernels_best();
     _Alignas(64) float floats[BLOCK];
     bool short_floats = has_16_bits(reduction);
@@ -140,7 +140,7 @@ void muster_reduction_combine(const struct muster_reduction *reduction, void *ta
     if (reduction->op == MUSTER_USER) {
         reduction->user_function(target, left, right, count, reduction->type, reduction->user_data);
     } else {
-        AUTO_ENVIRONMENT();
+        AUTO_FLOAT_ENVIRONMENT();
         muster_reduce_kernel(reduction->type, reduction->op)(target, left, right, count);
     }
 }
@@ -150,7 +150,7 @@ static void gather_in_float32(const struct muster_reduction *reduction, uint16_t
                               const void *const *inputs, size_t input_count, size_t first,
                               size_t count)
 {
-    AUTO_ENVIRONMENT();
+    AUTO_FLOAT_ENVIRONMENT();
     const struct muster_kernels *kernels = muster_kernels_best();
     _Alignas(64) float result[BLOCK];
     _Alignas(64) float next[BLOCK];
