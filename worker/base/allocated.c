@@ -19,15 +19,15 @@ static struct {
     atomic_uint occupied; /* count, for those who look without the lock whether there is any */
 } allocated = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static muster_status add(int fd, char *base, size_t size_bytes)
+static muster_status add(struct muster_allocated piece)
 {
     AUTO_LOCK(&allocated.mutex);
     if (allocated.count == MUSTER_ALLOCATED_MAX) {
         return muster_error_set(MUSTER_INVALID, "more than %d pieces of memory",
                                 MUSTER_ALLOCATED_MAX);
     }
-    allocated.pieces[allocated.count++] = (struct muster_allocated){
-        .base = base, .size_bytes = size_bytes, .fd = fd, .id = ++allocated.last_id};
+    piece.id = ++allocated.last_id;
+    allocated.pieces[allocated.count++] = piece;
     atomic_store(&allocated.occupied, allocated.count);
     return MUSTER_OK;
 }
@@ -47,7 +47,7 @@ muster_status muster_alloc(size_t size_bytes, void **ret_memory)
         if (rounded >= HUGE_PAGE_BYTES) {
             (void)madvise(base, rounded, MADV_HUGEPAGE); /* without, it is only slower */
         }
-        status = add(fd, base, rounded);
+        status = add((struct muster_allocated){.base = base, .size_bytes = rounded, .fd = fd});
     }
     if (status != MUSTER_OK) {
         if (base != NULL) {

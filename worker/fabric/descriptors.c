@@ -11,6 +11,12 @@ struct request {
     bool shares;
 };
 
+static void observe(struct muster_fabric *fabric, struct muster_observer *observer)
+{
+    observer->next = fabric->observers;
+    fabric->observers = observer;
+}
+
 static void stop_observing(struct muster_fabric *fabric, const struct muster_observer *observer)
 {
     struct muster_observer **place = &fabric->observers;
@@ -20,8 +26,8 @@ static void stop_observing(struct muster_fabric *fabric, const struct muster_obs
     *place = observer->next;
 }
 
-static muster_status find_link(struct muster_fabric *fabric, uint64_t generation, uint32_t peer,
-                               struct muster_link **ret_link)
+static muster_status check_peer(const struct muster_fabric *fabric, uint64_t generation,
+                                uint32_t peer)
 {
     if (generation != fabric->generation || generation <= fabric->revoked) {
         return muster_fabric_over(fabric, generation);
@@ -30,12 +36,6 @@ static muster_status find_link(struct muster_fabric *fabric, uint64_t generation
         return muster_error_set(MUSTER_INVALID, "rank %u: no other member of this generation",
                                 peer);
     }
-    struct muster_link *link = fabric->links[peer];
-    muster_link_open(link);
-    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
-        return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
-    }
-    *ret_link = link;
     return MUSTER_OK;
 }
 
@@ -45,9 +45,13 @@ static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
                                   struct request *request)
 {
     AUTO_LOCK(&fabric->lock);
-    struct muster_link *link = NULL;
     observer->noticed = false;
-    TRY(find_link(fabric, request->generation, peer, &link));
+    TRY(check_peer(fabric, request->generation, peer));
+    struct muster_link *link = fabric->links[peer];
+    muster_link_open(link);
+    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+        return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
+    }
     return link->state == MUSTER_LINK_OPEN
                ? function(link, request)
                : muster_error_set(MUSTER_RETRY, "the link to rank %u (host %s) is not open",
@@ -59,8 +63,7 @@ static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t
 {
     struct muster_observer observer = {.noticed = false};
     muster_mutex_lock(&fabric->lock);
-    observer.next = fabric->observers;
-    fabric->observers = &observer;
+    observe(fabric, &observer);
     muster_mutex_unlock(&fabric->lock);
     muster_status status;
     do {

@@ -17,9 +17,9 @@
 #ifndef MUSTER_WORKER_FABRIC_SHM_H
 #define MUSTER_WORKER_FABRIC_SHM_H
 
+#include "worker/fabric/byte_ring.h"
 #include "worker/fabric/hello.h"
 #include "worker/fabric/match.h"
-#include "worker/fabric/ring.h"
 #include "worker/fabric/strangers.h"
 
 #include <sys/types.h>
@@ -226,12 +226,12 @@ bool muster_shm_packets(struct shm_path *path);
 /* Over an open link's socket. The descriptor, if any, is taken or left. */
 void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd);
 /* The connection has ended: takes what the peer has left in the ring, then the link is over. */
-void muster_shm_ended(struct shm_link *link, const char *what);
+void muster_shm_ended(struct shm_link *end, const char *what);
 
 /* shm_direct.c */
 extern const struct muster_match_direct muster_shm_direct;
 /* Takes what is offered, some pieces at a time; false if the link was closed meanwhile. */
-bool muster_shm_take_offers(struct shm_link *link);
+bool muster_shm_take_offers(struct shm_link *end);
 /* From now on the peer must not take anything. */
 void muster_shm_release_all(struct shm_link *link);
 /* The link is open: writes the tickets of what was offered before. */

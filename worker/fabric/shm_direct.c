@@ -223,11 +223,11 @@ struct reading {
 
 static bool read_process(const struct reading *reading, void *to)
 {
+    uint64_t address = reading->offer->address + reading->offset;
     struct iovec here = {.iov_base = to, .iov_len = reading->size};
-    /* An address of the other process. NOLINTNEXTLINE(performance-no-int-to-ptr) */
-    struct iovec there = {.iov_base =
-                              (void *)(uintptr_t)(reading->offer->address + reading->offset),
-                          .iov_len = reading->size};
+    struct iovec there = {.iov_len = reading->size};
+    _Static_assert(sizeof address == sizeof there.iov_base, "addresses have 64 bits");
+    memcpy(&there.iov_base, &address, sizeof address);
     return process_vm_readv(reading->link->path->pid, &here, 1, &there, 1, 0) ==
            (ssize_t)reading->size;
 }

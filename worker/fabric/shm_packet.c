@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -119,14 +120,37 @@ void muster_shm_address_print(const struct shm_address *address, char ret_text[M
                    address->network, address->name);
 }
 
+/* The characters up to a '/' or the end, if they are of these and fit. Returns what follows; NULL
+ * otherwise. */
+static const char *take_part(const char *text, const char *of, char *ret_part, size_t size)
+{
+    size_t length = strspn(text, of);
+    if (length == 0 || length >= size || (text[length] != '/' && text[length] != '\0')) {
+        return NULL;
+    }
+    memcpy(ret_part, text, length);
+    ret_part[length] = '\0';
+    return text + length + (text[length] == '/');
+}
+
 bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
 {
+    static const char scheme[] = "shm://";
     struct shm_address address = {.name = ""};
-    char end;
-    if (sscanf(text, "shm://%36[0-9a-f-]/%" SCNu64 "/%47[0-9a-z-]%c", address.boot,
-               &address.network, address.name, &end) != 3) {
+    char network[20]; /* no longer than what 64 bits hold */
+    if (strncmp(text, scheme, sizeof scheme - 1) != 0) {
         return false;
     }
+    text =
+        take_part(text + sizeof scheme - 1, "0123456789abcdef-", address.boot, sizeof address.boot);
+    text = text != NULL ? take_part(text, "0123456789", network, sizeof network) : NULL;
+    text = text != NULL ? take_part(text, "0123456789abcdefghijklmnopqrstuvwxyz-", address.name,
+                                    sizeof address.name)
+                        : NULL;
+    if (text == NULL || *text != '\0') {
+        return false;
+    }
+    address.network = strtoull(network, NULL, 10);
     *ret_address = address;
     return true;
 }

@@ -1,6 +1,6 @@
 /* The ring: every order in which its two ends can look, write and tell; two threads; and counts
  * that lie. */
-#include "worker/fabric/ring.h"
+#include "worker/fabric/byte_ring.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,14 @@
-#include "worker/fabric/ring.h"
+#include "worker/fabric/byte_ring.h"
 
 void muster_ring_init(struct muster_ring *ring, struct muster_ring_count *mine,
                       struct muster_ring_count *theirs, unsigned char *data, size_t size_bytes)
 {
-    *ring = (struct muster_ring){
-        .mine = mine, .theirs = theirs, .data = data, .size_bytes = size_bytes};
+    ring->mine = mine;
+    ring->theirs = theirs;
+    ring->data = data;
+    ring->size_bytes = size_bytes;
+    ring->done = 0;
+    ring->seen = 0;
 }
 
 static void look(struct muster_ring *ring)

@@ -14,8 +14,8 @@
  *
  * Threads: each end has one thread at a time.
  */
-#ifndef MUSTER_WORKER_FABRIC_RING_H
-#define MUSTER_WORKER_FABRIC_RING_H
+#ifndef MUSTER_WORKER_FABRIC_BYTE_RING_H
+#define MUSTER_WORKER_FABRIC_BYTE_RING_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
