@@ -115,7 +115,8 @@ typedef struct muster_options {
     const char *host;       /* MUSTER_HOST: members of one name share a host; default host name */
     const char *rack;   /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
                            among themselves; alike on all members of a host; default none */
-    const char *listen; /* MUSTER_LISTEN: address to publish to the peers, without a port;
+    const char *listen; /* MUSTER_LISTEN: address to publish to the peers, alone or with a
+                              port or a range, "10.0.0.1:7000-7015" or "[::1]:7000";
                            default: loopback when the rendezvous is on it, else the address
                            that reaches the rendezvous */
     uint32_t tcp_connections; /* MUSTER_TCP_CONNECTIONS: so many to each peer that this member

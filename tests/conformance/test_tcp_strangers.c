@@ -236,7 +236,7 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
 static void an_address_that_is_not_ours_is_invalid(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"0.0.0.0", "::", "host", "", "127.0.0.1:80", "192.0.2.1"};
+    static const char *const wrong[] = {"0.0.0.0", "::", "host", "", "127.0.0.1:http", "192.0.2.1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct muster_fabric *fabric = NULL;
         struct muster_fabric_options options = {.member = "m", .listen = wrong[i]};

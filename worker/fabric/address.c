@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static muster_status resolve(const char *host, const char *port,
@@ -27,6 +28,73 @@ static muster_status resolve(const char *host, const char *port,
 muster_status muster_address_parse_host(const char *host, struct muster_socket_address *ret_address)
 {
     return resolve(host, "0", ret_address);
+}
+
+/* The colon before the ports; NULL if there are none. */
+static const char *find_ports(const char *text)
+{
+    const char *colon = strchr(text, ':');
+    if (text[0] == '[') {
+        const char *bracket = strchr(text, ']');
+        return bracket != NULL && bracket[1] == ':' ? bracket + 1 : NULL;
+    }
+    return colon != NULL && strchr(colon + 1, ':') == NULL ? colon : NULL;
+}
+
+static bool parse_port(const char *text, char **ret_end, uint16_t *ret_port)
+{
+    if (text[0] < '0' || text[0] > '9') {
+        return false; /* strtoul takes signs and spaces */
+    }
+    unsigned long port = strtoul(text, ret_end, 10);
+    *ret_port = (uint16_t)port;
+    return port >= 1 && port <= UINT16_MAX;
+}
+
+/* "7000" or "7000-7015". */
+static bool parse_ports(const char *text, uint16_t *ret_first, uint16_t *ret_last)
+{
+    char *end = NULL;
+    if (!parse_port(text, &end, ret_first)) {
+        return false;
+    }
+    *ret_last = *ret_first;
+    return *end == '\0' || (*end == '-' && parse_port(end + 1, &end, ret_last) && *end == '\0' &&
+                            *ret_first <= *ret_last);
+}
+
+muster_status muster_address_parse_listen(const char *text,
+                                          struct muster_socket_address *ret_address,
+                                          uint16_t *ret_first, uint16_t *ret_last)
+{
+    char host[MUSTER_ADDRESS_SIZE];
+    const char *ports = find_ports(text);
+    uint16_t first = 0;
+    uint16_t last = 0;
+    if (ports != NULL && !parse_ports(ports + 1, &first, &last)) {
+        return muster_error_set(
+            MUSTER_INVALID, "listen \"%.100s\": a port is 1 to 65535, a range FIRST-LAST", text);
+    }
+    size_t length = ports != NULL ? (size_t)(ports - text) : strlen(text);
+    size_t brackets = text[0] == '[' && length >= 2 && text[length - 1] == ']';
+    if (length >= sizeof host) {
+        return muster_error_set(MUSTER_INVALID, "listen \"%.100s\": too long", text);
+    }
+    memcpy(host, text + brackets, length - 2 * brackets);
+    host[length - 2 * brackets] = '\0';
+    TRY(muster_address_parse_host(host, ret_address));
+    *ret_first = first;
+    *ret_last = last;
+    return MUSTER_OK;
+}
+
+void muster_address_set_port(struct muster_socket_address *address, uint16_t port)
+{
+    /* The port is at the same place in both families. */
+    struct sockaddr_in four;
+    memcpy(&four, &address->storage, sizeof four);
+    four.sin_port = htons(port);
+    memcpy(&address->storage, &four, sizeof four);
 }
 
 muster_status muster_address_parse(const char *text, struct muster_socket_address *ret_address)

@@ -16,6 +16,13 @@ struct muster_socket_address {
 MUSTER_CHECKED muster_status muster_address_parse_host(const char *host,
                                                        struct muster_socket_address *ret_address);
 
+/* What to listen on: such an address, with a port or a range of ports behind it or without:
+ * "10.0.0.1:7000-7015", "[::1]:7000". Both ports are 0 if any will do. */
+MUSTER_CHECKED muster_status muster_address_parse_listen(const char *text,
+                                                         struct muster_socket_address *ret_address,
+                                                         uint16_t *ret_first, uint16_t *ret_last);
+void muster_address_set_port(struct muster_socket_address *address, uint16_t port);
+
 /* The whole, as it is published. */
 MUSTER_CHECKED muster_status muster_address_parse(const char *text,
                                                   struct muster_socket_address *ret_address);

@@ -554,25 +554,45 @@ static void free_tcp(struct muster_watch *watch)
     free(tcp);
 }
 
-muster_status muster_tcp_listen(struct tcp *tcp, const char *host)
+/* Returns 0, or an error number. */
+static int listen_at(int fd, struct muster_socket_address *address, uint16_t port)
 {
-    TRY(muster_address_parse_host(host, &tcp->own));
+    const int yes = 1;
+    muster_address_set_port(address, port);
+    if (port != 0) {
+        /* Connections of an earlier process on that port may still be waiting for their end. */
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    }
+    socklen_t size = sizeof address->storage;
+    return bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0 &&
+                   listen(fd, SOMAXCONN) == 0 &&
+                   getsockname(fd, (struct sockaddr *)&address->storage, &size) == 0
+               ? 0
+               : errno;
+}
+
+muster_status muster_tcp_listen(struct tcp *tcp, const char *where)
+{
+    uint16_t first;
+    uint16_t last;
+    TRY(muster_address_parse_listen(where, &tcp->own, &first, &last));
     if (muster_address_is_any(&tcp->own)) {
-        return muster_error_set(MUSTER_INVALID, "listen \"%s\": peers need a real address", host);
+        return muster_error_set(MUSTER_INVALID, "listen \"%s\": peers need a real address", where);
     }
     int fd = socket(tcp->own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", host);
+        return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", where);
     }
     tcp->listener =
         (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_tcp};
-    if (bind(fd, (const struct sockaddr *)&tcp->own.storage, tcp->own.size) != 0) {
-        return muster_error_errno(MUSTER_INVALID, "listen \"%s\"", host);
+    int error = EADDRINUSE;
+    for (uint32_t port = first; port <= last && error == EADDRINUSE; port++) {
+        error = listen_at(fd, &tcp->own, (uint16_t)port);
     }
-    socklen_t size = sizeof tcp->own.storage;
-    if (listen(fd, SOMAXCONN) != 0 ||
-        getsockname(fd, (struct sockaddr *)&tcp->own.storage, &size) != 0) {
-        return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", host);
+    if (error != 0) {
+        return muster_error_set(MUSTER_INVALID, "listen \"%s\": %s%s", where,
+                                error == EADDRINUSE && last > first ? "every port of it: " : "",
+                                strerror(error));
     }
     return muster_watch_add(tcp->fabric, &tcp->listener);
 }
