@@ -214,6 +214,11 @@ static double *shared_cores_us(const struct muster_simulation *sim, uint32_t ran
     return sim->cores_us == NULL ? NULL : sim->cores_us[machine];
 }
 
+bool muster_sim_is_crowded(const struct muster_simulation *sim, uint32_t rank)
+{
+    return shared_cores_us(sim, rank) != NULL;
+}
+
 static void count_busy(struct muster_simulation *sim, uint32_t rank, double work_us)
 {
     double *cores_us = shared_cores_us(sim, rank);

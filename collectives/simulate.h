@@ -9,7 +9,7 @@
  *   receiver has said that it is ready.
  * - A rank has one core: it posts one message at a time, copies, reduces. What is reduced as it
  *   arrives is reduced piece by piece, one piece behind the wire. The ranks of a host may share
- *   fewer cores than they are.
+ *   fewer cores than they are: then who waits sleeps, and waking takes a core's time.
  *
  * The schedules are handed over one by one and kept in 16 bytes a step, so that the whole
  * schedules of a large job need not be there at the same time.

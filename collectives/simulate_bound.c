@@ -69,9 +69,10 @@ static void load_shared(const struct muster_simulation *sim, const struct muster
     }
 }
 
-/* The least that a message's step takes from its posting on. */
+/* The least that a message's step takes from its posting on. Where ranks share cores there may be
+ * no way. */
 static double message_us(const struct muster_simulation *sim, const struct muster_sim_step *step,
-                         enum muster_link_level level, double bytes)
+                         uint32_t rank, enum muster_link_level level, double bytes)
 {
     const struct muster_link_figures *link = &sim->model.links[level];
     if (bytes <= (double)sim->model.eager_bytes) {
@@ -81,7 +82,8 @@ static double message_us(const struct muster_simulation *sim, const struct muste
     if (step->kind == MUSTER_STEP_SEND) {
         return flow_us;
     }
-    return link->latency_us + larger(link->latency_us - 2 * link->posting_us, 0) + flow_us;
+    double way_us = muster_sim_is_crowded(sim, rank) ? 0 : link->latency_us - 2 * link->posting_us;
+    return link->latency_us + larger(way_us, 0) + flow_us;
 }
 
 static void load_message(const struct muster_simulation *sim, const struct muster_sim_rank *rank,
@@ -97,7 +99,7 @@ static void load_message(const struct muster_simulation *sim, const struct muste
     own->arriving_us += reduces ? bytes * byte_us : 0;
     own->ports_us[level == MUSTER_LEVEL_HOST ? 0 : 1][sends ? 0 : 1] += port_us(sim, level, bytes);
     load_shared(sim, rank, level, sends, bytes, load);
-    raise(&own->round_us, message_us(sim, step, level, bytes));
+    raise(&own->round_us, message_us(sim, step, number, level, bytes));
 }
 
 static void load_local(const struct muster_simulation *sim, const struct muster_sim_step *step,

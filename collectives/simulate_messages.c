@@ -1,8 +1,8 @@
 /*
  * From posting to arrival. Posting a send takes the sender's core for posting_us, and so does
- * taking in what arrived; what is left of latency_us is the way. A small message leaves when it was
- * posted and is buffered until its receive is there; a larger one waits for the receiver's word,
- * which takes one latency_us.
+ * taking in what arrived; what is left of latency_us is the way, or, where ranks share cores, the
+ * waking of a receiver that sleeps. A small message leaves when it was posted and is buffered until
+ * its receive is there; a larger one waits for the receiver's word, which takes one latency_us.
  */
 #include "collectives/simulate_state.h"
 
@@ -123,6 +123,27 @@ static double size_bytes(const struct muster_simulation *sim, uint64_t count)
     return (double)count * (double)sim->element_size_bytes;
 }
 
+/* What is left of the latency besides postings: the way, and the waking of a receiver that sleeps.
+ */
+static double way_us(const struct muster_simulation *sim, enum muster_link_level level)
+{
+    const struct muster_link_figures *link = &sim->model.links[level];
+    double left_us = link->latency_us - 2 * link->posting_us;
+    return left_us > 0 ? left_us : 0;
+}
+
+/* How long waking keeps a core busy. Ranks that share cores sleep when they wait. On one machine
+ * there is no way that would take time; elsewhere it is what messages within a host take. */
+static double wake_us(const struct muster_simulation *sim, const struct muster_sim_node *message)
+{
+    if (!muster_sim_is_crowded(sim, message->peer)) {
+        return 0;
+    }
+    double way = way_us(sim, message->level);
+    double within = way_us(sim, MUSTER_LEVEL_HOST);
+    return sim->model.core.one_machine != 0 || way < within ? way : within;
+}
+
 static void check_sizes(struct muster_simulation *sim, const struct muster_sim_node *message)
 {
     const struct muster_sim_step *send = &sim->ranks[message->rank].steps[message->step];
@@ -184,11 +205,11 @@ static double reduce_us(struct muster_simulation *sim, const struct muster_sim_n
     return bytes * byte_us - before_us;
 }
 
-static void take_in(struct muster_simulation *sim, uint32_t node)
+static void take_in(struct muster_simulation *sim, uint32_t node, double waking_us)
 {
     const struct muster_sim_node *message = &sim->nodes[node];
     const struct muster_sim_step *receive = &sim->ranks[message->peer].steps[message->peer_step];
-    double work_us = link_of(sim, message)->posting_us;
+    double work_us = link_of(sim, message)->posting_us + waking_us;
     if (receive->kind == MUSTER_STEP_RECV_REDUCE) {
         work_us += reduce_us(sim, message, size_bytes(sim, receive->count));
     }
@@ -214,7 +235,7 @@ void muster_sim_post_receive(struct muster_simulation *sim, uint32_t rank, uint3
     }
     check_sizes(sim, message);
     if (message->arrived) {
-        take_in(sim, node);
+        take_in(sim, node, 0);
     } else if (!message->eager) {
         agree(sim, node, ready_us);
     }
@@ -292,15 +313,13 @@ void muster_sim_end_flow(struct muster_simulation *sim, uint32_t node)
     if (message->whole) {
         let_next(sim, message);
     }
-    const struct muster_link_figures *link = link_of(sim, message);
-    double way_us = link->latency_us - 2 * link->posting_us;
-    way_us = (way_us > 0 ? way_us : 0) * message->factor;
+    double left_us = (way_us(sim, message->level) - wake_us(sim, message)) * message->factor;
     if (!message->eager) {
         muster_sim_step_done(sim, message->rank, message->step);
         message = &sim->nodes[node]; /* the next round's messages may have moved it */
     }
-    message->flow_us += way_us; /* from now on: when the first byte arrives */
-    muster_sim_put(sim, node, MUSTER_SIM_ARRIVAL, sim->now_us + way_us);
+    message->flow_us += left_us; /* from now on: when the first byte arrives */
+    muster_sim_put(sim, node, MUSTER_SIM_ARRIVAL, sim->now_us + left_us);
 }
 
 void muster_sim_arrive(struct muster_simulation *sim, uint32_t node)
@@ -311,6 +330,7 @@ void muster_sim_arrive(struct muster_simulation *sim, uint32_t node)
         return;
     }
     if (message->peer_step != MUSTER_NOTHING) {
-        take_in(sim, node);
+        bool sleeps = sim->ranks[message->peer].core_free_us <= sim->now_us;
+        take_in(sim, node, sleeps ? wake_us(sim, message) : 0);
     }
 }

@@ -225,6 +225,8 @@ void muster_sim_arrive(struct muster_simulation *sim, uint32_t node);
 
 /* simulate.c */
 
+/* The rank shares cores with more ranks than they are. */
+bool muster_sim_is_crowded(const struct muster_simulation *sim, uint32_t rank);
 /* The rank's core works so long, from then on at the earliest; returns when it is done. */
 double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us,
                        double work_us);

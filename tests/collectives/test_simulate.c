@@ -277,6 +277,26 @@ static void hosts_that_are_one_machine_share_its_cores(void **state)
     assert_us(run(&pretended), 1000);
 }
 
+static void who_waits_sleeps_where_cores_are_shared(void **state)
+{
+    (void)state;
+    struct job job = job_on(3, 1);
+    message(&job, 0, 1, 0, 0);
+    message(&job, 0, 2, 0, 0);
+    struct job shared = job;
+    shared.topology = test_topology_even(3, 1);
+    shared.model.core.cores = 1;
+    assert_us(run(&job), 2 + 10);
+    /* Two are posted, then two wake and take in, one after the other. */
+    assert_us(run(&shared), 2 * 2 + 2 * (6 + 2));
+    job = job_on(3, 1);
+    job.model.core.cores = 1;
+    message(&job, 0, 2, 0, 0);
+    message(&job, 1, 2, 0, 0);
+    /* Who is awake takes in the second one at once. */
+    assert_us(run(&job), 2 * 2 + 6 + 2 * 2);
+}
+
 static void who_is_late_or_slow_delays_the_others(void **state)
 {
     (void)state;
@@ -446,6 +466,7 @@ int main(void)
         cmocka_unit_test(reducing_overlaps_receiving),
         cmocka_unit_test(ranks_share_the_cores_of_their_host),
         cmocka_unit_test(hosts_that_are_one_machine_share_its_cores),
+        cmocka_unit_test(who_waits_sleeps_where_cores_are_shared),
         cmocka_unit_test(who_is_late_or_slow_delays_the_others),
         cmocka_unit_test(a_link_that_dies_stops_what_flows_and_what_comes_later),
         cmocka_unit_test(a_dead_rank_is_named),

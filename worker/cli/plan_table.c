@@ -104,7 +104,8 @@ static const char *time_text(double us, char *text, size_t size)
 {
     static const char *const units[] = {"us", "ms", "s"};
     size_t unit = 0;
-    for (; us >= 999.5 && unit < 2; us /= 1000) {
+    while (us >= 999.5 && unit < 2) {
+        us /= 1000;
         unit++;
     }
     int decimals = us < 9.995 ? 2 : us < 99.95 ? 1 : 0;
