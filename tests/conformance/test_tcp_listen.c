@@ -65,11 +65,11 @@ static void the_first_free_port_of_a_range_is_taken(void **state)
     char where[64];
     struct muster_fabric *fabric = NULL;
     uint16_t taken = take_port(&fd);
-    (void)snprintf(where, sizeof where, "127.0.0.1:%u", taken);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%d", taken);
     expect_refusal(where, "Address already in use");
-    (void)snprintf(where, sizeof where, "127.0.0.1:%u-%u", taken, taken);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%d-%d", taken, taken);
     expect_refusal(where, "Address already in use");
-    (void)snprintf(where, sizeof where, "127.0.0.1:%u-%u", taken, taken + RANGE);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%d-%d", taken, taken + RANGE);
     assert_int_equal(listen_at(where, &fabric), MUSTER_OK);
     assert_in_range(port_of(fabric), (unsigned)taken + 1, (unsigned)taken + RANGE);
     muster_fabric_destroy(fabric, 0);

@@ -96,9 +96,8 @@ struct muster_transfer {
 struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
-    const char *listen;     /* numeric IPv4 or IPv6 address for TCP, with a port or a range of ports
-                           behind     it or without; NULL: no TCP */
-    bool shared_memory;     /* with members of this host; where the system has it */
+    const char *listen; /* TCP: numeric address, ports may follow: "10.0.0.1:7000-7015"; or NULL */
+    bool shared_memory; /* with members of this host; where the system has it */
     uint32_t connections;   /* TCP: of each link that is dialled from here; 0 counts as 1 */
     struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
