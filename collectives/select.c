@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 #include "collectives/simulate.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
@@ -148,7 +148,7 @@ static muster_status find_cheapest(const struct candidate *candidates, size_t co
     TRY(find_price(&candidates[0], 0, &best_us));
     for (size_t i = 1; i < count; i++) {
         double limit_us = best_us * (1 - tolerance);
-        double price_us;
+        double price_us = limit_us;
         if (candidates[i].bound_us >= limit_us) {
             continue;
         }

@@ -18,7 +18,7 @@
 #include <uthash.h>
 
 #include "collectives/float_environment.h"
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/cores.h"
@@ -533,6 +533,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                   .names = context->ranks,
                                                   .order = context->contributors,
                                                   .crowded = muster_cores_usable() < ranks};
+    *ret_suspect = UINT32_MAX;
     if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
         return MUSTER_OK;
     }

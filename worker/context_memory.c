@@ -18,16 +18,20 @@ static uint64_t tag_of(const struct muster_context_meeting *meeting)
     return UINT64_C(0x636f6e7465787400) << 8 ^ meeting->number;
 }
 
-static muster_status tell_all(const struct muster_context_meeting *meeting, uint8_t *word)
+/* What rank 0 has to say. */
+static muster_status tell_all(const struct muster_context_meeting *meeting, bool *said)
 {
+    uint8_t word = *said;
     const struct muster_request request = {.collective = MUSTER_BROADCAST,
-                                           .in = word,
-                                           .out = word,
+                                           .in = &word,
+                                           .out = &word,
                                            .count = 1,
                                            .type = MUSTER_UINT8,
                                            .algorithm = "binomial",
                                            .deadline_ns = meeting->deadline_ns};
-    return muster_context_run(meeting->context, &request, meeting->ret_suspect);
+    TRY(muster_context_run(meeting->context, &request, meeting->ret_suspect));
+    *said = word == 1;
+    return MUSTER_OK;
 }
 
 static muster_status do_all(const struct muster_context_meeting *meeting, bool here,
@@ -95,9 +99,9 @@ static muster_status go_there(const struct muster_context_meeting *meeting,
                               const struct muster_memory_options *options,
                               struct muster_memory **memory)
 {
-    uint8_t made = options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK;
+    bool made = options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK;
     TRY(tell_all(meeting, &made));
-    if (made != 1) {
+    if (!made) {
         return MUSTER_OK;
     }
     if (options->rank != 0) {

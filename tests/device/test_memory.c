@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 #include "tests/support/memory_calls.h"
 #include "tests/support/schedules.h"
 #include "worker/base/clock.h"

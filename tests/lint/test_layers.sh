@@ -9,7 +9,7 @@ rules="
 worker/muster.h:
 worker/base/: worker/muster.h worker/base/
 worker/fabric/: worker/muster.h worker/base/ worker/fabric/ collectives/call.h
-worker/device/: worker/muster.h worker/base/ worker/device/ collectives/call.h collectives/shape.h collectives/memory.h collectives/reduce/
+worker/device/: worker/muster.h worker/base/ worker/device/ collectives/call.h collectives/shape.h collectives/host_memory.h collectives/reduce/
 worker/executor: worker/muster.h worker/base/ worker/fabric/fabric.h worker/executor collectives/
 worker/context: worker/muster.h worker/base/ worker/fabric/fabric.h worker/executor.h worker/context worker/device/memory.h collectives/
 worker/examples/: muster.h worker/examples/

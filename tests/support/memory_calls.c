@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 
 static uint64_t mix(uint64_t value)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 
 static struct muster_span share_of(const struct muster_memory_run *run, uint32_t rank)
 {

@@ -43,6 +43,7 @@ struct muster_memory_piece {
 
 enum muster_memory_side { MUSTER_MEMORY_IN = 0, MUSTER_MEMORY_OUT = 1 };
 
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lines are not to be shared */
 struct muster_memory_seat {
     struct muster_memory_post posts[2]; /* of sequences that are even, and odd */
     /* Likewise; written before the post, of operations that may read buffers. */

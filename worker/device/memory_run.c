@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 
 static muster_status reduce_scatter(struct muster_memory_run *run,
                                     const struct muster_memory_exposure *exposure)

@@ -6,8 +6,8 @@
  * memory. Where there is, worker/device/ carries it out as one. Here is decided how, and what that
  * takes. Pure; every rank has the same inputs, so every rank decides alike.
  */
-#ifndef MUSTER_COLLECTIVES_MEMORY_H
-#define MUSTER_COLLECTIVES_MEMORY_H
+#ifndef MUSTER_COLLECTIVES_HOST_MEMORY_H
+#define MUSTER_COLLECTIVES_HOST_MEMORY_H
 
 #include "collectives/cost.h"
 

@@ -1,4 +1,4 @@
-#include "collectives/memory.h"
+#include "collectives/host_memory.h"
 
 /* What does not depend on the size, of an ordinary processor of these years. Only their order of
  * magnitude matters: they decide between ways that are a few microseconds apart. */
