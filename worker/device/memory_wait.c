@@ -76,6 +76,12 @@ static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *w
 
 /* Seeing after the other ---------------------------------------------------------------------- */
 
+static muster_status dead(struct muster_memory_run *run, uint32_t rank)
+{
+    run->suspect = run->memory->options.names[rank];
+    return muster_error_set(MUSTER_REJOIN, "rank %u died", run->suspect);
+}
+
 muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t rank)
 {
     struct muster_memory *memory = run->memory;
@@ -88,11 +94,7 @@ muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t r
     if (withdrawn != 0 && withdrawn <= run->work->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u takes part no more", name);
     }
-    if (!lives) {
-        run->suspect = name;
-        return muster_error_set(MUSTER_REJOIN, "rank %u died", name);
-    }
-    return MUSTER_OK;
+    return lives ? MUSTER_OK : dead(run, rank);
 }
 
 static muster_status late(struct muster_memory_run *run, uint32_t rank)
@@ -188,6 +190,9 @@ muster_status muster_memory_fetch(struct muster_memory_run *run, uint32_t rank, 
         if (got <= 0) {
             int reason = errno;
             TRY(muster_memory_look_after(run, rank));
+            if (reason == ESRCH) { /* it is dying: its memory goes before its lock */
+                return dead(run, rank);
+            }
             errno = reason;
             return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
                                       run->memory->options.names[rank]);
