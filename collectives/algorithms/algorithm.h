@@ -51,8 +51,8 @@ struct muster_algorithm {
     /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
      * terms.h. The tests prove it. */
     bool reproducible;
-    /* Ranks that share memory carry it out there as one: see collectives/host_memory.h. Of those that do
-     * not, it is an algorithm that there are others for: it is not selected. */
+    /* Ranks that share memory carry it out there as one: see collectives/host_memory.h. Of those
+     * that do not, it is an algorithm that there are others for: it is not selected. */
     bool memory;
     uint32_t variant;                       /* that the name alone stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
