@@ -2,6 +2,7 @@
 
 int main(void)
 {
-    static const struct fault_transport shm = {.name = "shm", .transport = GROUP_SHM};
+    static const struct fault_transport shm = {
+        .name = "shm", .transport = GROUP_SHM, .opens_first = true};
     return faults_main(&shm, 60);
 }
