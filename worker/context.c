@@ -526,6 +526,8 @@ uint64_t muster_context_sequence(const struct muster_context *context)
 muster_status muster_context_share_memory(struct muster_context *context, int64_t deadline_ns,
                                           uint32_t *ret_suspect)
 {
+    uint32_t unused = UINT32_MAX;
+    uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     uint32_t ranks = context->topology.ranks;
     struct muster_context_memory shared = {.memory = NULL};
     const struct muster_memory_options options = {.rank = context->rank,
@@ -533,7 +535,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                   .names = context->ranks,
                                                   .order = context->contributors,
                                                   .crowded = muster_cores_usable() < ranks};
-    *ret_suspect = UINT32_MAX;
+    *suspect = UINT32_MAX;
     if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
         return MUSTER_OK;
     }
@@ -542,7 +544,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                    .generation = context->generation,
                                                    .number = context->number,
                                                    .deadline_ns = deadline_ns,
-                                                   .ret_suspect = ret_suspect};
+                                                   .ret_suspect = suspect};
     TRY(muster_context_memory_meet(&meeting, &options, &shared));
     AUTO_TURN(context);
     drop_operations(context); /* they were chosen without it */
