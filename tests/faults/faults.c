@@ -94,9 +94,6 @@ static void draw(struct fault_run *run, const struct fault_transport *transport)
     }
     run->victim = below(run, run->group.size);
     run->good_calls = below(run, GOOD_CALLS_MAX + 1);
-    if (transport->opens_first && run->good_calls == 0) {
-        run->good_calls = 1;
-    }
     run->call_ms = run->kind == FAULT_FREEZE ? FREEZE_MS : PATIENCE_MS;
     run->point = below(run, 3 * run->group.size);
 }

@@ -26,9 +26,7 @@ enum fault_kind {
 struct fault_transport {
     const char *name;
     enum group_transport transport;
-    bool has_port;    /* of its own, so that connections can be cut and strangers can come */
-    bool opens_first; /* no member dies while links are being opened: there it takes a deadline, or
-                         the service, to notice */
+    bool has_port; /* of its own, so that connections can be cut and strangers can come */
 };
 
 /* All that was drawn for one run, and what its threads tell each other. */

@@ -2,7 +2,6 @@
 
 int main(void)
 {
-    static const struct fault_transport shm = {
-        .name = "shm", .transport = GROUP_SHM, .opens_first = true};
+    static const struct fault_transport shm = {.name = "shm", .transport = GROUP_SHM};
     return faults_main(&shm, 60);
 }

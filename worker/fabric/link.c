@@ -178,6 +178,7 @@ void muster_transfer_complete(struct muster_link *link, struct muster_transfer *
 {
     count_done(link, transfer, status);
     transfer->state = MUSTER_TRANSFER_DONE;
+    link->fabric->reported = true;
     if (transfer->done != NULL) {
         transfer->done(transfer);
     }

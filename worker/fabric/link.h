@@ -197,6 +197,7 @@ struct muster_fabric {
     struct muster_link *dirty;             /* links to progress */
     struct muster_observer *observers;     /* threads that wait for a link to change */
     struct muster_transfer_list completed; /* done within a post: reported by the leader */
+    bool reported;                         /* a transfer, in the leader's present turn */
     bool busy;                             /* the leader moves bytes, without the lock */
     uint32_t wanted;                       /* threads that wait for it to come back */
     struct muster_watch *retired_watches;

@@ -301,9 +301,10 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
     reap(fabric);
+    fabric->reported = false;
     take_news(fabric);
-    bool worked =
-        fabric->dirty != NULL || fabric->completed.first != NULL || atomic_load(&fabric->woken);
+    bool worked = fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL ||
+                  atomic_load(&fabric->woken);
     if (worked) {
         progress_marked(fabric);
         report_completed(fabric);
@@ -311,7 +312,10 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
     fabric->turns = worked ? fabric->turns + 1 : 0;
     if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
         int64_t due_ns = run_timers(fabric);
-        bool more = worked || fabric->dirty != NULL || fabric->completed.first != NULL;
+        /* A timer's call that is refused at once ends transfers, maybe those that are waited for.
+         */
+        bool more =
+            worked || fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL;
         take_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
         report_completed(fabric);
     }
