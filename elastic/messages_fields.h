@@ -87,6 +87,23 @@ void muster_message_finish(const struct muster_message *message, void *value);
           .rule = MUSTER_TEXT_REQUIRED, .size_bytes = MUSTER_MEMBER_ADDRESS_SIZE, \
           .count_offset = offsetof(struct type_, count))
 
+/* What requests, events and the store say alike of a member, in `info`, and of a job, in
+ * `settings`. */
+#define INFO_FIELDS(type_, host_rule_)                                                           \
+    TEXT_FIELD(type_, "host", info.host, host_rule_), TEXT_FIELD(type_, "rack", info.rack, ANY), \
+        ADDRESSES_FIELD(type_, info.addresses, info.address_count),                              \
+        FIELD(type_, "stateVersion", UINT64, info.state_version),                                \
+        FIELD(type_, "generation", UINT64, info.generation),                                     \
+        FIELD(type_, "order", UINT32, info.order), FIELD(type_, "pid", UINT32, info.pid)
+#define SETTINGS_FIELDS(type_)                                    \
+    FIELD(type_, "minSize", UINT32, settings.min_size),           \
+        FIELD(type_, "maxSize", UINT32, settings.max_size),       \
+        FIELD(type_, "targetSize", UINT32, settings.target_size), \
+        FIELD(type_, "settleMs", UINT32, settings.settle_ms),     \
+        FIELD(type_, "leaseMs", UINT32, settings.lease_ms),       \
+        FIELD(type_, "arriveMs", UINT32, settings.arrive_ms),     \
+        FIELD(type_, "suspectMs", UINT32, settings.suspect_ms)
+
 #define MESSAGE(type_, fields_, ...)                                              \
     {                                                                             \
         .fields = (fields_), .field_count = sizeof(fields_) / sizeof(fields_)[0], \

@@ -6,24 +6,12 @@ static const char *const kept_words[] = {
 };
 
 static const struct muster_field info_fields[] = {
-    TEXT_FIELD(muster_kept, "host", info.host, ANY),
-    TEXT_FIELD(muster_kept, "rack", info.rack, ANY),
-    ADDRESSES_FIELD(muster_kept, info.addresses, info.address_count),
-    FIELD(muster_kept, "stateVersion", UINT64, info.state_version),
-    FIELD(muster_kept, "generation", UINT64, info.generation),
-    FIELD(muster_kept, "order", UINT32, info.order),
-    FIELD(muster_kept, "pid", UINT32, info.pid),
+    INFO_FIELDS(muster_kept, ANY),
 };
 static const struct muster_message info = MESSAGE(muster_kept, info_fields, .sparse = true);
 
 static const struct muster_field settings_fields[] = {
-    FIELD(muster_kept, "minSize", UINT32, settings.min_size),
-    FIELD(muster_kept, "maxSize", UINT32, settings.max_size),
-    FIELD(muster_kept, "targetSize", UINT32, settings.target_size),
-    FIELD(muster_kept, "settleMs", UINT32, settings.settle_ms),
-    FIELD(muster_kept, "leaseMs", UINT32, settings.lease_ms),
-    FIELD(muster_kept, "arriveMs", UINT32, settings.arrive_ms),
-    FIELD(muster_kept, "suspectMs", UINT32, settings.suspect_ms),
+    SETTINGS_FIELDS(muster_kept),
 };
 static const struct muster_message settings = MESSAGE(muster_kept, settings_fields, .sparse = true);
 

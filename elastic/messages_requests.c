@@ -13,13 +13,7 @@ static const char *const leave_words[] = {
 static const struct muster_field join_fields[] = {
     TEXT_FIELD(muster_join_request, "job", job, JOB),
     TEXT_FIELD(muster_join_request, "member", info.id, UUID),
-    TEXT_FIELD(muster_join_request, "host", info.host, REQUIRED),
-    TEXT_FIELD(muster_join_request, "rack", info.rack, ANY),
-    ADDRESSES_FIELD(muster_join_request, info.addresses, info.address_count),
-    FIELD(muster_join_request, "stateVersion", UINT64, info.state_version),
-    FIELD(muster_join_request, "generation", UINT64, info.generation),
-    FIELD(muster_join_request, "order", UINT32, info.order),
-    FIELD(muster_join_request, "pid", UINT32, info.pid),
+    INFO_FIELDS(muster_join_request, REQUIRED),
     FIELD(muster_join_request, "minSize", UINT32, min_size),
     FIELD(muster_join_request, "maxSize", UINT32, max_size),
     FIELD(muster_join_request, "targetSize", UINT32, target_size),
@@ -103,24 +97,12 @@ static const char *const event_words[] = {
 
 static const struct muster_field info_fields[] = {
     TEXT_FIELD(muster_event, "member", info.id, ANY),
-    TEXT_FIELD(muster_event, "host", info.host, ANY),
-    TEXT_FIELD(muster_event, "rack", info.rack, ANY),
-    ADDRESSES_FIELD(muster_event, info.addresses, info.address_count),
-    FIELD(muster_event, "stateVersion", UINT64, info.state_version),
-    FIELD(muster_event, "generation", UINT64, info.generation),
-    FIELD(muster_event, "order", UINT32, info.order),
-    FIELD(muster_event, "pid", UINT32, info.pid),
+    INFO_FIELDS(muster_event, ANY),
 };
 static const struct muster_message event_info = MESSAGE(muster_event, info_fields, .sparse = true);
 
 static const struct muster_field settings_fields[] = {
-    FIELD(muster_event, "minSize", UINT32, settings.min_size),
-    FIELD(muster_event, "maxSize", UINT32, settings.max_size),
-    FIELD(muster_event, "targetSize", UINT32, settings.target_size),
-    FIELD(muster_event, "settleMs", UINT32, settings.settle_ms),
-    FIELD(muster_event, "leaseMs", UINT32, settings.lease_ms),
-    FIELD(muster_event, "arriveMs", UINT32, settings.arrive_ms),
-    FIELD(muster_event, "suspectMs", UINT32, settings.suspect_ms),
+    SETTINGS_FIELDS(muster_event),
 };
 static const struct muster_message event_settings =
     MESSAGE(muster_event, settings_fields, .sparse = true);
