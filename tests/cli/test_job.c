@@ -21,8 +21,6 @@
 
 enum { ARGUMENTS_MAX = 24, HELD_MS = 20000 };
 
-static struct test_service service;
-
 /* Splits at blanks; "URL" stands for the server's. */
 static void start_muster(struct command *command, const char *words)
 {
@@ -32,7 +30,7 @@ static void start_muster(struct command *command, const char *words)
     (void)snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         assert_true(count < ARGUMENTS_MAX);
-        argv[count++] = strcmp(word, "URL") == 0 ? service.url : word;
+        argv[count++] = strcmp(word, "URL") == 0 ? group_service.url : word;
     }
     argv[count] = NULL;
     command_start(command, argv);
@@ -63,7 +61,7 @@ static void expect_error(const char *words, int expected, const char *text)
 static void join(const char *job, const char *token, uint32_t max_size, uint32_t target_size)
 {
     struct muster_client *client = NULL;
-    assert_int_equal(muster_client_create(service.url, token, &client), MUSTER_OK);
+    assert_int_equal(muster_client_create(group_service.url, token, &client), MUSTER_OK);
     struct muster_join_request request = {
         .min_size = 1, .max_size = max_size, .target_size = target_size};
     (void)snprintf(request.job, sizeof request.job, "%s", job);
@@ -138,7 +136,7 @@ static void an_unknown_job_is_named(void **state)
 {
     (void)state;
     expect_error("job show nobody --rendezvous URL", 1, "nobody");
-    expect_error("job show nobody --rendezvous URL", 1, service.url);
+    expect_error("job show nobody --rendezvous URL", 1, group_service.url);
     expect_error("job resize nobody 3 --rendezvous URL", 1, "nobody");
     expect_error("job end nobody --rendezvous URL", 1, "nobody");
 }
@@ -262,23 +260,6 @@ static void a_launcher_may_leave_growth_to_another(void **state)
     command_finish(&run);
 }
 
-static int start_service(void **state)
-{
-    (void)state;
-    (void)unsetenv("MUSTER_RENDEZVOUS");
-    (void)unsetenv("MUSTER_TOKEN");
-    (void)unsetenv("MUSTER_JOB");
-    /* Our members join and are silent from then on. */
-    static const char *const long_leases[] = {"--lease-ms=120000", NULL};
-    return test_service_start(&service, long_leases) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service);
-}
-
 int main(void)
 {
     if (access(command_path("musterd"), X_OK) != 0) {
@@ -296,5 +277,5 @@ int main(void)
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
         cmocka_unit_test(a_launcher_may_leave_growth_to_another),
     };
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

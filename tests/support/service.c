@@ -161,6 +161,20 @@ int test_service_stop(struct test_service *service)
     return status;
 }
 
+struct test_service group_service;
+
+int test_service_setup(void **state)
+{
+    (void)state;
+    return test_service_start(&group_service, NULL) ? 0 : -1;
+}
+
+int test_service_teardown(void **state)
+{
+    (void)state;
+    return test_service_stop(&group_service) == 0 ? 0 : -1;
+}
+
 bool test_service_job(const struct test_service *service, const char *job,
                       struct muster_job_response *ret_job)
 {

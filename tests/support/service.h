@@ -28,6 +28,11 @@ bool test_service_restart(struct test_service *service, const char *const *extra
 /* SIGTERM. Returns its exit status, or -1 if it does not end or dies otherwise. */
 int test_service_stop(struct test_service *service);
 
+/* For cmocka: a service for all tests of a program. */
+extern struct test_service group_service;
+int test_service_setup(void **state);
+int test_service_teardown(void **state);
+
 /* GetJob. False: there is no such job, or no service. *ret_job is to be finished. */
 bool test_service_job(const struct test_service *service, const char *job,
                       struct muster_job_response *ret_job);

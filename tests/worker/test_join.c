@@ -16,20 +16,6 @@
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 static muster_options options_for(const char *url, const char *job)
 {
     muster_options options;
@@ -77,10 +63,10 @@ static void a_bad_option_is_refused_before_anything_is_opened(void **state)
 {
     (void)state;
     muster_session *session = NULL;
-    muster_options options = options_for(service.url, "x/y");
+    muster_options options = options_for(group_service.url, "x/y");
     assert_int_equal(muster_open(&options, &session), MUSTER_INVALID);
     expect_text("x/y");
-    options = options_for(service.url, "x");
+    options = options_for(group_service.url, "x");
     options.listen = "not-an-address";
     assert_int_equal(muster_open(&options, &session), MUSTER_INVALID);
     expect_text("not-an-address");
@@ -91,7 +77,7 @@ static void a_job_that_never_reaches_min_says_who_is_there(void **state)
 {
     (void)state;
     muster_session *session = NULL;
-    muster_options options = options_for(service.url, "lonely");
+    muster_options options = options_for(group_service.url, "lonely");
     options.min_size = 4;
     options.join_timeout_ms = 3000; /* in which a busy machine's server answers at least once */
     assert_int_equal(muster_open(&options, &session), MUSTER_RETRY);
@@ -104,12 +90,12 @@ static void a_wrong_token_is_refused(void **state)
     (void)state;
     muster_session *first = NULL;
     muster_session *second = NULL;
-    muster_options options = options_for(service.url, "secret");
+    muster_options options = options_for(group_service.url, "secret");
     options.token = "right";
     assert_int_equal(muster_open(&options, &first), MUSTER_OK);
     options.token = "wrong";
     assert_int_equal(muster_open(&options, &second), MUSTER_INVALID);
-    expect_text(service.url);
+    expect_text(group_service.url);
     expect_text("token");
     options.token = NULL;
     assert_int_equal(muster_open(&options, &second), MUSTER_INVALID);
@@ -122,7 +108,7 @@ static void settings_that_differ_from_the_jobs_are_refused_with_both_values(void
     (void)state;
     muster_session *first = NULL;
     muster_session *second = NULL;
-    muster_options options = options_for(service.url, "settled");
+    muster_options options = options_for(group_service.url, "settled");
     options.max_size = 7;
     assert_int_equal(muster_open(&options, &first), MUSTER_OK);
     options.max_size = 9;
@@ -136,7 +122,7 @@ static void sigterm_ends_a_join_that_waits(void **state)
 {
     (void)state;
     muster_session *session = NULL;
-    muster_options options = options_for(service.url, "impatient");
+    muster_options options = options_for(group_service.url, "impatient");
     options.min_size = 2;
     (void)signal(SIGTERM, SIG_DFL);
     pid_t child = fork();
@@ -147,7 +133,7 @@ static void sigterm_ends_a_join_that_waits(void **state)
     }
     struct timespec instant = {.tv_nsec = 10000000};
     struct muster_job_response job = {0};
-    while (!test_service_job(&service, "impatient", &job) || job.member_count == 0) {
+    while (!test_service_job(&group_service, "impatient", &job) || job.member_count == 0) {
         muster_job_response_finish(&job); /* cmocka's own time limit bounds this */
         job = (struct muster_job_response){0};
         (void)nanosleep(&instant, NULL);
@@ -176,7 +162,7 @@ static void open_again_and_again(struct crew_member *member)
 static void a_job_that_ended_can_begin_anew(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "again",
                         .count = 3,
                         .hosts = 1,
@@ -199,5 +185,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

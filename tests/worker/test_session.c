@@ -16,20 +16,6 @@
 
 enum { COUNT = 1000 };
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 /* Ranks are handed out as documented: hosts contiguous, cross scopes join equal local ranks. */
 static void check_ranks(struct crew_member *member)
 {
@@ -179,15 +165,18 @@ static void all_collectives_work_in_all_scopes(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "even", .count = 4, .hosts = 2, .function = do_everything};
+        .url = group_service.url, .job = "even", .count = 4, .hosts = 2, .function = do_everything};
     assert_int_equal(crew_run(&crew), 0);
 }
 
 static void hosts_may_have_different_numbers_of_members(void **state)
 {
     (void)state;
-    struct crew crew = {
-        .url = service.url, .job = "ragged", .count = 5, .hosts = 3, .function = do_everything};
+    struct crew crew = {.url = group_service.url,
+                        .job = "ragged",
+                        .count = 5,
+                        .hosts = 3,
+                        .function = do_everything};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -195,7 +184,7 @@ static void a_job_of_one_works(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "one", .count = 1, .hosts = 1, .function = do_everything};
+        .url = group_service.url, .job = "one", .count = 1, .hosts = 1, .function = do_everything};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -224,7 +213,7 @@ static void use_two_scopes_at_once(struct crew_member *member)
 static void scopes_do_not_wait_for_each_other(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "threads",
                         .count = 4,
                         .hosts = 2,
@@ -249,7 +238,7 @@ static void a_wrong_count_is_told_to_everyone_and_harms_nothing_else(void **stat
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "disagree", .count = 3, .hosts = 1, .function = disagree};
+        .url = group_service.url, .job = "disagree", .count = 3, .hosts = 1, .function = disagree};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -283,7 +272,7 @@ static void bad_arguments_are_named(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "badly", .count = 2, .hosts = 1, .function = call_badly};
+        .url = group_service.url, .job = "badly", .count = 2, .hosts = 1, .function = call_badly};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -304,7 +293,7 @@ static void a_call_that_waits_too_long_says_for_whom(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "late", .count = 2, .hosts = 1, .function = be_late};
+        .url = group_service.url, .job = "late", .count = 2, .hosts = 1, .function = be_late};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -329,7 +318,7 @@ static void look_at_racks(struct crew_member *member)
 static void all_members_know_who_is_in_which_rack(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "racks",
                         .count = 4,
                         .hosts = 3,
@@ -373,7 +362,7 @@ static void a_reproducible_sum_goes_by_the_members_orders(void **state)
     (void)state;
     struct sum_of_floats sums[] = {{.by_turns = false}, {.by_turns = true}};
     for (int i = 0; i < 2; i++) {
-        struct crew crew = {.url = service.url,
+        struct crew crew = {.url = group_service.url,
                             .job = i == 0 ? "orders-0" : "orders-1",
                             .count = 5,
                             .hosts = 1,
@@ -407,5 +396,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

@@ -13,20 +13,6 @@
 
 enum { COUNT = 7 };
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 /* One member's place in a scope. */
 struct place {
     struct crew_member *member;
@@ -172,8 +158,11 @@ static void do_everything(struct crew_member *member)
 static void all_collectives_work_in_all_scopes(void **state)
 {
     (void)state;
-    struct crew crew = {
-        .url = service.url, .job = "ragged", .count = 5, .hosts = 2, .function = do_everything};
+    struct crew crew = {.url = group_service.url,
+                        .job = "ragged",
+                        .count = 5,
+                        .hosts = 2,
+                        .function = do_everything};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -181,7 +170,7 @@ static void a_job_of_one_has_them_all_too(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "one", .count = 1, .hosts = 1, .function = do_everything};
+        .url = group_service.url, .job = "one", .count = 1, .hosts = 1, .function = do_everything};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -225,7 +214,7 @@ static void wrong_calls_are_named(void **state)
 {
     (void)state;
     struct crew crew = {
-        .url = service.url, .job = "wrong", .count = 1, .hosts = 1, .function = ask_wrongly};
+        .url = group_service.url, .job = "wrong", .count = 1, .hosts = 1, .function = ask_wrongly};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -239,5 +228,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

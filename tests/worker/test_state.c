@@ -13,20 +13,6 @@
 #include "tests/support/service.h"
 #include "worker/state.h"
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 static void regions_are_checked(void **state)
 {
     (void)state;
@@ -132,7 +118,7 @@ static void commit_and_restore(struct crew_member *member)
 static void the_first_sync_gives_everyone_the_state_of_rank_0(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "commit",
                         .count = 4,
                         .hosts = 2,
@@ -154,7 +140,7 @@ static void register_differently(struct crew_member *member)
 static void another_layout_is_named_on_every_member(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "layout",
                         .count = 3,
                         .hosts = 1,
@@ -200,7 +186,7 @@ static void allow_fewer(struct crew_member *member)
 static void whoever_wants_to_leave_goes_with_the_next_commit_and_nothing_is_lost(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "leave",
                         .count = 4,
                         .hosts = 2,
@@ -221,5 +207,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

@@ -18,25 +18,12 @@
 
 enum { SIZE = 4, TIMEOUT_MS = 20000 };
 
-static struct test_service service;
 static struct muster_figures seen[SIZE];
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
 
 static struct crew crew_for(const char *job, crew_function function)
 {
     return (struct crew){
-        .url = service.url, .job = job, .count = SIZE, .hosts = 2, .function = function};
+        .url = group_service.url, .job = job, .count = SIZE, .hosts = 2, .function = function};
 }
 
 static void look(struct crew_member *member)
@@ -84,7 +71,7 @@ static void look_and_compare(struct crew_member *member)
     crew_meet(member); /* rank 0 is through with keeping */
     muster_figures_key(hosts_of_crew(), key);
     const char *const keys[] = {key, MUSTER_FIGURES_NEWEST};
-    MEMBER_OK(member, muster_client_create(service.url, NULL, &client));
+    MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     for (int i = 0; i < 2; i++) {
         struct muster_figures kept;
         const struct muster_figures *here = &member->session->figures;
@@ -138,7 +125,7 @@ static void put_figures(struct crew_member *member)
         figures.model.links[level].latency_us = 1e6;
     }
     muster_figures_key(figures.hosts, key);
-    MEMBER_OK(member, muster_client_create(service.url, NULL, &client));
+    MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(member, muster_figures_put(client, member->crew->job, key, TIMEOUT_MS, &figures));
     muster_client_destroy(client);
 }
@@ -257,7 +244,7 @@ static void put_text(struct crew_member *member, const char *text)
     }
     request.value = value;
     request.value_size = strlen(value);
-    MEMBER_OK(member, muster_client_create(service.url, NULL, &client));
+    MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(member,
               muster_client_call(client, MUSTER_RPC_PUT, muster_value_request_encode(&request),
                                  &patience, &answer, NULL));
@@ -377,5 +364,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

@@ -18,20 +18,6 @@
 
 enum { WAIT_MS = 60000, ATTEMPT_MS = 5000 };
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 /* A member that says it listens where nobody does. It joins, watches, and joins again. */
 struct ghost {
     struct muster_client *client;
@@ -116,10 +102,10 @@ static void members_that_cannot_reach_each_other_give_up_and_say_whom(void **sta
     muster_session *session = NULL;
     muster_random_uuid(ghost.join.info.id);
     (void)snprintf(ghost.join.info.addresses[0], MUSTER_MEMBER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
-    assert_int_equal(muster_client_create(service.url, NULL, &ghost.client), MUSTER_OK);
+    assert_int_equal(muster_client_create(group_service.url, NULL, &ghost.client), MUSTER_OK);
     assert_int_equal(pthread_create(&thread, NULL, haunt, &ghost), 0);
     muster_options_init(&options);
-    options.rendezvous = service.url;
+    options.rendezvous = group_service.url;
     options.job = "apart";
     options.min_size = options.max_size = options.target_size = 2;
     assert_int_equal(muster_open(&options, &session), MUSTER_OK);
@@ -141,5 +127,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

@@ -16,20 +16,6 @@
 
 enum { STEPS = 30, MEMBERS = 4 };
 
-static struct test_service service;
-
-static int start_service(void **state)
-{
-    (void)state;
-    return test_service_start(&service, NULL) ? 0 : -1;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    return test_service_stop(&service) == 0 ? 0 : -1;
-}
-
 /* One member's work: counts to STEPS, together with the others. */
 struct work {
     struct crew_member *member;
@@ -49,7 +35,7 @@ static void ask_service(const struct work *work)
     json_t *answer = NULL;
     json_t *request = json_pack("{s:s, s:i, s:s}", "job", work->member->crew->job, "targetSize", 2,
                                 "why", "enough of it");
-    MEMBER_OK(work->member, muster_client_create(service.url, NULL, &client));
+    MEMBER_OK(work->member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(work->member,
               muster_client_call(client, work->ask_for, request, &patience, &answer, NULL));
     json_decref(answer);
@@ -119,15 +105,15 @@ static bool is_over(const struct muster_job_response *job, const void *user)
 static void the_work_is_done_when_it_is_done_everywhere(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "done",
                         .count = MEMBERS,
                         .hosts = 2,
                         .function = count_to_the_end};
     struct muster_job_response job = {0};
     assert_int_equal(crew_run(&crew), 0);
-    assert_true(test_service_wait(&service, "done", is_over, NULL, 20000));
-    assert_true(test_service_job(&service, "done", &job));
+    assert_true(test_service_wait(&group_service, "done", is_over, NULL, 20000));
+    assert_true(test_service_job(&group_service, "done", &job));
     assert_int_equal(job.generation_count, 1);
     assert_int_equal(job.departure_count, MEMBERS);
     for (int i = 0; i < MEMBERS; i++) {
@@ -154,7 +140,7 @@ static void fail_in_the_middle(struct crew_member *member)
 static void a_member_whose_function_fails_goes_and_the_others_go_on(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "fails",
                         .count = MEMBERS,
                         .hosts = 2,
@@ -162,7 +148,7 @@ static void a_member_whose_function_fails_goes_and_the_others_go_on(void **state
                         .prepare = allow_fewer};
     struct muster_job_response job = {0};
     assert_int_equal(crew_run(&crew), 0);
-    assert_true(test_service_job(&service, "fails", &job));
+    assert_true(test_service_job(&group_service, "fails", &job));
     assert_int_equal(job.departures[0].reason, MUSTER_LEAVE_FAILED);
     muster_job_response_finish(&job);
 }
@@ -183,8 +169,11 @@ static void be_ended(struct crew_member *member)
 static void a_job_that_is_ended_ends_its_members(void **state)
 {
     (void)state;
-    struct crew crew = {
-        .url = service.url, .job = "ended", .count = MEMBERS, .hosts = 2, .function = be_ended};
+    struct crew crew = {.url = group_service.url,
+                        .job = "ended",
+                        .count = MEMBERS,
+                        .hosts = 2,
+                        .function = be_ended};
     assert_int_equal(crew_run(&crew), 0);
 }
 
@@ -209,7 +198,7 @@ static void be_resized(struct crew_member *member)
 static void a_smaller_size_makes_the_highest_ranks_leave(void **state)
 {
     (void)state;
-    struct crew crew = {.url = service.url,
+    struct crew crew = {.url = group_service.url,
                         .job = "resized",
                         .count = MEMBERS,
                         .hosts = 2,
@@ -217,7 +206,7 @@ static void a_smaller_size_makes_the_highest_ranks_leave(void **state)
                         .prepare = allow_fewer};
     struct muster_job_response job = {0};
     assert_int_equal(crew_run(&crew), 0);
-    assert_true(test_service_job(&service, "resized", &job));
+    assert_true(test_service_job(&group_service, "resized", &job));
     /* They may leave together or one after the other. */
     assert_int_equal(job.generations[job.generation_count - 1].size, 2);
     assert_in_range(job.generation_count, 2, 3);
@@ -235,5 +224,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, start_service, stop_service);
+    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }
