@@ -5,10 +5,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum {
-    FABRIC_TURN_NS = 20 * 1000, /* for what has arrived meanwhile */
-    ABORT_GRACE_MS = 10,        /* for aborts to leave */
-};
+enum { FABRIC_TURN_NS = 20 * 1000 }; /* for what has arrived meanwhile */
 
 /* Coming together ----------------------------------------------------------------------------- */
 
@@ -181,25 +178,6 @@ static muster_status look(void *user, uint32_t *ret_suspect)
     return MUSTER_OK;
 }
 
-/* Those who do another collective, by messages, do not look into the memory any more. */
-static void tell_others(const struct watched *watched)
-{
-    const struct muster_binding *binding = watched->binding;
-    char text[MUSTER_ERROR_MAX];
-    (void)snprintf(text, sizeof text, "%s", muster_last_error());
-    for (uint32_t i = 0; i < watched->size; i++) {
-        muster_fabric_abort(binding->fabric, watched->ranks[i], binding->generation,
-                            binding->context, binding->sequence, text);
-    }
-    const bool never = false;
-    int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
-    muster_status status =
-        muster_fabric_wait(binding->fabric, binding->generation, &never,
-                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
-    (void)status; /* what counts was said before */
-    (void)muster_error_set(MUSTER_INVALID, "%s", text);
-}
-
 muster_status muster_context_memory_run(const struct muster_context_memory *shared,
                                         const struct muster_binding *binding,
                                         const struct muster_shape *shape, unsigned method,
@@ -225,7 +203,10 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
     }
     muster_status status = muster_memory_run(shared->memory, &work, ret_suspect);
     if (status == MUSTER_INVALID) {
-        tell_others(&watched);
+        /* Those who do another collective, by messages, do not look into the memory any more. */
+        char text[MUSTER_ERROR_MAX];
+        (void)snprintf(text, sizeof text, "%s", muster_last_error());
+        muster_binding_abort(binding, watched.ranks, watched.size, text);
     }
     return status;
 }

@@ -42,4 +42,9 @@ MUSTER_CHECKED muster_status muster_operation_run(struct muster_operation *opera
                                                   const struct muster_binding *binding,
                                                   uint32_t *ret_suspect);
 
+/* Tells members (global ranks) why the operation failed here, and waits a moment until that has
+ * left: nothing moves while nobody waits. muster_last_error() stays as it is. */
+void muster_binding_abort(const struct muster_binding *binding, const uint32_t *ranks, size_t count,
+                          const char *reason);
+
 #endif

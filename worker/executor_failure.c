@@ -80,24 +80,16 @@ static bool is_hearsay(const char *reason)
     return used > 0;
 }
 
-/* Who found out says who it is; who was told passes it on as it is, once. */
-static void tell_peers(const struct muster_operation *operation)
+void muster_binding_abort(const struct muster_binding *binding, const uint32_t *ranks, size_t count,
+                          const char *reason)
 {
-    const struct muster_binding *binding = operation->binding;
     char text[MUSTER_ERROR_MAX];
-    char reason[MUSTER_REASON_SIZE];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
-    if (is_hearsay(text)) {
-        (void)snprintf(reason, sizeof reason, "%.255s", text);
-    } else {
-        (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
-                       operation->ranks[operation->schedule.rank], text);
+    for (size_t i = 0; i < count; i++) {
+        muster_fabric_abort(binding->fabric, ranks[i], binding->generation, binding->context,
+                            binding->sequence, reason);
     }
-    for (size_t i = 0; i < operation->peer_count; i++) {
-        muster_fabric_abort(binding->fabric, operation->peers[i], binding->generation,
-                            binding->context, binding->sequence, reason);
-    }
-    /* Nothing moves while nobody waits, and who knows when this caller will wait again. */
+    /* Who knows when this caller will wait again. */
     const bool never = false;
     int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
     muster_status status =
@@ -105,6 +97,20 @@ static void tell_peers(const struct muster_operation *operation)
                            limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
     (void)status; /* what counts was said before */
     (void)muster_error_set(MUSTER_INVALID, "%s", text);
+}
+
+/* Who found out says who it is; who was told passes it on as it is, once. */
+static void tell_peers(const struct muster_operation *operation)
+{
+    const char *text = muster_last_error();
+    char reason[MUSTER_REASON_SIZE];
+    if (is_hearsay(text)) {
+        (void)snprintf(reason, sizeof reason, "%.255s", text);
+    } else {
+        (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
+                       operation->ranks[operation->schedule.rank], text);
+    }
+    muster_binding_abort(operation->binding, operation->peers, operation->peer_count, reason);
 }
 
 muster_status muster_operation_end_failed(struct muster_operation *operation, muster_status status,
