@@ -22,17 +22,12 @@ static muster_status shm_start(struct muster_fabric *fabric,
     if (shm == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    shm->fabric = fabric;
+    muster_halves_init(&shm->halves, fabric, &muster_shm_half_ops);
     shm->own = own;
-    shm->listener.fd = -1;
-    shm->accept_again_ns = MUSTER_NEVER;
     shm->piece = aligned_alloc(MUSTER_CACHE_LINE, MUSTER_PIECE_BYTES);
     muster_status status = shm->piece == NULL ? muster_error_set(MUSTER_FATAL, "out of memory")
                                               : muster_shm_listen(shm);
     if (status != MUSTER_OK) {
-        if (shm->listener.fd >= 0) {
-            close(shm->listener.fd);
-        }
         free(shm->piece);
         free(shm);
         return status;
@@ -44,10 +39,7 @@ static muster_status shm_start(struct muster_fabric *fabric,
 static void shm_stop(void *transport)
 {
     struct shm *shm = transport;
-    while (shm->halves != NULL) {
-        muster_shm_path_close(shm->halves);
-    }
-    muster_watch_retire(shm->fabric, &shm->listener);
+    muster_halves_stop(&shm->halves);
 }
 
 static void shm_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
@@ -63,22 +55,23 @@ static void shm_woken(void *transport)
 
 static bool is_open(const struct shm_link *end)
 {
-    return end->path != NULL && end->path->phase == SHM_PHASE_OPEN;
+    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
 }
 
 static bool peer_has_closed(const struct shm_path *path)
 {
-    struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
+    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 static void shm_refresh(void *transport)
 {
     struct shm *shm = transport;
-    struct shm_link *end = NULL;
-    struct shm_link *next = NULL;
-    DL_FOREACH_SAFE(shm->links, end, next)
+    struct muster_dialler *each = NULL;
+    struct muster_dialler *next = NULL;
+    DL_FOREACH_SAFE(shm->halves.diallers, each, next)
     {
+        const struct shm_link *end = (struct shm_link *)each;
         struct muster_link *link = end->link;
         if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end->path)) {
             struct muster_transfer_list none = {0};
@@ -105,18 +98,20 @@ static void drop_descriptors(struct shm_link *end, uint64_t generation)
 static void shm_begin_generation(void *transport)
 {
     struct shm *shm = transport;
-    struct shm_link *end = NULL;
-    DL_FOREACH(shm->links, end)
+    struct muster_dialler *each = NULL;
+    DL_FOREACH(shm->halves.diallers, each)
     {
+        struct shm_link *end = (struct shm_link *)each;
         muster_match_begin_generation(&end->match);
-        drop_descriptors(end, shm->fabric->generation);
+        drop_descriptors(end, shm->halves.fabric->generation);
     }
-    muster_shm_judge_parked(shm);
+    muster_halves_judge_parked(&shm->halves);
 }
 
 static int64_t shm_timers(void *transport, int64_t now_ns)
 {
-    return muster_shm_connect_timers(transport, now_ns);
+    struct shm *shm = transport;
+    return muster_halves_timers(&shm->halves, now_ns);
 }
 
 /* Looking ------------------------------------------------------------------------------------- */
@@ -170,7 +165,7 @@ static void shm_doze(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-static bool make_end(struct muster_link *link)
+bool muster_shm_begin(struct muster_link *link)
 {
     struct shm *shm = link->transport;
     struct shm_link *end = calloc(1, sizeof *end);
@@ -185,9 +180,8 @@ static bool make_end(struct muster_link *link)
     end->match.direct = &muster_shm_direct;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = shm->piece;
-    end->redial_ns = MUSTER_NEVER;
     atomic_init(&end->blocked, SHM_ROOM);
-    DL_APPEND(shm->links, end);
+    muster_dialler_add(&shm->halves, &end->dialler);
     link->end = end;
     link->state = MUSTER_LINK_OPENING;
     return true;
@@ -195,14 +189,9 @@ static bool make_end(struct muster_link *link)
 
 static void shm_open(struct muster_link *link)
 {
-    if (make_end(link)) {
+    if (muster_shm_begin(link)) {
         muster_shm_dial(link->end);
     }
-}
-
-void muster_shm_accepted(struct muster_link *link)
-{
-    (void)make_end(link);
 }
 
 static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -218,7 +207,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
     drop_descriptors(end, UINT64_MAX);
     muster_shm_unmap_pieces(end);
     muster_match_finish(&end->match, ret_sends);
-    DL_DELETE(end->shm->links, end);
+    DL_DELETE(end->shm->halves.diallers, &end->dialler);
     free(end);
     link->end = NULL;
 }
@@ -320,7 +309,7 @@ muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uin
     const struct shm_link *end = link->end;
     const struct shm_packet packet = {
         .kind = SHM_DESCRIPTOR, .generation = generation, .word = tag};
-    if (!muster_shm_packet_send(end->path->watch.fd, &packet, fd)) {
+    if (!muster_shm_packet_send(end->path->half.watch.fd, &packet, fd)) {
         return muster_error_errno(MUSTER_RETRY, "a descriptor for rank %u (host %s)", link->rank,
                                   link->peer.host);
     }

@@ -7,10 +7,9 @@
  * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
  * lives it carries packets that wake a sleeping peer, and descriptors.
  *
- * Either end may dial; when both do, the call of the member with the smaller UUID counts. The
- * dialler makes the memory and passes it with its hello. Both write a random number into it, which
- * the other must find there: only then is the link open. If that fails the link goes on to the
- * peer's next transport.
+ * The dialler makes the memory and passes it with its hello. Both write a random number into it,
+ * which the other must find there: only then is the link open. If that fails the link goes on to
+ * the peer's next transport.
  *
  * Threads: the fabric's lock, but for muster_shm_has_news().
  */
@@ -18,9 +17,8 @@
 #define MUSTER_WORKER_FABRIC_SHM_H
 
 #include "worker/fabric/byte_ring.h"
-#include "worker/fabric/hello.h"
+#include "worker/fabric/half_open.h"
 #include "worker/fabric/match.h"
-#include "worker/fabric/strangers.h"
 
 #include <sys/types.h>
 
@@ -31,15 +29,7 @@ enum {
     SHM_OFFERS_MAX = 64,      /* large messages that wait to be taken; more go through the ring */
     SHM_PIECES_MAX = 64,      /* of muster_alloc(), mapped by the peer */
     SHM_DESCRIPTORS_MAX = 64, /* passed and not taken, of one link */
-    SHM_HALF_OPEN_MAX = 128,  /* accepted, no hello yet; the oldest has to go */
-    SHM_PARKED_MAX = 1024,    /* of generations that have not begun here */
-    SHM_HELLO_MS = 5000,
-    SHM_PARKED_MS = 30000,
-    SHM_CROSSED_MS = 200,      /* waiting for the other's call, then dial again */
-    SHM_HANG_UPS_MAX = 6,      /* of the peer, before it has answered */
-    SHM_REDIAL_MS = 10,        /* the first time; doubles */
-    SHM_PACKETS_MAX = 64,      /* or connections, taken in one go */
-    SHM_ACCEPT_PAUSE_MS = 100, /* when descriptors have run out */
+    SHM_PACKETS_MAX = 64,     /* taken in one go */
 };
 
 /* Bits of what wakes a sleeper. */
@@ -115,29 +105,17 @@ bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
 
 /* Links -------------------------------------------------------------------------------------- */
 
-enum shm_phase {
-    SHM_PHASE_GREETING = 1, /* our hello is out */
-    SHM_PHASE_HELLO = 2,    /* accepted: their hello is to come */
-    SHM_PHASE_PARKED = 3,   /* their hello waits for its generation */
-    SHM_PHASE_PROVING = 4,  /* our answer is out */
-    SHM_PHASE_OPEN = 5,
-};
-
 /* One connection and its memory. */
 struct shm_path {
-    struct muster_watch watch; /* first: the path is found by it */
+    struct muster_half half; /* first: the path is found by it */
     struct shm *shm;
     struct shm_link *link; /* NULL until it is known */
-    enum shm_phase phase;
-    int64_t deadline_ns;
-    uint32_t side; /* 0: the dialler's */
-    int memory_fd; /* -1 once it is mapped */
+    uint32_t side;         /* 0: the dialler's */
+    int memory_fd;         /* -1 once it is mapped */
     unsigned char *mapped;
     struct shm_side *mine, *theirs;
     unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, by its hello */
-    struct muster_hello hello;            /* PARKED */
     pid_t pid;                            /* of the peer; 0: not of this name space */
-    struct shm_path *prev, *next;         /* in shm->halves, unless OPEN */
 };
 
 struct shm_descriptor {
@@ -154,12 +132,11 @@ struct shm_piece {
 
 /* What link->end points to. */
 struct shm_link {
+    struct muster_dialler dialler; /* first: the end is found by it */
     struct muster_match match;
     struct muster_link *link;
     struct shm *shm;
     struct shm_path *path; /* OPEN, or the call that is under way; or NULL */
-    uint32_t hang_ups;     /* before an answer */
-    int64_t redial_ns;     /* MUSTER_NEVER: no call is due */
     struct muster_ring out, in;
     struct muster_outgoing next_out; /* found no room yet */
     bool has_next;
@@ -176,7 +153,6 @@ struct shm_link {
     uint32_t piece_count;
     struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
-    struct shm_link *prev, *next;           /* in shm->links */
     struct shm_link *prev_open, *next_open; /* in shm->open */
 };
 
@@ -184,26 +160,19 @@ struct shm_link {
 #define SHM_ROOM UINT64_MAX
 
 struct shm {
-    struct muster_watch listener; /* first */
-    struct muster_fabric *fabric;
+    struct muster_halves halves; /* first */
     struct shm_address own;
-    int64_t accept_again_ns; /* MUSTER_NEVER: accepting */
-    struct shm_path *halves; /* paths that are not OPEN, oldest first */
-    uint32_t half_open, parked;
-    struct shm_link *links;
     struct shm_link *open; /* changed by the leader, or while it moves nothing */
-    struct muster_strangers strangers;
     unsigned char *piece;
 };
 
-/* shm.c: the peer has called; state OPENING, link->end NULL if memory is out. */
-void muster_shm_accepted(struct muster_link *link);
+/* shm.c: makes a link's end; state OPENING. False if memory is out: then the link has failed. */
+bool muster_shm_begin(struct muster_link *link);
 
 /* shm_connect.c */
+extern const struct muster_half_ops muster_shm_half_ops;
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
-void muster_shm_judge_parked(struct shm *shm);
-int64_t muster_shm_connect_timers(struct shm *shm, int64_t now_ns);
 void muster_shm_path_close(struct shm_path *path);
 
 /* shm_memory.c. Maps and closes path->memory_fd; side 0 is the dialler's. */

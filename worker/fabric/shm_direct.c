@@ -53,7 +53,7 @@ static void forget_freed(struct shm_link *link)
     for (uint32_t i = 0; i < link->told_count; i++) {
         const struct shm_packet packet = {.kind = SHM_FREED, .word = link->told[i]};
         if (muster_allocated_lives(link->told[i]) ||
-            !muster_shm_packet_send(link->path->watch.fd, &packet, -1)) {
+            !muster_shm_packet_send(link->path->half.watch.fd, &packet, -1)) {
             link->told[kept++] = link->told[i];
         }
     }
@@ -72,7 +72,7 @@ static bool tell_piece(struct shm_link *link, const struct muster_allocated *pie
     const struct shm_packet packet = {
         .kind = SHM_PIECE, .word = piece->id, .generation = piece->size_bytes};
     if (link->told_count == SHM_PIECES_MAX ||
-        !muster_shm_packet_send(link->path->watch.fd, &packet, piece->fd)) {
+        !muster_shm_packet_send(link->path->half.watch.fd, &packet, piece->fd)) {
         return false;
     }
     link->told[link->told_count++] = piece->id;
@@ -81,7 +81,7 @@ static bool tell_piece(struct shm_link *link, const struct muster_allocated *pie
 
 static bool is_open(const struct shm_link *link)
 {
-    return link->path != NULL && link->path->phase == SHM_PHASE_OPEN;
+    return link->path != NULL && link->path->half.phase == MUSTER_PHASE_OPEN;
 }
 
 static void write_ticket(struct shm_link *link, uint32_t slot)
@@ -263,7 +263,7 @@ static bool read_piece(const struct reading *reading)
 /* Another process may have the number of one that is dead; its socket tells. */
 static bool peer_lives(const struct shm_path *path)
 {
-    struct pollfd look = {.fd = path->watch.fd, .events = POLLRDHUP};
+    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 0 || (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 

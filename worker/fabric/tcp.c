@@ -26,9 +26,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    tcp->fabric = fabric;
-    tcp->listener.fd = -1;
-    tcp->accept_again_ns = MUSTER_NEVER;
+    muster_halves_init(&tcp->halves, fabric, &muster_tcp_half_ops);
     tcp->connections = options->connections == 0 ? 1 : options->connections;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
@@ -36,9 +34,6 @@ static muster_status tcp_start(struct muster_fabric *fabric,
                                ? muster_error_set(MUSTER_FATAL, "out of memory")
                                : muster_tcp_listen(tcp, options->listen);
     if (status != MUSTER_OK) {
-        if (tcp->listener.fd >= 0) {
-            close(tcp->listener.fd);
-        }
         free(tcp->staging);
         free(tcp->piece);
         free(tcp);
@@ -51,10 +46,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
 static void tcp_stop(void *transport)
 {
     struct tcp *tcp = transport;
-    while (tcp->halves != NULL) {
-        muster_tcp_path_close(tcp->halves);
-    }
-    muster_watch_retire(tcp->fabric, &tcp->listener);
+    muster_halves_stop(&tcp->halves);
 }
 
 static void tcp_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
@@ -73,7 +65,7 @@ static bool peer_has_closed(const struct tcp_link *end)
 {
     struct pollfd looks[MUSTER_TCP_CONNECTIONS_MAX];
     for (uint32_t i = 0; i < end->path_count; i++) {
-        looks[i] = (struct pollfd){.fd = end->paths[i]->watch.fd, .events = POLLRDHUP};
+        looks[i] = (struct pollfd){.fd = end->paths[i]->half.watch.fd, .events = POLLRDHUP};
     }
     return poll(looks, end->path_count, 0) == (int)end->path_count;
 }
@@ -81,10 +73,11 @@ static bool peer_has_closed(const struct tcp_link *end)
 static void tcp_refresh(void *transport)
 {
     struct tcp *tcp = transport;
-    struct tcp_link *end = NULL;
-    struct tcp_link *next = NULL;
-    DL_FOREACH_SAFE(tcp->links, end, next)
+    struct muster_dialler *each = NULL;
+    struct muster_dialler *next = NULL;
+    DL_FOREACH_SAFE(tcp->halves.diallers, each, next)
     {
+        const struct tcp_link *end = (struct tcp_link *)each;
         struct muster_link *link = end->link;
         if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end)) {
             struct muster_transfer_list none = {0};
@@ -97,22 +90,24 @@ static void tcp_refresh(void *transport)
 static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
-    struct tcp_link *end = NULL;
-    DL_FOREACH(tcp->links, end)
+    struct muster_dialler *each = NULL;
+    DL_FOREACH(tcp->halves.diallers, each)
     {
+        struct tcp_link *end = (struct tcp_link *)each;
         muster_match_begin_generation(&end->match);
     }
-    muster_tcp_judge_parked(tcp);
+    muster_halves_judge_parked(&tcp->halves);
 }
 
 static int64_t tcp_timers(void *transport, int64_t now_ns)
 {
-    return muster_tcp_connect_timers(transport, now_ns);
+    struct tcp *tcp = transport;
+    return muster_halves_timers(&tcp->halves, now_ns);
 }
 
 /* A link -------------------------------------------------------------------------------------- */
 
-static bool make_end(struct muster_link *link)
+bool muster_tcp_begin(struct muster_link *link)
 {
     struct tcp *tcp = link->transport;
     struct tcp_link *end = calloc(1, sizeof *end);
@@ -123,8 +118,7 @@ static bool make_end(struct muster_link *link)
     end->link = link;
     end->tcp = tcp;
     end->match.link = link;
-    end->redial_ns = MUSTER_NEVER;
-    DL_APPEND(tcp->links, end);
+    muster_dialler_add(&tcp->halves, &end->dialler);
     link->end = end;
     link->state = MUSTER_LINK_OPENING;
     return true;
@@ -132,14 +126,9 @@ static bool make_end(struct muster_link *link)
 
 static void tcp_open(struct muster_link *link)
 {
-    if (make_end(link)) {
+    if (muster_tcp_begin(link)) {
         muster_tcp_dial(link->end);
     }
-}
-
-void muster_tcp_accepted(struct muster_link *link)
-{
-    (void)make_end(link);
 }
 
 /* Best effort: what the socket takes at once. */
@@ -147,9 +136,9 @@ static void part_at_once(struct tcp_link *end)
 {
     const struct tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
-    if (path->phase == TCP_OPEN && end->bundle == NULL && path->frame_count == 0 &&
+    if (path->half.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
         path->control.start == path->control.end) {
-        ssize_t sent = send(path->watch.fd, control->bytes + control->start,
+        ssize_t sent = send(path->half.watch.fd, control->bytes + control->start,
                             control->end - control->start, MSG_NOSIGNAL);
         (void)sent;
     }
@@ -164,7 +153,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(end->bundle);
     muster_match_finish(&end->match, ret_sends);
-    DL_DELETE(end->tcp->links, end);
+    DL_DELETE(end->tcp->halves.diallers, &end->dialler);
     free(end);
     link->end = NULL;
 }
@@ -238,7 +227,7 @@ static void tcp_progress(struct muster_link *link)
         return;
     }
     if (!muster_match_progress(&end->match, end->tcp->piece) || path == NULL ||
-        path->watch.retired) {
+        path->half.watch.retired) {
         return;
     }
     if (end->bundle != NULL) {

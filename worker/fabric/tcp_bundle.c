@@ -298,7 +298,7 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
 
 static void watch_for_room(struct tcp_path *path, bool wait)
 {
-    muster_watch_change(path->tcp->fabric, &path->watch,
+    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
                         wait ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
 }
 
@@ -311,10 +311,10 @@ enum outcome {
 
 static enum outcome send_batch(struct tcp_path *path)
 {
-    struct muster_fabric *fabric = path->tcp->fabric;
+    struct muster_fabric *fabric = path->tcp->halves.fabric;
     struct batch batch = {.count = 0};
     muster_fabric_yield(fabric);
-    if (path->watch.retired) {
+    if (path->half.watch.retired) {
         return OUT_GONE;
     }
     fill(&batch, path);
@@ -323,7 +323,7 @@ static enum outcome send_batch(struct tcp_path *path)
     }
     struct msghdr message = {.msg_iov = batch.parts, .msg_iovlen = (size_t)batch.part_count};
     muster_fabric_unlock(fabric);
-    ssize_t sent = sendmsg(path->watch.fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
     int error = errno;
     muster_fabric_lock(fabric);
     advance(&batch, path, sent > 0 ? (size_t)sent : 0);
@@ -343,7 +343,7 @@ static struct tcp_path *choose_path(const struct tcp_link *link)
 {
     for (uint32_t i = 0; i < link->path_count; i++) {
         struct tcp_path *path = link->paths[(link->bundle->turn + i) % link->path_count];
-        if (!path->deaf && (path->watch.events & EPOLLOUT) == 0) {
+        if (!path->deaf && (path->half.watch.events & EPOLLOUT) == 0) {
             return path;
         }
     }
@@ -367,7 +367,7 @@ static void part(struct tcp_link *link)
     if (link->parting && !link->parted && all_is_out(link)) {
         link->parted = true;
         for (uint32_t i = 0; i < link->path_count; i++) {
-            (void)shutdown(link->paths[i]->watch.fd, SHUT_WR); /* what fails is read */
+            (void)shutdown(link->paths[i]->half.watch.fd, SHUT_WR); /* what fails is read */
         }
     }
 }
@@ -530,12 +530,12 @@ muster_status muster_tcp_bundle_end(struct tcp_path *path)
         if (status != MUSTER_OK) {
             return status;
         }
-        if (path->watch.retired) {
+        if (path->half.watch.retired) {
             return MUSTER_OK;
         }
         muster_link_mark(path->link->link);
-        muster_fabric_yield(path->tcp->fabric);
-        if (path->watch.retired) {
+        muster_fabric_yield(path->tcp->halves.fabric);
+        if (path->half.watch.retired) {
             return MUSTER_OK;
         }
     }

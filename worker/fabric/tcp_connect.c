@@ -1,4 +1,5 @@
 /* How connections begin: listening, dialling, hellos and verdicts. */
+#include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/random.h"
 #include "worker/fabric/tcp.h"
@@ -17,14 +18,12 @@
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
     struct tcp *tcp = path->tcp;
-    muster_tcp_leave_halves(path);
-    path->phase = TCP_OPEN;
-    path->deadline_ns = MUSTER_NEVER;
+    muster_half_leave(&path->half);
     path->have = 0;
     path->link = link;
     link->paths[link->path_count++] = path;
-    muster_tcp_bound_sending(path->watch.fd);
-    muster_watch_change(tcp->fabric, &path->watch, EPOLLIN);
+    muster_tcp_bound_sending(path->half.watch.fd);
+    muster_watch_change(tcp->halves.fabric, &path->half.watch, EPOLLIN);
 }
 
 /* The first connection of a link is there. */
@@ -33,7 +32,7 @@ static void open_link(struct tcp_path *path, struct tcp_link *link, uint32_t con
 {
     open_path(path, link);
     link->path = path;
-    link->redial_ns = MUSTER_NEVER;
+    link->dialler.redial_ns = MUSTER_NEVER;
     if (connections > 1) {
         link->bundle = muster_tcp_bundle_create(ticket);
         link->match.payload_max = MUSTER_PIECE_BYTES;
@@ -46,7 +45,7 @@ static void open_link(struct tcp_path *path, struct tcp_link *link, uint32_t con
 static void widen_link(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
-    link->tcp->fabric->figures.connections_opened++;
+    link->tcp->halves.fabric->figures.connections_opened++;
     muster_link_mark(link->link);
 }
 
@@ -54,7 +53,7 @@ static void widen_link(struct tcp_path *path, struct tcp_link *link)
  * set, 0 at the end of the stream. */
 static int read_greeting(struct tcp_path *path, uint32_t size)
 {
-    ssize_t got = read(path->watch.fd, path->header + path->have, size - path->have);
+    ssize_t got = read(path->half.watch.fd, path->header + path->have, size - path->have);
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     }
@@ -86,14 +85,14 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
         close(fd);
         return error;
     }
-    struct tcp_path *path = muster_tcp_path_create(link->tcp, fd, TCP_DIALLING, EPOLLOUT);
+    struct tcp_path *path = muster_tcp_path_create(link->tcp, fd, MUSTER_PHASE_DIALLING, EPOLLOUT);
     if (path == NULL) {
         return ENOMEM;
     }
     path->remote = *address;
     path->link = link;
     path->index = index;
-    path->deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
+    path->half.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
         link->path = path;
     }
@@ -128,7 +127,7 @@ static void call_next(struct tcp_link *link, int error)
 
 void muster_tcp_dial(struct tcp_link *link)
 {
-    link->redial_ns = MUSTER_NEVER;
+    link->dialler.redial_ns = MUSTER_NEVER;
     link->address = 0;
     muster_random_bytes(&link->ticket, sizeof link->ticket);
     call_next(link, 0);
@@ -155,31 +154,27 @@ static void dial_failed(struct tcp_path *path, int error)
 
 static void send_hello(struct tcp_path *path)
 {
-    const struct muster_fabric *fabric = path->tcp->fabric;
-    struct muster_hello hello = {.generation = fabric->generation,
-                                 .ticket = path->link->ticket,
-                                 .index = (uint8_t)path->index,
-                                 .connections = (uint8_t)path->tcp->connections};
+    struct muster_hello hello = muster_hello_to(path->link->link);
+    hello.ticket = path->link->ticket;
+    hello.index = (uint8_t)path->index;
+    hello.connections = (uint8_t)path->tcp->connections;
     unsigned char bytes[MUSTER_HELLO_SIZE];
-    memcpy(hello.from, fabric->member, sizeof hello.from);
-    memcpy(hello.to, path->link->link->peer.member, sizeof hello.to);
-    memcpy(hello.token, fabric->token, sizeof hello.token);
     muster_hello_encode(&hello, bytes);
-    ssize_t sent = send(path->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+    ssize_t sent = send(path->half.watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
     if (sent != (ssize_t)sizeof bytes) { /* the socket's buffer is empty: all of it or an error */
         dial_failed(path, sent < 0 ? errno : EPROTO);
         return;
     }
-    path->phase = TCP_GREETING;
-    path->deadline_ns = MUSTER_NEVER; /* the peer may answer when its generation begins */
-    muster_watch_change(path->tcp->fabric, &path->watch, EPOLLIN);
+    path->half.phase = MUSTER_PHASE_GREETING;
+    path->half.deadline_ns = MUSTER_NEVER; /* the peer may answer when its generation begins */
+    muster_watch_change(path->tcp->halves.fabric, &path->half.watch, EPOLLIN);
 }
 
 static void finish_dial(struct tcp_path *path)
 {
     int error = 0;
     socklen_t size = sizeof error;
-    (void)getsockopt(path->watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
         dial_failed(path, error);
     } else {
@@ -187,16 +182,13 @@ static void finish_dial(struct tcp_path *path)
     }
 }
 
-/* The peer hung up before it had answered: it may be crowded by strangers. */
 static void dial_again(struct tcp_path *path, const char *what)
 {
     struct tcp_link *link = path->link;
     muster_tcp_path_close(path);
-    if (++link->hang_ups >= TCP_HANG_UPS_MAX) {
+    if (!muster_dialler_again(&link->dialler)) {
         lose(link, what);
-        return;
     }
-    link->redial_ns = muster_clock_after_ms((uint32_t)TCP_REDIAL_MS << link->hang_ups);
 }
 
 static void read_other_answer(struct tcp_path *path, int got)
@@ -236,8 +228,8 @@ static void read_answer(struct tcp_path *path)
         open_link(path, link, path->tcp->connections, link->ticket);
         dial_others(path);
     } else if (verdict == MUSTER_REFUSED_CROSSED) {
-        muster_tcp_path_close(path); /* its call comes; if not, ours goes again */
-        link->redial_ns = muster_clock_after_ms(TCP_CROSSED_MS);
+        muster_tcp_path_close(path);
+        muster_dialler_crossed(&link->dialler);
     } else {
         lose(link, muster_verdict_text(verdict));
     }
@@ -245,34 +237,34 @@ static void read_answer(struct tcp_path *path)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static bool answer(struct tcp_path *path, enum muster_verdict verdict)
+static void close_half(struct muster_half *half)
+{
+    muster_tcp_path_close((struct tcp_path *)half);
+}
+
+static bool answer(struct muster_half *half, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
-    return send(path->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
+    return send(half->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
 }
 
-static void turn_away(struct tcp_path *path, enum muster_verdict verdict, enum muster_stranger kind)
+static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
 {
-    (void)answer(path, verdict); /* a courtesy */
-    muster_tcp_refuse(path, kind);
+    const struct tcp_path *path = (const struct tcp_path *)half;
+    muster_address_print(&path->remote, ret_from);
 }
 
-static void park(struct tcp_path *path)
+static struct muster_half *accepted(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote)
 {
-    struct tcp *tcp = path->tcp;
-    if (path->phase == TCP_PARKED) {
-        return;
+    struct tcp_path *path =
+        muster_tcp_path_create((struct tcp *)halves, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    if (path == NULL) {
+        return NULL;
     }
-    if (tcp->parked >= TCP_PARKED_MAX) {
-        muster_tcp_refuse(path, MUSTER_STRANGER_PUSHED);
-        return;
-    }
-    tcp->half_open--;
-    tcp->parked++;
-    path->phase = TCP_PARKED;
-    path->deadline_ns = muster_clock_after_ms(TCP_PARKED_MS);
-    muster_watch_change(tcp->fabric, &path->watch, EPOLLRDHUP); /* it has to wait for us */
+    path->remote = *remote;
+    return &path->half;
 }
 
 static struct tcp_link *end_of(struct muster_link *link)
@@ -280,35 +272,10 @@ static struct tcp_link *end_of(struct muster_link *link)
     return link->ops == &muster_tcp_ops ? link->end : NULL;
 }
 
-static enum muster_verdict begin_link(struct tcp *tcp, struct muster_link *link)
+static bool calls(const struct muster_link *link)
 {
-    link->ops = &muster_tcp_ops;
-    link->transport = tcp;
-    muster_tcp_accepted(link);
-    return link->end != NULL ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
-}
-
-/* Which of two calls counts must be decided alike by both ends. A hello may also come late, when
- * the caller has already taken our call instead: one that finds an open link is turned down. If its
- * sender means it, because the link is dead and we do not know yet, it dials again. */
-static enum muster_verdict judge_call(struct tcp *tcp, struct muster_link *link)
-{
-    const struct tcp_link *end = end_of(link);
-    switch (link->state) {
-    case MUSTER_LINK_IDLE:
-        return begin_link(tcp, link);
-    case MUSTER_LINK_OPENING:
-        return end == NULL ||
-                       (end->path != NULL && strcmp(tcp->fabric->member, link->peer.member) < 0)
-                   ? MUSTER_REFUSED_CROSSED
-                   : MUSTER_WELCOME;
-    case MUSTER_LINK_OPEN:
-        return MUSTER_REFUSED_CROSSED;
-    case MUSTER_LINK_LEFT:
-    case MUSTER_LINK_LOST:
-        break;
-    }
-    return MUSTER_REFUSED_LOST;
+    const struct tcp_link *end = link->end;
+    return end->path != NULL;
 }
 
 /* One more connection of a link that is open. */
@@ -316,159 +283,75 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
 {
     struct tcp_link *end = end_of(link);
     bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
-                end->bundle->ticket == path->hello.ticket &&
+                end->bundle->ticket == path->half.hello.ticket &&
                 end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
-    if (!answer(path, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+    if (!answer(&path->half, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
         muster_tcp_path_close(path);
         return;
     }
     widen_link(path, end);
 }
 
-static void take_call(struct tcp_path *path, struct muster_link *link)
+static void take_call(struct muster_half *half, struct muster_link *link)
 {
-    if (path->hello.index > 0) {
+    struct tcp_path *path = (struct tcp_path *)half;
+    if (path->half.hello.index > 0) {
         take_other_call(path, link);
         return;
     }
-    enum muster_verdict verdict = judge_call(path->tcp, link);
+    enum muster_verdict verdict = muster_half_verdict(half->all, link);
     struct tcp_link *end = end_of(link);
     if (verdict != MUSTER_WELCOME) {
-        (void)answer(path, verdict);
+        (void)answer(&path->half, verdict);
         muster_tcp_path_close(path);
         return;
     }
     if (end->path != NULL) {
         muster_tcp_path_close(end->path);
     }
-    if (!answer(path, verdict)) {
+    if (!answer(&path->half, verdict)) {
         muster_tcp_path_close(path); /* the caller will notice, and dial again */
-        end->redial_ns = muster_clock_ns();
+        end->dialler.redial_ns = muster_clock_ns();
         return;
     }
-    open_link(path, end, path->hello.connections, path->hello.ticket);
-}
-
-static void judge(struct tcp_path *path)
-{
-    struct muster_fabric *fabric = path->tcp->fabric;
-    const struct muster_hello *hello = &path->hello;
-    if (fabric->parting) {
-        muster_tcp_path_close(path);
-        return;
-    }
-    if (fabric->generation == 0) {
-        park(path); /* the link token is not known yet */
-        return;
-    }
-    if (!muster_token_equal(hello->token, fabric->token)) {
-        turn_away(path, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
-        return;
-    }
-    bool for_us = strcmp(hello->to, fabric->member) == 0;
-    struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
-    if (for_us && link != NULL) {
-        take_call(path, link);
-    } else if (for_us && hello->generation > fabric->generation) {
-        park(path);
-    } else {
-        turn_away(path, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
-    }
-}
-
-void muster_tcp_judge_parked(struct tcp *tcp)
-{
-    struct tcp_path *path = NULL;
-    struct tcp_path *next = NULL;
-    DL_FOREACH_SAFE(tcp->halves, path, next)
-    {
-        if (path->phase == TCP_PARKED) {
-            judge(path);
-        }
-    }
+    open_link(path, end, path->half.hello.connections, path->half.hello.ticket);
 }
 
 static void read_hello(struct tcp_path *path)
 {
     int got = read_greeting(path, MUSTER_HELLO_SIZE);
     if (got < 0) {
-        muster_tcp_refuse(path, MUSTER_STRANGER_SILENT);
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
         return;
     }
     if (!muster_hello_begins(path->header, path->have)) {
-        muster_tcp_refuse(path, MUSTER_STRANGER_GARBAGE);
+        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
         return;
     }
     if (got == 0) {
         return;
     }
-    switch (muster_hello_decode(path->header, &path->hello)) {
-    case MUSTER_OK:
-        judge(path);
-        break;
-    case MUSTER_FATAL:
-        turn_away(path, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
-        break;
-    default:
-        muster_tcp_refuse(path, MUSTER_STRANGER_GARBAGE);
-    }
-}
-
-static void push_out_oldest(struct tcp *tcp)
-{
-    struct tcp_path *path = NULL;
-    DL_FOREACH(tcp->halves, path)
-    {
-        if (path->phase == TCP_HELLO) {
-            muster_tcp_refuse(path, MUSTER_STRANGER_PUSHED);
-            return;
-        }
-    }
-}
-
-static void accept_ready(struct muster_watch *watch, uint32_t events)
-{
-    struct tcp *tcp = (struct tcp *)watch;
-    (void)events;
-    for (int i = 0; i < TCP_ACCEPTS_MAX && !watch->retired; i++) {
-        struct muster_socket_address remote = {.size = sizeof remote.storage};
-        int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-                tcp->accept_again_ns = muster_clock_after_ms(TCP_ACCEPT_PAUSE_MS);
-                muster_watch_change(tcp->fabric, watch, 0);
-            }
-            return;
-        }
-        if (tcp->half_open >= TCP_HALF_OPEN_MAX) {
-            push_out_oldest(tcp);
-        }
-        struct tcp_path *path = muster_tcp_path_create(tcp, fd, TCP_HELLO, EPOLLIN);
-        if (path != NULL) {
-            path->remote = remote;
-            path->deadline_ns = muster_clock_after_ms(TCP_HELLO_MS);
-        }
-    }
+    muster_half_greeted(&path->half, path->header);
 }
 
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
-    switch (path->phase) {
-    case TCP_DIALLING:
+    switch (path->half.phase) {
+    case MUSTER_PHASE_DIALLING:
         finish_dial(path);
         return;
-    case TCP_GREETING:
+    case MUSTER_PHASE_GREETING:
         read_answer(path);
         return;
-    case TCP_HELLO:
+    case MUSTER_PHASE_HELLO:
         read_hello(path);
         return;
-    case TCP_PARKED:
-        muster_tcp_refuse(path, MUSTER_STRANGER_SILENT); /* it has hung up */
+    case MUSTER_PHASE_PARKED:
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT); /* it has hung up, most likely */
         return;
-    case TCP_OPEN:
+    case MUSTER_PHASE_PROVING:
+    case MUSTER_PHASE_OPEN:
         break;
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
@@ -476,72 +359,10 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
         if (path->link->bundle != NULL) {
-            muster_watch_change(path->tcp->fabric, watch, EPOLLIN);
+            muster_watch_change(path->tcp->halves.fabric, watch, EPOLLIN);
         }
         muster_link_mark(path->link->link);
     }
-}
-
-/* Time --------------------------------------------------------------------------------------- */
-
-static void expire(struct tcp_path *path)
-{
-    switch (path->phase) {
-    case TCP_DIALLING:
-        dial_failed(path, ETIMEDOUT);
-        break;
-    case TCP_HELLO:
-        muster_tcp_refuse(path, MUSTER_STRANGER_SLOW);
-        break;
-    default:
-        muster_tcp_refuse(path, MUSTER_STRANGER_EARLY);
-    }
-}
-
-static int64_t expire_halves(struct tcp *tcp, int64_t now_ns)
-{
-    int64_t due_ns = MUSTER_NEVER;
-    struct tcp_path *path = tcp->halves;
-    while (path != NULL) {
-        if (path->deadline_ns <= now_ns) {
-            expire(path);
-            path = tcp->halves; /* a lost link may have closed others */
-            due_ns = MUSTER_NEVER;
-            continue;
-        }
-        due_ns = path->deadline_ns < due_ns ? path->deadline_ns : due_ns;
-        path = path->next;
-    }
-    return due_ns;
-}
-
-static int64_t redial(struct tcp *tcp, int64_t now_ns)
-{
-    int64_t due_ns = MUSTER_NEVER;
-    struct tcp_link *link = tcp->links;
-    while (link != NULL) {
-        if (link->redial_ns <= now_ns) {
-            muster_tcp_dial(link);
-            link = tcp->links;
-            due_ns = MUSTER_NEVER;
-            continue;
-        }
-        due_ns = link->redial_ns < due_ns ? link->redial_ns : due_ns;
-        link = link->next;
-    }
-    return due_ns;
-}
-
-int64_t muster_tcp_connect_timers(struct tcp *tcp, int64_t now_ns)
-{
-    int64_t due_ns = tcp->halves != NULL ? expire_halves(tcp, now_ns) : MUSTER_NEVER;
-    int64_t redial_ns = redial(tcp, now_ns);
-    if (tcp->accept_again_ns <= now_ns) {
-        tcp->accept_again_ns = MUSTER_NEVER;
-        muster_watch_change(tcp->fabric, &tcp->listener, EPOLLIN);
-    }
-    due_ns = redial_ns < due_ns ? redial_ns : due_ns;
-    return tcp->accept_again_ns < due_ns ? tcp->accept_again_ns : due_ns;
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
@@ -579,12 +400,11 @@ muster_status muster_tcp_listen(struct tcp *tcp, const char *where)
     if (muster_address_is_any(&tcp->own)) {
         return muster_error_set(MUSTER_INVALID, "listen \"%s\": peers need a real address", where);
     }
-    int fd = socket(tcp->own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE int fd =
+        socket(tcp->own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "listen \"%s\"", where);
     }
-    tcp->listener =
-        (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_tcp};
     int error = EADDRINUSE;
     for (uint32_t port = first; port <= last && error == EADDRINUSE; port++) {
         error = listen_at(fd, &tcp->own, (uint16_t)port);
@@ -594,5 +414,29 @@ muster_status muster_tcp_listen(struct tcp *tcp, const char *where)
                                 error == EADDRINUSE && last > first ? "every port of it: " : "",
                                 strerror(error));
     }
-    return muster_watch_add(tcp->fabric, &tcp->listener);
+    return muster_halves_listen(&tcp->halves, TAKE_FD(fd), free_tcp);
 }
+
+static void expired(struct muster_half *half)
+{
+    dial_failed((struct tcp_path *)half, ETIMEDOUT);
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_tcp_dial((struct tcp_link *)dialler);
+}
+
+const struct muster_half_ops muster_tcp_half_ops = {
+    .link_ops = &muster_tcp_ops,
+    .elsewhere = MUSTER_REFUSED_CROSSED,
+    .accepted = accepted,
+    .answer = answer,
+    .close = close_half,
+    .from = say_from,
+    .begin = muster_tcp_begin,
+    .calls = calls,
+    .take = take_call,
+    .expired = expired,
+    .dial = dial,
+};

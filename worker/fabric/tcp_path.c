@@ -1,5 +1,4 @@
 /* A connection's record: how it begins, how it ends, what the kernel is told about it. */
-#include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
@@ -20,16 +19,6 @@ static void free_path(struct muster_watch *watch)
     free(path);
 }
 
-void muster_tcp_leave_halves(struct tcp_path *path)
-{
-    if (path->phase == TCP_OPEN) {
-        return;
-    }
-    DL_DELETE(path->tcp->halves, path);
-    path->tcp->half_open -= path->phase == TCP_HELLO;
-    path->tcp->parked -= path->phase == TCP_PARKED;
-}
-
 static void leave_link(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
@@ -47,21 +36,21 @@ static void leave_link(struct tcp_path *path)
 
 void muster_tcp_path_close(struct tcp_path *path)
 {
-    muster_tcp_leave_halves(path);
-    path->phase = TCP_OPEN; /* it is in no list */
+    muster_half_leave(&path->half);
     muster_arrival_finish(&path->in);
     if (path->link != NULL) {
         leave_link(path);
     }
-    muster_watch_retire(path->tcp->fabric, &path->watch);
+    muster_watch_retire(path->tcp->halves.fabric, &path->half.watch);
 }
 
 void muster_tcp_paths_close(struct tcp_link *link)
 {
-    struct tcp_path *path = NULL;
-    struct tcp_path *next = NULL;
-    DL_FOREACH_SAFE(link->tcp->halves, path, next)
+    struct muster_half *half = NULL;
+    struct muster_half *next = NULL;
+    DL_FOREACH_SAFE(link->tcp->halves.list, half, next)
     {
+        struct tcp_path *path = (struct tcp_path *)half;
         if (path->link == link) {
             muster_tcp_path_close(path);
         }
@@ -81,19 +70,9 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what)
     }
     muster_tcp_bundle_abandon(path);
     muster_tcp_path_close(path);
-    path->tcp->fabric->figures.connections_lost++;
+    path->tcp->halves.fabric->figures.connections_lost++;
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
                link->peer.host, end->path_count, what);
-}
-
-void muster_tcp_refuse(struct tcp_path *path, enum muster_stranger kind)
-{
-    char from[MUSTER_ADDRESS_SIZE];
-    struct tcp *tcp = path->tcp;
-    muster_address_print(&path->remote, from);
-    muster_strangers_note(&tcp->strangers, kind, from, muster_clock_ns());
-    tcp->fabric->figures.strangers_refused++;
-    muster_tcp_path_close(path);
 }
 
 static void set_options(int fd)
@@ -120,7 +99,7 @@ void muster_tcp_bound_sending(int fd)
     }
 }
 
-struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum tcp_phase phase,
+struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
                                         uint32_t events)
 {
     struct tcp_path *path = calloc(1, sizeof *path);
@@ -129,18 +108,13 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum tcp_phase 
         return NULL;
     }
     path->tcp = tcp;
-    path->phase = phase;
-    path->deadline_ns = MUSTER_NEVER;
     path->in.piece = tcp->piece;
-    path->watch = (struct muster_watch){
+    path->half.watch = (struct muster_watch){
         .fd = fd, .events = events, .ready = muster_tcp_path_ready, .free = free_path};
     set_options(fd);
-    if (muster_watch_add(tcp->fabric, &path->watch) != MUSTER_OK) {
-        close(fd);
+    if (!muster_half_add(&tcp->halves, &path->half, phase)) {
         free(path);
         return NULL;
     }
-    DL_APPEND(tcp->halves, path);
-    tcp->half_open += phase == TCP_HELLO;
     return path;
 }

@@ -120,7 +120,7 @@ static void take_control(struct tcp_path *path)
 
 static void wait_for_room(struct tcp_path *path, bool wait)
 {
-    muster_watch_change(path->tcp->fabric, &path->watch,
+    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
                         wait ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
 }
 
@@ -130,7 +130,8 @@ static void nothing_left(struct tcp_path *path)
     struct tcp_link *link = path->link;
     if (link->parting && !link->parted) {
         link->parted = true;
-        (void)shutdown(path->watch.fd, SHUT_WR); /* fails if the peer is gone: then it is read */
+        (void)shutdown(path->half.watch.fd,
+                       SHUT_WR); /* fails if the peer is gone: then it is read */
     }
 }
 
@@ -138,8 +139,8 @@ static void nothing_left(struct tcp_path *path)
 static bool flush_once(struct tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
-    muster_fabric_yield(path->tcp->fabric);
-    if (path->watch.retired) {
+    muster_fabric_yield(path->tcp->halves.fabric);
+    if (path->half.watch.retired) {
         return false;
     }
     take_control(path);
@@ -154,9 +155,9 @@ static bool flush_once(struct tcp_path *path)
         total += parts[i].iov_len;
     }
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    struct muster_fabric *fabric = path->tcp->fabric;
+    struct muster_fabric *fabric = path->tcp->halves.fabric;
     muster_fabric_unlock(fabric);
-    ssize_t sent = sendmsg(path->watch.fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
     int error = errno;
     muster_fabric_lock(fabric);
     if (sent < 0 && error != EAGAIN && error != EINTR) {

@@ -1,0 +1,338 @@
+#include "worker/fabric/half_open.h"
+
+#include "worker/base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utlist.h>
+
+/* Records ------------------------------------------------------------------------------------ */
+
+bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
+                     enum muster_phase phase)
+{
+    half->all = halves;
+    half->phase = phase;
+    half->deadline_ns = MUSTER_NEVER;
+    if (muster_watch_add(halves->fabric, &half->watch) != MUSTER_OK) {
+        close(half->watch.fd);
+        return false;
+    }
+    DL_APPEND(halves->list, half);
+    halves->half_open += phase == MUSTER_PHASE_HELLO;
+    return true;
+}
+
+static void uncount(const struct muster_half *half)
+{
+    half->all->half_open -= half->phase == MUSTER_PHASE_HELLO;
+    half->all->parked -= half->phase == MUSTER_PHASE_PARKED;
+}
+
+void muster_half_leave(struct muster_half *half)
+{
+    if (half->phase == MUSTER_PHASE_OPEN) {
+        return;
+    }
+    uncount(half);
+    DL_DELETE(half->all->list, half);
+    half->phase = MUSTER_PHASE_OPEN;
+    half->deadline_ns = MUSTER_NEVER;
+}
+
+void muster_half_prove(struct muster_half *half)
+{
+    uncount(half);
+    half->phase = MUSTER_PHASE_PROVING;
+    half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+}
+
+void muster_half_refuse(struct muster_half *half, enum muster_stranger kind)
+{
+    char from[MUSTER_ADDRESS_SIZE];
+    struct muster_halves *halves = half->all;
+    halves->ops->from(half, from);
+    muster_strangers_note(&halves->strangers, kind, from, muster_clock_ns());
+    halves->fabric->figures.strangers_refused++;
+    halves->ops->close(half);
+}
+
+/* Hellos ------------------------------------------------------------------------------------- */
+
+static void turn_away(struct muster_half *half, enum muster_verdict verdict,
+                      enum muster_stranger kind)
+{
+    (void)half->all->ops->answer(half, verdict); /* a courtesy */
+    muster_half_refuse(half, kind);
+}
+
+static void park(struct muster_half *half)
+{
+    struct muster_halves *halves = half->all;
+    if (half->phase == MUSTER_PHASE_PARKED) {
+        return;
+    }
+    if (halves->parked >= MUSTER_PARKED_MAX) {
+        muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+        return;
+    }
+    uncount(half);
+    halves->parked++;
+    half->phase = MUSTER_PHASE_PARKED;
+    half->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
+}
+
+static void judge(struct muster_half *half)
+{
+    struct muster_halves *halves = half->all;
+    struct muster_fabric *fabric = halves->fabric;
+    const struct muster_hello *hello = &half->hello;
+    if (fabric->parting) {
+        halves->ops->close(half);
+        return;
+    }
+    if (fabric->generation == 0) {
+        park(half); /* the link token is not known yet */
+        return;
+    }
+    if (!muster_token_equal(hello->token, fabric->token)) {
+        turn_away(half, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
+        return;
+    }
+    bool for_us = strcmp(hello->to, fabric->member) == 0;
+    struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
+    if (for_us && link != NULL) {
+        halves->ops->take(half, link);
+    } else if (for_us && hello->generation > fabric->generation) {
+        park(half);
+    } else {
+        turn_away(half, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
+    }
+}
+
+void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE])
+{
+    switch (muster_hello_decode(bytes, &half->hello)) {
+    case MUSTER_OK:
+        judge(half);
+        break;
+    case MUSTER_FATAL:
+        turn_away(half, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
+        break;
+    default:
+        muster_half_refuse(half, MUSTER_STRANGER_GARBAGE);
+    }
+}
+
+void muster_halves_judge_parked(struct muster_halves *halves)
+{
+    struct muster_half *half = NULL;
+    struct muster_half *next = NULL;
+    DL_FOREACH_SAFE(halves->list, half, next)
+    {
+        if (half->phase == MUSTER_PHASE_PARKED) {
+            judge(half);
+        }
+    }
+}
+
+static enum muster_verdict begin_link(struct muster_halves *halves, struct muster_link *link)
+{
+    link->ops = halves->ops->link_ops;
+    link->transport = halves;
+    return halves->ops->begin(link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
+}
+
+/* A hello may also come late, when the caller has already taken our call instead: one that finds an
+ * open link is turned down. If its sender means it, because the link is dead and we do not know
+ * yet, it dials again. */
+enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct muster_link *link)
+{
+    const struct muster_half_ops *ops = halves->ops;
+    bool ours = link->ops == ops->link_ops && link->end != NULL;
+    switch (link->state) {
+    case MUSTER_LINK_IDLE:
+        return begin_link(halves, link);
+    case MUSTER_LINK_OPENING:
+        if (!ours) {
+            return ops->elsewhere;
+        }
+        return ops->calls(link) && strcmp(halves->fabric->member, link->peer.member) < 0
+                   ? MUSTER_REFUSED_CROSSED
+                   : MUSTER_WELCOME;
+    case MUSTER_LINK_OPEN:
+        return ours ? MUSTER_REFUSED_CROSSED : ops->elsewhere;
+    case MUSTER_LINK_LEFT:
+    case MUSTER_LINK_LOST:
+        break;
+    }
+    return MUSTER_REFUSED_LOST;
+}
+
+struct muster_hello muster_hello_to(const struct muster_link *link)
+{
+    const struct muster_fabric *fabric = link->fabric;
+    struct muster_hello hello = {.generation = fabric->generation};
+    memcpy(hello.from, fabric->member, sizeof hello.from);
+    memcpy(hello.to, link->peer.member, sizeof hello.to);
+    memcpy(hello.token, fabric->token, sizeof hello.token);
+    return hello;
+}
+
+/* Diallers ----------------------------------------------------------------------------------- */
+
+void muster_dialler_add(struct muster_halves *halves, struct muster_dialler *dialler)
+{
+    dialler->redial_ns = MUSTER_NEVER;
+    DL_APPEND(halves->diallers, dialler);
+}
+
+bool muster_dialler_again(struct muster_dialler *dialler)
+{
+    if (++dialler->hang_ups >= MUSTER_HANG_UPS_MAX) {
+        return false;
+    }
+    dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_REDIAL_MS << dialler->hang_ups);
+    return true;
+}
+
+void muster_dialler_crossed(struct muster_dialler *dialler)
+{
+    dialler->redial_ns = muster_clock_after_ms(MUSTER_CROSSED_MS);
+}
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static void push_out_oldest(struct muster_halves *halves)
+{
+    struct muster_half *half = NULL;
+    DL_FOREACH(halves->list, half)
+    {
+        if (half->phase == MUSTER_PHASE_HELLO) {
+            muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+            return;
+        }
+    }
+}
+
+static void pause_accepting(struct muster_halves *halves)
+{
+    halves->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
+    muster_watch_change(halves->fabric, &halves->listener, 0);
+}
+
+static void accept_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct muster_halves *halves = (struct muster_halves *)watch;
+    (void)events;
+    for (int i = 0; i < MUSTER_ACCEPTS_MAX && !watch->retired; i++) {
+        struct muster_socket_address remote = {.size = sizeof remote.storage};
+        int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+                pause_accepting(halves);
+            }
+            return;
+        }
+        if (halves->half_open >= MUSTER_HALF_OPEN_MAX) {
+            push_out_oldest(halves);
+        }
+        struct muster_half *half = halves->ops->accepted(halves, fd, &remote);
+        if (half != NULL) {
+            half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+        }
+    }
+}
+
+/* Time --------------------------------------------------------------------------------------- */
+
+static void expire(struct muster_half *half)
+{
+    if (half->phase == MUSTER_PHASE_HELLO) {
+        muster_half_refuse(half, MUSTER_STRANGER_SLOW);
+    } else if (half->phase == MUSTER_PHASE_PARKED) {
+        muster_half_refuse(half, MUSTER_STRANGER_EARLY);
+    } else {
+        half->all->ops->expired(half);
+    }
+}
+
+static int64_t expire_halves(struct muster_halves *halves, int64_t now_ns)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    struct muster_half *half = halves->list;
+    while (half != NULL) {
+        if (half->deadline_ns <= now_ns) {
+            expire(half);
+            half = halves->list; /* a lost link may have closed others */
+            due_ns = MUSTER_NEVER;
+            continue;
+        }
+        due_ns = half->deadline_ns < due_ns ? half->deadline_ns : due_ns;
+        half = half->next;
+    }
+    return due_ns;
+}
+
+static int64_t redial(struct muster_halves *halves, int64_t now_ns)
+{
+    int64_t due_ns = MUSTER_NEVER;
+    struct muster_dialler *dialler = halves->diallers;
+    while (dialler != NULL) {
+        if (dialler->redial_ns <= now_ns) {
+            dialler->redial_ns = MUSTER_NEVER;
+            halves->ops->dial(dialler);
+            dialler = halves->diallers;
+            due_ns = MUSTER_NEVER;
+            continue;
+        }
+        due_ns = dialler->redial_ns < due_ns ? dialler->redial_ns : due_ns;
+        dialler = dialler->next;
+    }
+    return due_ns;
+}
+
+int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns)
+{
+    int64_t due_ns = expire_halves(halves, now_ns);
+    int64_t redial_ns = redial(halves, now_ns);
+    if (halves->accept_again_ns <= now_ns) {
+        halves->accept_again_ns = MUSTER_NEVER;
+        muster_watch_change(halves->fabric, &halves->listener, EPOLLIN);
+    }
+    due_ns = redial_ns < due_ns ? redial_ns : due_ns;
+    return halves->accept_again_ns < due_ns ? halves->accept_again_ns : due_ns;
+}
+
+/* Beginning and end -------------------------------------------------------------------------- */
+
+void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
+                        const struct muster_half_ops *ops)
+{
+    halves->fabric = fabric;
+    halves->ops = ops;
+    halves->accept_again_ns = MUSTER_NEVER;
+}
+
+muster_status muster_halves_listen(struct muster_halves *halves, int fd,
+                                   void (*free)(struct muster_watch *watch))
+{
+    halves->listener =
+        (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free};
+    muster_status status = muster_watch_add(halves->fabric, &halves->listener);
+    if (status != MUSTER_OK) {
+        close(fd);
+    }
+    return status;
+}
+
+void muster_halves_stop(struct muster_halves *halves)
+{
+    while (halves->list != NULL) {
+        halves->ops->close(halves->list);
+    }
+    muster_watch_retire(halves->fabric, &halves->listener);
+}

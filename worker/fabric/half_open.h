@@ -1,0 +1,145 @@
+/*
+ * Connections that are not open yet, of any transport that has a hello: accepting, judging hellos,
+ * waiting for a generation, dialling again, and the bounds of all that. The transport makes the
+ * connections and moves their bytes.
+ *
+ * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
+ *
+ * Threads: the fabric's lock.
+ */
+#ifndef MUSTER_WORKER_FABRIC_HALF_OPEN_H
+#define MUSTER_WORKER_FABRIC_HALF_OPEN_H
+
+#include "worker/fabric/address.h"
+#include "worker/fabric/hello.h"
+#include "worker/fabric/link.h"
+#include "worker/fabric/strangers.h"
+
+enum {
+    MUSTER_HALF_OPEN_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
+    MUSTER_PARKED_MAX = 1024,   /* of generations that have not begun here */
+    MUSTER_HELLO_MS = 5000,
+    MUSTER_PARKED_MS = 30000,
+    MUSTER_CROSSED_MS = 200,     /* waiting for the other's call, then dial again */
+    MUSTER_HANG_UPS_MAX = 6,     /* of the peer, before it has answered */
+    MUSTER_REDIAL_MS = 10,       /* the first time; doubles */
+    MUSTER_ACCEPTS_MAX = 64,     /* in one go */
+    MUSTER_ACCEPT_PAUSE_MS = 100 /* when descriptors have run out */
+};
+
+enum muster_phase {
+    MUSTER_PHASE_DIALLING = 1, /* connect() is under way */
+    MUSTER_PHASE_GREETING = 2, /* our hello is out */
+    MUSTER_PHASE_HELLO = 3,    /* accepted: their hello is coming in */
+    MUSTER_PHASE_PARKED = 4,   /* their hello waits for its generation; they have to wait for us */
+    MUSTER_PHASE_PROVING = 5,  /* our answer is out, and theirs is to come */
+    MUSTER_PHASE_OPEN = 6,     /* no half any more */
+};
+
+/* One connection: the first member of the transport's record of it. */
+struct muster_half {
+    struct muster_watch watch; /* first: the record is found by it */
+    struct muster_halves *all;
+    enum muster_phase phase;
+    int64_t deadline_ns;
+    struct muster_hello hello;       /* once it has come */
+    struct muster_half *prev, *next; /* in all->list, unless OPEN */
+};
+
+/* A link's end that may dial: the first member of what link->end points to. */
+struct muster_dialler {
+    uint32_t hang_ups;                  /* before an answer */
+    int64_t redial_ns;                  /* MUSTER_NEVER: no call is due */
+    struct muster_dialler *prev, *next; /* in halves->diallers */
+};
+
+/* What a transport provides. */
+struct muster_half_ops {
+    const struct muster_link_ops *link_ops;
+
+    /* What a caller is told when the link is open, or on its way, over another transport. */
+    enum muster_verdict elsewhere;
+
+    /* A new connection: makes its record by muster_half_add() and returns it. Takes the descriptor,
+     * also on failure: NULL then. */
+    struct muster_half *(*accepted)(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote);
+
+    /* Sends the verdict; false if that failed. */
+    bool (*answer)(struct muster_half *half, enum muster_verdict verdict);
+
+    /* Ends the connection, also an open one: muster_half_leave() and muster_watch_retire(). */
+    void (*close)(struct muster_half *half);
+
+    /* Where it comes from, for logs. */
+    void (*from)(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE]);
+
+    /* A member has called: makes the link's end; state OPENING. False if memory is out: then the
+     * link has failed. */
+    bool (*begin)(struct muster_link *link);
+
+    /* Whether our own call to it is under way; the link is this transport's. */
+    bool (*calls)(const struct muster_link *link);
+
+    /* A member of this generation calls, with the right token: answers, and opens or closes. */
+    void (*take)(struct muster_half *half, struct muster_link *link);
+
+    /* The time of one that is DIALLING or PROVING is over. */
+    void (*expired)(struct muster_half *half);
+
+    void (*dial)(struct muster_dialler *dialler);
+};
+
+/* All of one transport: the first member of its object. */
+struct muster_halves {
+    struct muster_watch listener; /* first */
+    struct muster_fabric *fabric;
+    const struct muster_half_ops *ops;
+    int64_t accept_again_ns;  /* MUSTER_NEVER: accepting */
+    struct muster_half *list; /* oldest first */
+    uint32_t half_open, parked;
+    struct muster_dialler *diallers; /* the ends of all its links */
+    struct muster_strangers strangers;
+};
+
+/* The rest zeroed. */
+void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
+                        const struct muster_half_ops *ops);
+/* Accepts at this descriptor, which is listening; takes it, also on failure. `free` frees the
+ * transport's object when the listener is retired. */
+MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, int fd,
+                                                  void (*free)(struct muster_watch *watch));
+/* Closes all, and the listener. */
+void muster_halves_stop(struct muster_halves *halves);
+/* A generation has begun: judges those that have waited for it. */
+void muster_halves_judge_parked(struct muster_halves *halves);
+/* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
+int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
+
+/* Adds a connection whose record is zeroed but for its watch, whose descriptor it takes; false if
+ * the watch cannot be added: then the descriptor is closed. */
+bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
+                     enum muster_phase phase);
+/* It is open, or closing: out of the list. */
+void muster_half_leave(struct muster_half *half);
+/* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
+void muster_half_prove(struct muster_half *half);
+/* Counts and logs a stranger, and closes. */
+void muster_half_refuse(struct muster_half *half, enum muster_stranger kind);
+/* Its whole hello is there. */
+void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE]);
+/* What to answer to a member's call. Which of two calls counts is decided alike by both ends. */
+enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct muster_link *link);
+
+/* What this member says when it calls that one. */
+struct muster_hello muster_hello_to(const struct muster_link *link);
+
+/* No call is due. */
+void muster_dialler_add(struct muster_halves *halves, struct muster_dialler *dialler);
+/* The peer hung up before it had answered, maybe because it is crowded by strangers: calls again,
+ * later. False: that was too often. */
+bool muster_dialler_again(struct muster_dialler *dialler);
+/* The peer's own call comes instead; if not, ours goes again. */
+void muster_dialler_crossed(struct muster_dialler *dialler);
+
+#endif
