@@ -1,5 +1,5 @@
 /* muster bench: the options. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <argp.h>
 #include <stdlib.h>
@@ -204,31 +204,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "%s", muster_last_error());
     }
     return 0;
-}
-
-/* The count is a block's, and the largest buffer has one for each rank. */
-static bool has_blocks(const struct muster_bench_options *options)
-{
-    switch (options->collective) {
-    case MUSTER_ALLREDUCE:
-    case MUSTER_REDUCE:
-    case MUSTER_BROADCAST:
-    case MUSTER_PAIRWISE_EXCHANGE:
-    case MUSTER_BARRIER:
-        return false;
-    default:
-        return true;
-    }
-}
-
-uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
-                            uint64_t *ret_size_bytes)
-{
-    uint64_t unit =
-        muster_type_size_bytes(options->type) * (has_blocks(options) ? options->ranks : 1);
-    uint64_t count = (size_bytes + unit - 1) / unit;
-    *ret_size_bytes = count * unit;
-    return count;
 }
 
 static struct muster_bench_board *make_board(const struct muster_bench_options *options,

@@ -1,6 +1,6 @@
 /* What the ranks of a benchmark put in, and what must come out. Small whole numbers that repeat, so
  * that any order of reduction gives the same and 128 ranks' sum fits into a byte. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +11,31 @@
 #include "worker/context_request.h"
 
 enum { PERIOD = 64 };
+
+/* The count is a block's, and the largest buffer has one for each rank. */
+static bool has_blocks(const struct muster_bench_options *options)
+{
+    switch (options->collective) {
+    case MUSTER_ALLREDUCE:
+    case MUSTER_REDUCE:
+    case MUSTER_BROADCAST:
+    case MUSTER_PAIRWISE_EXCHANGE:
+    case MUSTER_BARRIER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
+                            uint64_t *ret_size_bytes)
+{
+    uint64_t unit =
+        muster_type_size_bytes(options->type) * (has_blocks(options) ? options->ranks : 1);
+    uint64_t count = (size_bytes + unit - 1) / unit;
+    *ret_size_bytes = count * unit;
+    return count;
+}
 
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {

@@ -1,5 +1,5 @@
 /* muster bench: the parent, which starts the ranks and leads them through the phases. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* muster bench: figures out of times. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <inttypes.h>
 #include <math.h>

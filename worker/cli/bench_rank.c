@@ -1,5 +1,5 @@
 /* muster bench: what one rank does. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <errno.h>
 #include <stdio.h>

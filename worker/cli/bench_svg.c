@@ -1,5 +1,5 @@
 /* muster bench --svg: times and bus bandwidths over the sizes, a line for each algorithm. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* muster bench: what is swept, sizes and algorithms. */
-#include "worker/cli/bench.h"
+#include "worker/cli/bench_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

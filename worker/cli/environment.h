@@ -3,7 +3,7 @@
 #ifndef MUSTER_CLI_ENVIRONMENT_H
 #define MUSTER_CLI_ENVIRONMENT_H
 
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 
 struct muster_environment {
     size_t count, capacity;

@@ -1,7 +1,7 @@
 /* What the launcher learns of its job by looking at it on the server, and does about it. */
 #include "worker/base/clock.h"
 #include "worker/cli/service.h"
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef MUSTER_CLI_PLACE_H
 #define MUSTER_CLI_PLACE_H
 
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 
 /* Settles the token: the token file's, else MUSTER_TOKEN's, else, for a server of our own, a random
  * one. MUSTER_INVALID names the file or folder that cannot be used. */

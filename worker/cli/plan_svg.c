@@ -1,19 +1,9 @@
 /* muster plan --svg: the steps, and the arrows between them. */
-#include "worker/cli/plan_svg.h"
+#include "worker/cli/plan_svg_parts.h"
 
 #include <inttypes.h>
 
 enum { ARROW_GAP = 2 }; /* pixels between a box and its arrow */
-
-const char *muster_svg_kind_style(unsigned kind)
-{
-    static const char *const styles[] = {[MUSTER_STEP_SEND] = "send",
-                                         [MUSTER_STEP_RECV] = "take",
-                                         [MUSTER_STEP_RECV_REDUCE] = "add",
-                                         [MUSTER_STEP_COPY] = "copy",
-                                         [MUSTER_STEP_REDUCE] = "reduce"};
-    return kind < sizeof styles / sizeof styles[0] && styles[kind] != NULL ? styles[kind] : "copy";
-}
 
 /* How far apart: within a host, between hosts, between racks. */
 static const char *link_style(const struct muster_topology *topology, uint32_t one, uint32_t other)

@@ -1,5 +1,5 @@
 /* muster plan --svg: title, rows and hosts, legend. */
-#include "worker/cli/plan_svg.h"
+#include "worker/cli/plan_svg_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -330,6 +330,16 @@ static bool kind_occurs(const struct muster_drawing *drawing, unsigned kind)
         }
     }
     return false;
+}
+
+const char *muster_svg_kind_style(unsigned kind)
+{
+    static const char *const styles[] = {[MUSTER_STEP_SEND] = "send",
+                                         [MUSTER_STEP_RECV] = "take",
+                                         [MUSTER_STEP_RECV_REDUCE] = "add",
+                                         [MUSTER_STEP_COPY] = "copy",
+                                         [MUSTER_STEP_REDUCE] = "reduce"};
+    return kind < sizeof styles / sizeof styles[0] && styles[kind] != NULL ? styles[kind] : "copy";
 }
 
 /* Returns where the next entry begins. */

@@ -1,5 +1,5 @@
 /* muster plan --svg: where everything stands. */
-#include "worker/cli/plan_svg.h"
+#include "worker/cli/plan_svg_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

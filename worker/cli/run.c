@@ -3,7 +3,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 #include "worker/rendezvous_client.h"
 
 #include <argp.h>

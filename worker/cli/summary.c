@@ -2,7 +2,7 @@
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/report.h"
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>

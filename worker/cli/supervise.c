@@ -1,5 +1,5 @@
 /* The launcher's beginning, its loop, and its end. */
-#include "worker/cli/supervise.h"
+#include "worker/cli/supervise_parts.h"
 
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"

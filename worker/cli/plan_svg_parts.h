@@ -1,7 +1,7 @@
 /* The picture of `muster plan --svg`: where everything stands on it, in pixels, and what both
  * halves of the drawing write with. */
-#ifndef MUSTER_CLI_PLAN_SVG_H
-#define MUSTER_CLI_PLAN_SVG_H
+#ifndef MUSTER_CLI_PLAN_SVG_PARTS_H
+#define MUSTER_CLI_PLAN_SVG_PARTS_H
 
 #include "worker/cli/plan.h"
 

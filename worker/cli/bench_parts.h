@@ -9,8 +9,8 @@
  * Phases: number 0 is "my address is on the board"; then two for each size, "checked and warm" and
  * "measured".
  */
-#ifndef MUSTER_WORKER_CLI_BENCH_H
-#define MUSTER_WORKER_CLI_BENCH_H
+#ifndef MUSTER_WORKER_CLI_BENCH_PARTS_H
+#define MUSTER_WORKER_CLI_BENCH_PARTS_H
 
 #include "worker/cli/bench_network.h"
 #include "worker/context.h"

@@ -7,8 +7,8 @@
  *   news.c        reads looks: who is whose member, growth, lost hope
  *   summary.c     the outcome, for people and as JSON
  */
-#ifndef MUSTER_CLI_SUPERVISE_H
-#define MUSTER_CLI_SUPERVISE_H
+#ifndef MUSTER_CLI_SUPERVISE_PARTS_H
+#define MUSTER_CLI_SUPERVISE_PARTS_H
 
 #include "worker/cli/lookout.h"
 #include "worker/cli/output.h"
