@@ -93,19 +93,28 @@ struct muster_transfer {
     uint64_t link_word;
 };
 
+/* PEM files. All three or none: without them links are not encrypted. */
+struct muster_tls_files {
+    const char *certificate; /* this member's, and what leads from it to the authority */
+    const char *key;         /* that belongs to it */
+    const char *authority;   /* who has to have signed the peers' certificates: one or more */
+    const char *name;        /* DNS name that the peers' certificates have to carry; NULL: any */
+};
+
 struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
     const char *listen; /* TCP: numeric address, ports may follow: "10.0.0.1:7000-7015"; or NULL */
     bool shared_memory; /* with members of this host; where the system has it */
-    uint32_t connections;   /* TCP: of each link that is dialled from here; 0 counts as 1 */
-    struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
+    uint32_t connections;        /* TCP: of each link that is dialled from here; 0 counts as 1 */
+    struct muster_tls_files tls; /* TCP; read by muster_fabric_create() */
+    struct muster_hub *hub;      /* inproc: the peers' hub; NULL: no inproc */
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
                                or more; 0: what suits each transport. For tests */
 };
 
 /* Starts listening on a free port. MUSTER_INVALID: the address is none of this machine's or not
- * numeric; MUSTER_FATAL: no descriptors or memory. */
+ * numeric, or a file of TLS is no good; MUSTER_FATAL: no descriptors or memory. */
 MUSTER_CHECKED muster_status muster_fabric_create(const struct muster_fabric_options *options,
                                                   struct muster_fabric **ret_fabric);
 

@@ -1,0 +1,34 @@
+/* Authorities, certificates and keys for tests, made on the spot. */
+#ifndef MUSTER_TESTS_SUPPORT_CERTIFICATES_H
+#define MUSTER_TESTS_SUPPORT_CERTIFICATES_H
+
+#include "worker/fabric/fabric.h"
+
+enum { CERTIFICATES_PATH_SIZE = 256 };
+
+/* A folder of its own, removed with all that is in it by certificates_finish(). */
+struct certificates {
+    char folder[CERTIFICATES_PATH_SIZE / 2];
+};
+
+struct certificate_wish {
+    const char *name;    /* makes NAME.pem and NAME.key */
+    const char *issuer;  /* made before; NULL: it signs itself, and may sign others */
+    const char *dns;     /* NULL: none */
+    const char *usages;  /* extended key usage; NULL: none */
+    long from_s, till_s; /* from now; both 0: an hour on both sides */
+};
+
+void certificates_init(struct certificates *certificates);
+void certificates_finish(const struct certificates *certificates);
+void certificates_make(const struct certificates *certificates, struct certificate_wish wish);
+
+/* FOLDER/NAME.KIND, in one of a few buffers of this thread. */
+const char *certificates_path(const struct certificates *certificates, const char *name,
+                              const char *kind);
+
+/* What a member with that certificate is told to use. */
+struct muster_tls_files certificates_files(const struct certificates *certificates,
+                                           const char *name, const char *authority);
+
+#endif
