@@ -25,6 +25,7 @@ static void make_fabric(struct rig *rig, uint32_t rank)
                                             .listen = rig->transport->listen,
                                             .shared_memory = rig->transport->shared_memory,
                                             .connections = rig->transport->connections,
+                                            .tls = rig->transport->tls,
                                             .hub = rig->hub};
     muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
     if (status != MUSTER_OK) {

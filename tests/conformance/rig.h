@@ -21,7 +21,8 @@ struct rig_transport {
     const char *listen;
     bool hub;
     bool shared_memory;
-    uint32_t connections; /* TCP: of each link; 0 counts as 1 */
+    uint32_t connections;        /* TCP: of each link; 0 counts as 1 */
+    struct muster_tls_files tls; /* TCP: of all members */
 };
 
 struct rig {

@@ -49,20 +49,26 @@ void muster_half_prove(struct muster_half *half)
     half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
 }
 
-void muster_half_refuse(struct muster_half *half, enum muster_stranger kind)
+void muster_half_refuse_because(struct muster_half *half, enum muster_stranger kind,
+                                const char *why)
 {
     char from[MUSTER_ADDRESS_SIZE];
     struct muster_halves *halves = half->all;
     halves->ops->from(half, from);
-    muster_strangers_note(&halves->strangers, kind, from, muster_clock_ns());
+    muster_strangers_note(&halves->strangers, kind, from, why, muster_clock_ns());
     halves->fabric->figures.strangers_refused++;
     halves->ops->close(half);
 }
 
+void muster_half_refuse(struct muster_half *half, enum muster_stranger kind)
+{
+    muster_half_refuse_because(half, kind, NULL);
+}
+
 /* Hellos ------------------------------------------------------------------------------------- */
 
-static void turn_away(struct muster_half *half, enum muster_verdict verdict,
-                      enum muster_stranger kind)
+void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
+                           enum muster_stranger kind)
 {
     (void)half->all->ops->answer(half, verdict); /* a courtesy */
     muster_half_refuse(half, kind);
@@ -98,7 +104,7 @@ static void judge(struct muster_half *half)
         return;
     }
     if (!muster_token_equal(hello->token, fabric->token)) {
-        turn_away(half, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
+        muster_half_turn_away(half, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
         return;
     }
     bool for_us = strcmp(hello->to, fabric->member) == 0;
@@ -108,7 +114,7 @@ static void judge(struct muster_half *half)
     } else if (for_us && hello->generation > fabric->generation) {
         park(half);
     } else {
-        turn_away(half, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
+        muster_half_turn_away(half, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
     }
 }
 
@@ -119,7 +125,7 @@ void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUS
         judge(half);
         break;
     case MUSTER_FATAL:
-        turn_away(half, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
+        muster_half_turn_away(half, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
         break;
     default:
         muster_half_refuse(half, MUSTER_STRANGER_GARBAGE);

@@ -124,8 +124,13 @@ bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
 void muster_half_leave(struct muster_half *half);
 /* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
 void muster_half_prove(struct muster_half *half);
-/* Counts and logs a stranger, and closes. */
+/* Counts and logs a stranger, and closes. why: says more, or is NULL. */
 void muster_half_refuse(struct muster_half *half, enum muster_stranger kind);
+void muster_half_refuse_because(struct muster_half *half, enum muster_stranger kind,
+                                const char *why);
+/* The same, and tells the stranger. */
+void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
+                           enum muster_stranger kind);
 /* Its whole hello is there. */
 void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE]);
 /* What to answer to a member's call. Which of two calls counts is decided alike by both ends. */

@@ -90,11 +90,16 @@ muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE]
     uint64_t verdict = muster_bytes_get(bytes + AT_VERDICT, 2);
     if (memcmp(bytes + AT_MAGIC, answer_magic, sizeof answer_magic) != 0 ||
         muster_bytes_get(bytes + AT_CHECKSUM, 4) != checksum(bytes, MUSTER_ANSWER_SIZE) ||
-        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_MEMORY) {
+        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_PLAIN) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
     }
     *ret_verdict = (enum muster_verdict)verdict;
     return MUSTER_OK;
+}
+
+bool muster_answer_begins(unsigned char first_byte)
+{
+    return first_byte == (unsigned char)answer_magic[0];
 }
 
 const char *muster_verdict_text(enum muster_verdict verdict)
@@ -114,6 +119,10 @@ const char *muster_verdict_text(enum muster_verdict verdict)
         return "refused: it has lost this link before";
     case MUSTER_REFUSED_MEMORY:
         return "refused: it does not share memory";
+    case MUSTER_REFUSED_TLS:
+        return "refused: it uses TLS, and this member does not";
+    case MUSTER_REFUSED_PLAIN:
+        return "refused: it does without TLS, and this member uses it";
     }
     return "refused";
 }

@@ -32,6 +32,8 @@ enum muster_verdict {
     MUSTER_REFUSED_CROSSED = 5,  /* both have dialled: wait for my call */
     MUSTER_REFUSED_LOST = 6,     /* this link was lost in this generation */
     MUSTER_REFUSED_MEMORY = 7,   /* not by shared memory: another transport may do */
+    MUSTER_REFUSED_TLS = 8,      /* you came without TLS, and this member uses it */
+    MUSTER_REFUSED_PLAIN = 9,    /* you came with TLS, and this member does without */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,
@@ -47,6 +49,8 @@ MUSTER_CHECKED muster_status muster_hello_decode(const unsigned char bytes[MUSTE
 void muster_answer_encode(enum muster_verdict verdict, unsigned char ret_bytes[MUSTER_ANSWER_SIZE]);
 MUSTER_CHECKED muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE],
                                                   enum muster_verdict *ret_verdict);
+/* Whether a connection that begins like this carries a plain answer; TLS begins otherwise. */
+bool muster_answer_begins(unsigned char first_byte);
 /* "refused: wrong link token", for the dialler's error. */
 const char *muster_verdict_text(enum muster_verdict verdict);
 

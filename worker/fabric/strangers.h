@@ -13,7 +13,10 @@ enum muster_stranger {
     MUSTER_STRANGER_TOKEN = 5,
     MUSTER_STRANGER_UNKNOWN = 6, /* no member, or wants somebody else */
     MUSTER_STRANGER_EARLY = 7,   /* its generation never began here */
-    MUSTER_STRANGER_KINDS = 8,
+    MUSTER_STRANGER_PLAIN = 8,   /* has no TLS, which this member uses */
+    MUSTER_STRANGER_TLS = 9,     /* has TLS, which this member does not use */
+    MUSTER_STRANGER_HANDSHAKE = 10,
+    MUSTER_STRANGER_KINDS = 11,
 };
 
 /* Zeroed at first. */
@@ -24,8 +27,9 @@ struct muster_strangers {
     } kinds[MUSTER_STRANGER_KINDS];
 };
 
-/* Notes one; at most one line a kind and minute. `from` is its address. */
+/* Notes one; at most one line a kind and minute. `from` is its address; `why` says more, or is
+ * NULL. */
 void muster_strangers_note(struct muster_strangers *strangers, enum muster_stranger kind,
-                           const char *from, int64_t now_ns);
+                           const char *from, const char *why, int64_t now_ns);
 
 #endif

@@ -12,6 +12,17 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
+static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *options)
+{
+    if (tcp->staging == NULL || tcp->piece == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    if (options->tls.certificate != NULL) {
+        TRY(muster_tls_create(&options->tls, &tcp->tls));
+    }
+    return muster_tcp_listen(tcp, options->listen);
+}
+
 static muster_status tcp_start(struct muster_fabric *fabric,
                                const struct muster_fabric_options *options, void **ret_transport)
 {
@@ -30,10 +41,9 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     tcp->connections = options->connections == 0 ? 1 : options->connections;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = tcp->staging == NULL || tcp->piece == NULL
-                               ? muster_error_set(MUSTER_FATAL, "out of memory")
-                               : muster_tcp_listen(tcp, options->listen);
+    muster_status status = begin(tcp, options);
     if (status != MUSTER_OK) {
+        muster_tls_release(tcp->tls);
         free(tcp->staging);
         free(tcp->piece);
         free(tcp);
@@ -134,13 +144,13 @@ static void tcp_open(struct muster_link *link)
 /* Best effort: what the socket takes at once. */
 static void part_at_once(struct tcp_link *end)
 {
-    const struct tcp_path *path = end->path;
+    struct tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
     if (path->half.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
         path->control.start == path->control.end) {
-        ssize_t sent = send(path->half.watch.fd, control->bytes + control->start,
-                            control->end - control->start, MSG_NOSIGNAL);
-        (void)sent;
+        struct iovec part = {.iov_base = control->bytes + control->start,
+                             .iov_len = control->end - control->start};
+        (void)muster_tcp_path_send(path, &part, 1);
     }
 }
 
@@ -222,6 +232,9 @@ static void tcp_abort(struct muster_link *link, const struct muster_operation_id
 static void tcp_progress(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
+    if (end->tcp->tls != NULL && !muster_tcp_receive_held(end)) {
+        return;
+    }
     struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
     if (path == NULL && link->state != MUSTER_LINK_LEFT) {
         return;

@@ -1,6 +1,7 @@
 /*
  * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_path.c has
- * the record of a connection, tcp_send.c and tcp_receive.c move bytes.
+ * the record of a connection, tcp_secure.c has what TLS adds before it is open, tcp_send.c and
+ * tcp_receive.c move bytes.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -13,6 +14,7 @@
 #include "worker/fabric/half_open.h"
 #include "worker/fabric/match.h"
 #include "worker/fabric/tcp_bundle.h"
+#include "worker/fabric/tls.h"
 
 enum {
     /* Read at once between two frames: a whole eager message and its header. What is staged is
@@ -39,6 +41,9 @@ struct tcp_path {
     struct tcp *tcp;
     struct tcp_link *link; /* NULL until it is known */
     struct muster_socket_address remote;
+    struct muster_tls_channel *tls; /* NULL: plain */
+    bool heard;                     /* the peer's first byte has come: it is TLS's or not */
+    bool secured;                   /* the handshake of TLS is over */
 
     unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
     uint32_t have;
@@ -49,6 +54,7 @@ struct tcp_path {
 
     struct tcp_outgoing frames[TCP_FRAMES_MAX];
     uint32_t frame_count;
+    uint32_t passed; /* the first of them: encrypted, and not yet in the kernel's hands */
     struct muster_frame_queue control; /* goes before frames, but behind one that is half out */
     bool deaf;                         /* writing has failed: read what is left */
 };
@@ -71,7 +77,8 @@ struct tcp_link {
 struct tcp {
     struct muster_halves halves; /* first */
     struct muster_socket_address own;
-    uint32_t connections; /* of each link that is dialled from here */
+    uint32_t connections;   /* of each link that is dialled from here */
+    struct muster_tls *tls; /* held; NULL: connections are plain */
     unsigned char *staging, *piece;
 };
 
@@ -84,6 +91,16 @@ void muster_tcp_path_close(struct tcp_path *path);
 void muster_tcp_paths_close(struct tcp_link *link);
 /* A connection is at its end: the link goes on with the others, or ends too. */
 void muster_tcp_path_lose(struct tcp_path *path, const char *what);
+/* As sendmsg() and readv(), through TLS where the connection has it. held: see tls.h. */
+ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
+ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
+                                bool held);
+/* What failed on it, by the error number that one of the two has left. */
+const char *muster_tcp_path_words(const struct tcp_path *path, int error);
+/* Nothing more is sent. */
+void muster_tcp_path_end(struct tcp_path *path);
+/* Waits for what comes, and for room if `room` or if encrypted bytes wait for it. */
+void muster_tcp_path_watch(struct tcp_path *path, bool room);
 /* See TCP_LOCAL_SEND_BYTES. */
 void muster_tcp_bound_sending(int fd);
 
@@ -96,11 +113,25 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp, const char *where);
 void muster_tcp_dial(struct tcp_link *link);
 
+/* tcp_secure.c: what comes before the hello and its answer. */
+enum muster_tcp_secured {
+    TCP_SECURED = 1,   /* hellos may go and come */
+    TCP_INSECURE = 2,  /* the peer does without TLS: what it says is plain */
+    TCP_UNSECURED = 3, /* not yet; or the path is closed */
+    TCP_BROKEN = 4,    /* TLS has failed, or the connection */
+};
+/* For an accepted path, whenever there is something to read. It refuses who cannot be helped. */
+enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path);
+/* For a path that has just been connected, and whenever there is something to read. */
+enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path);
+
 /* tcp_send.c */
 void muster_tcp_flush(struct tcp_path *path);
 void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation);
 
 /* tcp_receive.c */
 void muster_tcp_receive(struct tcp_path *path);
+/* What TLS has read from the sockets and nobody has taken yet. False if the link is gone. */
+bool muster_tcp_receive_held(struct tcp_link *link);
 
 #endif

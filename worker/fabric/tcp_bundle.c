@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <utlist.h>
 #include <zlib.h>
@@ -243,12 +242,18 @@ static void note_sent(struct tcp_link *link, struct tcp_parcel *parcel)
     muster_match_sent(&link->match, &frame);
 }
 
+/* In the kernel's hands, also what TLS has made of it. */
+static bool is_out(const struct tcp_parcel *parcel)
+{
+    return parcel->sent == parcel_bytes(parcel) && !muster_tls_has_backlog(parcel->path->tls);
+}
+
 /* A message is out when all before it are: the peer does not look at it earlier, and this member
  * may not come back for long. */
 static void end_transfers(struct tcp_link *link)
 {
     struct tcp_parcel *parcel = link->bundle->parcels;
-    while (parcel != NULL && parcel->sent == parcel_bytes(parcel)) {
+    while (parcel != NULL && is_out(parcel)) {
         struct tcp_parcel *next = parcel->next;
         note_sent(link, parcel);
         parcel = next;
@@ -296,12 +301,6 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
     end_transfers(link);
 }
 
-static void watch_for_room(struct tcp_path *path, bool wait)
-{
-    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
-                        wait ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
-}
-
 enum outcome {
     OUT_ALL,
     OUT_PARTLY, /* the path waits for room */
@@ -318,23 +317,22 @@ static enum outcome send_batch(struct tcp_path *path)
         return OUT_GONE;
     }
     fill(&batch, path);
-    if (batch.part_count == 0) {
+    if (batch.part_count == 0 && !muster_tls_has_backlog(path->tls)) {
         return OUT_NOTHING;
     }
-    struct msghdr message = {.msg_iov = batch.parts, .msg_iovlen = (size_t)batch.part_count};
     muster_fabric_unlock(fabric);
-    ssize_t sent = sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = muster_tcp_path_send(path, batch.parts, batch.part_count);
     int error = errno;
     muster_fabric_lock(fabric);
     advance(&batch, path, sent > 0 ? (size_t)sent : 0);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
         path->deaf = true; /* reading says what has become of it */
         muster_tcp_bundle_abandon(path);
-        watch_for_room(path, false);
+        muster_tcp_path_watch(path, false);
         return OUT_PARTLY;
     }
-    bool all = sent >= 0 && (size_t)sent == batch.bytes;
-    watch_for_room(path, !all);
+    bool all = sent >= 0 && (size_t)sent == batch.bytes && !muster_tls_has_backlog(path->tls);
+    muster_tcp_path_watch(path, !all);
     return all ? OUT_ALL : OUT_PARTLY;
 }
 
@@ -355,7 +353,7 @@ static bool all_is_out(const struct tcp_link *link)
     const struct tcp_parcel *parcel = NULL;
     DL_FOREACH(link->bundle->parcels, parcel)
     {
-        if (parcel->sent < parcel_bytes(parcel)) {
+        if (!is_out(parcel)) {
             return false;
         }
     }
@@ -367,7 +365,7 @@ static void part(struct tcp_link *link)
     if (link->parting && !link->parted && all_is_out(link)) {
         link->parted = true;
         for (uint32_t i = 0; i < link->path_count; i++) {
-            (void)shutdown(link->paths[i]->half.watch.fd, SHUT_WR); /* what fails is read */
+            muster_tcp_path_end(link->paths[i]);
         }
     }
 }

@@ -17,13 +17,13 @@
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
-    struct tcp *tcp = path->tcp;
     muster_half_leave(&path->half);
     path->have = 0;
     path->link = link;
     link->paths[link->path_count++] = path;
     muster_tcp_bound_sending(path->half.watch.fd);
-    muster_watch_change(tcp->halves.fabric, &path->half.watch, EPOLLIN);
+    muster_tcp_path_watch(path, false);
+    muster_link_mark(link->link); /* frames may have come with the hello or the answer */
 }
 
 /* The first connection of a link is there. */
@@ -53,7 +53,8 @@ static void widen_link(struct tcp_path *path, struct tcp_link *link)
  * set, 0 at the end of the stream. */
 static int read_greeting(struct tcp_path *path, uint32_t size)
 {
-    ssize_t got = read(path->half.watch.fd, path->header + path->have, size - path->have);
+    struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
+    ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     }
@@ -152,6 +153,20 @@ static void dial_failed(struct tcp_path *path, int error)
     }
 }
 
+static void await_answer(struct tcp_path *path)
+{
+    path->half.phase = MUSTER_PHASE_GREETING;
+    path->half.deadline_ns = MUSTER_NEVER; /* the peer may answer when its generation begins */
+    muster_tcp_path_watch(path, false);
+}
+
+/* The socket's buffer is empty: all of it goes out, or it is useless. */
+static bool say(struct tcp_path *path, unsigned char *bytes, size_t size)
+{
+    struct iovec part = {.iov_base = bytes, .iov_len = size};
+    return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
+}
+
 static void send_hello(struct tcp_path *path)
 {
     struct muster_hello hello = muster_hello_to(path->link->link);
@@ -160,26 +175,13 @@ static void send_hello(struct tcp_path *path)
     hello.connections = (uint8_t)path->tcp->connections;
     unsigned char bytes[MUSTER_HELLO_SIZE];
     muster_hello_encode(&hello, bytes);
-    ssize_t sent = send(path->half.watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
-    if (sent != (ssize_t)sizeof bytes) { /* the socket's buffer is empty: all of it or an error */
-        dial_failed(path, sent < 0 ? errno : EPROTO);
+    errno = EPROTO;
+    /* Who refuses our certificate hangs up, and what it says is still to be read. */
+    if (!say(path, bytes, sizeof bytes) && path->tls == NULL) {
+        dial_failed(path, errno);
         return;
     }
-    path->half.phase = MUSTER_PHASE_GREETING;
-    path->half.deadline_ns = MUSTER_NEVER; /* the peer may answer when its generation begins */
-    muster_watch_change(path->tcp->halves.fabric, &path->half.watch, EPOLLIN);
-}
-
-static void finish_dial(struct tcp_path *path)
-{
-    int error = 0;
-    socklen_t size = sizeof error;
-    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-        dial_failed(path, error);
-    } else {
-        send_hello(path);
-    }
+    await_answer(path);
 }
 
 static void dial_again(struct tcp_path *path, const char *what)
@@ -191,14 +193,61 @@ static void dial_again(struct tcp_path *path, const char *what)
     }
 }
 
-static void read_other_answer(struct tcp_path *path, int got)
+/* It has hung up, or TLS has failed on it, before there was an answer. */
+static void greeting_failed(struct tcp_path *path, int error)
+{
+    const char *what = error == 0 ? "it closes the connection without an answer"
+                                  : muster_tcp_path_words(path, error);
+    if (path->index > 0) {
+        muster_tcp_path_close(path);
+    } else if (path->tls != NULL && error != 0 && !muster_tls_is_cut(path->tls)) {
+        lose(path->link, what);
+    } else {
+        dial_again(path, what);
+    }
+}
+
+static void secure(struct tcp_path *path)
+{
+    switch (muster_tcp_secure_dialled(path)) {
+    case TCP_SECURED:
+        send_hello(path);
+        break;
+    case TCP_INSECURE:
+        if (path->tls != NULL) {
+            muster_tls_channel_destroy(TAKE(path->tls));
+            await_answer(path); /* which is a refusal */
+        } else {
+            send_hello(path);
+        }
+        break;
+    case TCP_UNSECURED:
+        break;
+    case TCP_BROKEN:
+        if (path->tls == NULL) {
+            dial_failed(path, errno);
+        } else {
+            greeting_failed(path, EPROTO);
+        }
+    }
+}
+
+static void finish_dial(struct tcp_path *path)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        dial_failed(path, error);
+    } else {
+        secure(path);
+    }
+}
+
+static void read_other_answer(struct tcp_path *path)
 {
     enum muster_verdict verdict = MUSTER_WELCOME;
-    if (got == 0) {
-        return;
-    }
-    if (got > 0 && muster_answer_decode(path->header, &verdict) == MUSTER_OK &&
-        verdict == MUSTER_WELCOME) {
+    if (muster_answer_decode(path->header, &verdict) == MUSTER_OK && verdict == MUSTER_WELCOME) {
         widen_link(path, path->link);
     } else {
         muster_tcp_path_close(path);
@@ -209,16 +258,15 @@ static void read_answer(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     int got = read_greeting(path, MUSTER_ANSWER_SIZE);
-    if (path->index > 0) {
-        read_other_answer(path, got);
-        return;
-    }
     if (got < 0) {
-        dial_again(path,
-                   errno == 0 ? "it closes the connection without an answer" : strerror(errno));
+        greeting_failed(path, errno);
         return;
     }
     if (got == 0) {
+        return;
+    }
+    if (path->index > 0) {
+        read_other_answer(path);
         return;
     }
     enum muster_verdict verdict = MUSTER_WELCOME;
@@ -246,7 +294,7 @@ static bool answer(struct muster_half *half, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
-    return send(half->watch.fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
+    return say((struct tcp_path *)half, bytes, sizeof bytes);
 }
 
 static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
@@ -319,6 +367,9 @@ static void take_call(struct muster_half *half, struct muster_link *link)
 
 static void read_hello(struct tcp_path *path)
 {
+    if (muster_tcp_secure_accepted(path) == TCP_UNSECURED) {
+        return;
+    }
     int got = read_greeting(path, MUSTER_HELLO_SIZE);
     if (got < 0) {
         muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
@@ -331,6 +382,10 @@ static void read_hello(struct tcp_path *path)
     if (got == 0) {
         return;
     }
+    if (path->tcp->tls != NULL && path->tls == NULL) {
+        muster_half_turn_away(&path->half, MUSTER_REFUSED_TLS, MUSTER_STRANGER_PLAIN);
+        return;
+    }
     muster_half_greeted(&path->half, path->header);
 }
 
@@ -339,7 +394,11 @@ void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
     struct tcp_path *path = (struct tcp_path *)watch;
     switch (path->half.phase) {
     case MUSTER_PHASE_DIALLING:
-        finish_dial(path);
+        if (path->tls == NULL) {
+            finish_dial(path);
+        } else {
+            secure(path);
+        }
         return;
     case MUSTER_PHASE_GREETING:
         read_answer(path);
@@ -372,6 +431,7 @@ static void free_tcp(struct muster_watch *watch)
     struct tcp *tcp = (struct tcp *)watch;
     free(tcp->staging);
     free(tcp->piece);
+    muster_tls_release(tcp->tls);
     free(tcp);
 }
 

@@ -2,9 +2,13 @@
 #include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -16,6 +20,7 @@ static void free_path(struct muster_watch *watch)
     }
     free(path->control.bytes);
     free(path->coming);
+    muster_tls_channel_destroy(path->tls);
     free(path);
 }
 
@@ -74,6 +79,46 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what)
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
                link->peer.host, end->path_count, what);
 }
+
+/* Bytes -------------------------------------------------------------------------------------- */
+
+ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count)
+{
+    if (path->tls != NULL) {
+        return muster_tls_send(path->tls, parts, count);
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    return sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+}
+
+ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
+                                bool held)
+{
+    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, held)
+                             : readv(path->half.watch.fd, parts, count);
+}
+
+const char *muster_tcp_path_words(const struct tcp_path *path, int error)
+{
+    return path->tls != NULL && error == EPROTO ? muster_tls_reason(path->tls) : strerror(error);
+}
+
+void muster_tcp_path_end(struct tcp_path *path)
+{
+    if (path->tls != NULL) {
+        muster_tls_end(path->tls);
+    }
+    (void)shutdown(path->half.watch.fd, SHUT_WR); /* fails if the peer is gone: then it is read */
+}
+
+void muster_tcp_path_watch(struct tcp_path *path, bool room)
+{
+    bool out = room || muster_tls_has_backlog(path->tls);
+    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
+                        out ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
+}
+
+/* Beginning ---------------------------------------------------------------------------------- */
 
 static void set_options(int fd)
 {

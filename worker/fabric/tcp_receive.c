@@ -131,7 +131,7 @@ static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_
 }
 
 /* Returns true if there may be more. */
-static bool receive_once(struct tcp_path *path)
+static bool receive_once(struct tcp_path *path, bool held)
 {
     struct tcp *tcp = path->tcp;
     struct iovec parts[2];
@@ -150,14 +150,14 @@ static bool receive_once(struct tcp_path *path)
     size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
     parts[count++].iov_len = staged;
     muster_fabric_unlock(tcp->halves.fabric);
-    ssize_t got = readv(path->half.watch.fd, parts, count);
+    ssize_t got = muster_tcp_path_receive(path, parts, count, held);
     int error = errno;
     muster_fabric_lock(tcp->halves.fabric);
     if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
     if (got <= 0) {
-        muster_tcp_path_lose(path, got < 0 ? strerror(error)
+        muster_tcp_path_lose(path, got < 0 ? muster_tcp_path_words(path, error)
                                            : "it closed the connection without goodbye");
         return false;
     }
@@ -167,11 +167,34 @@ static bool receive_once(struct tcp_path *path)
         take_payload(path, (uint32_t)placed);
     }
     take_staged(path, tcp->staging, bytes - placed);
-    return !path->half.watch.retired && bytes == room + staged;
+    return !path->half.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
 }
 
 void muster_tcp_receive(struct tcp_path *path)
 {
-    for (int i = 0; i < READS_MAX && receive_once(path); i++) {
+    bool more = true;
+    for (int i = 0; i < READS_MAX && more; i++) {
+        more = receive_once(path, false);
     }
+    while (more && muster_tls_holds(path->tls)) { /* events tell only of what is in the socket */
+        more = receive_once(path, true);
+    }
+}
+
+bool muster_tcp_receive_held(struct tcp_link *end)
+{
+    struct muster_link *link = end->link;
+    uint32_t i = 0;
+    while (i < end->path_count) {
+        struct tcp_path *path = end->paths[i];
+        if (!muster_tls_holds(path->tls)) {
+            i++;
+            continue;
+        }
+        (void)receive_once(path, true);
+        if (link->end != end) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 enum {
@@ -21,7 +19,7 @@ static size_t frame_bytes(const struct tcp_outgoing *out)
 static void fill(struct tcp_path *path)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < path->frame_count; i++) {
+    for (uint32_t i = path->passed; i < path->frame_count; i++) {
         bytes += frame_bytes(&path->frames[i]);
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
@@ -53,18 +51,23 @@ static void add_frame(struct iovec *parts, int *count, struct tcp_outgoing *out)
     add(parts, count, out->frame.data + data, out->frame.size - data);
 }
 
+static bool is_torn(const struct tcp_path *path)
+{
+    return path->passed < path->frame_count && path->frames[path->passed].sent > 0;
+}
+
 /* Frames are never torn: first the rest of one that is half out, then those without data. */
 static int collect(struct tcp_path *path, struct iovec *parts)
 {
     int count = 0;
-    bool torn = path->frame_count > 0 && path->frames[0].sent > 0;
-    if (torn) {
-        add_frame(parts, &count, &path->frames[0]);
+    uint32_t next = path->passed;
+    if (is_torn(path)) {
+        add_frame(parts, &count, &path->frames[next++]);
     }
     add(parts, &count, path->control.bytes + path->control.start,
         path->control.end - path->control.start);
-    for (uint32_t i = torn ? 1 : 0; i < path->frame_count; i++) {
-        add_frame(parts, &count, &path->frames[i]);
+    for (; next < path->frame_count; next++) {
+        add_frame(parts, &count, &path->frames[next]);
     }
     return count;
 }
@@ -77,24 +80,32 @@ static void remove_frame(struct tcp_path *path, uint32_t index)
             (path->frame_count - index) * sizeof path->frames[0]);
 }
 
-/* Some bytes of the first frame are out; returns how many are left over. */
+/* Some bytes of the first frame that has not passed are out; returns how many are left over. */
 static size_t advance_frame(struct tcp_path *path, size_t bytes)
 {
-    struct tcp_outgoing *out = &path->frames[0];
+    struct tcp_outgoing *out = &path->frames[path->passed];
     size_t left = frame_bytes(out) - out->sent;
-    if (bytes < left) {
-        out->sent += bytes;
-        return 0;
+    size_t taken = bytes < left ? bytes : left;
+    out->sent += taken;
+    path->passed += taken == left;
+    return bytes - taken;
+}
+
+/* A send may end when its bytes are in the kernel's hands: the caller may be gone to compute, and
+ * nobody would see to those that are encrypted and wait here. */
+static void end_passed(struct tcp_path *path)
+{
+    while (path->passed > 0 && !muster_tls_has_backlog(path->tls)) {
+        struct muster_outgoing frame = path->frames[0].frame;
+        path->passed--;
+        remove_frame(path, 0);
+        muster_match_sent(&path->link->match, &frame);
     }
-    struct muster_outgoing frame = out->frame;
-    remove_frame(path, 0);
-    muster_match_sent(&path->link->match, &frame);
-    return bytes - left;
 }
 
 static void advance(struct tcp_path *path, size_t bytes)
 {
-    if (path->frame_count > 0 && path->frames[0].sent > 0) {
+    if (is_torn(path)) {
         bytes = advance_frame(path, bytes);
     }
     size_t control = path->control.end - path->control.start;
@@ -104,6 +115,7 @@ static void advance(struct tcp_path *path, size_t bytes)
     while (bytes > 0) {
         bytes = advance_frame(path, bytes);
     }
+    end_passed(path);
 }
 
 /* New control frames may be queued while the old ones are being written, so they change places. */
@@ -118,20 +130,13 @@ static void take_control(struct tcp_path *path)
     }
 }
 
-static void wait_for_room(struct tcp_path *path, bool wait)
-{
-    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
-                        wait ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
-}
-
 static void nothing_left(struct tcp_path *path)
 {
-    wait_for_room(path, false);
+    muster_tcp_path_watch(path, false);
     struct tcp_link *link = path->link;
     if (link->parting && !link->parted) {
         link->parted = true;
-        (void)shutdown(path->half.watch.fd,
-                       SHUT_WR); /* fails if the peer is gone: then it is read */
+        muster_tcp_path_end(path);
     }
 }
 
@@ -146,7 +151,7 @@ static bool flush_once(struct tcp_path *path)
     take_control(path);
     fill(path);
     int count = collect(path, parts);
-    if (count == 0) {
+    if (count == 0 && !muster_tls_has_backlog(path->tls)) {
         nothing_left(path);
         return false;
     }
@@ -154,22 +159,21 @@ static bool flush_once(struct tcp_path *path)
     for (int i = 0; i < count; i++) {
         total += parts[i].iov_len;
     }
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     struct muster_fabric *fabric = path->tcp->halves.fabric;
     muster_fabric_unlock(fabric);
-    ssize_t sent = sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = muster_tcp_path_send(path, parts, count);
     int error = errno;
     muster_fabric_lock(fabric);
     if (sent < 0 && error != EAGAIN && error != EINTR) {
         path->deaf = true; /* reading says whether it was a goodbye or a death */
-        wait_for_room(path, false);
+        muster_tcp_path_watch(path, false);
         return false;
     }
-    if (sent > 0) {
+    if (sent >= 0) {
         advance(path, (size_t)sent);
     }
-    bool all = sent >= 0 && (size_t)sent == total;
-    wait_for_room(path, !all);
+    bool all = sent >= 0 && (size_t)sent == total && !muster_tls_has_backlog(path->tls);
+    muster_tcp_path_watch(path, !all);
     return all;
 }
 
@@ -193,6 +197,10 @@ void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operati
         struct tcp_outgoing *out = &path->frames[i - 1];
         const struct muster_transfer *transfer = out->frame.transfer;
         if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
+            continue;
+        }
+        if (i <= path->passed) {
+            out->frame.transfer = NULL; /* its memory is not looked at any more */
             continue;
         }
         if (out->sent == 0) {

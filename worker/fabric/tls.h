@@ -55,8 +55,10 @@ bool muster_tls_holds(const struct muster_tls_channel *channel);
 /* Tells the peer that nothing more comes. Best effort. */
 void muster_tls_end(struct muster_tls_channel *channel);
 
-/* Why it failed: "its certificate is refused: certificate has expired". Not empty after a failure
- * of TLS; empty if the peer only hung up before the handshake was over. */
+/* Why it failed: "its certificate is refused: certificate has expired". */
 const char *muster_tls_reason(const struct muster_tls_channel *channel);
+/* True if it failed because the peer or the network has cut the connection, and not by TLS: to try
+ * again may help. */
+bool muster_tls_is_cut(const struct muster_tls_channel *channel);
 
 #endif

@@ -52,6 +52,12 @@ ssize_t muster_tls_send(struct muster_tls_channel *channel, const struct iovec *
     return -1;
 }
 
+bool muster_tls_begins(unsigned char first_byte)
+{
+    (void)first_byte;
+    return false;
+}
+
 bool muster_tls_has_backlog(const struct muster_tls_channel *channel)
 {
     (void)channel;
@@ -78,6 +84,12 @@ bool muster_tls_holds(const struct muster_tls_channel *channel)
 void muster_tls_end(struct muster_tls_channel *channel)
 {
     (void)channel;
+}
+
+bool muster_tls_is_cut(const struct muster_tls_channel *channel)
+{
+    (void)channel;
+    return false;
 }
 
 const char *muster_tls_reason(const struct muster_tls_channel *channel)

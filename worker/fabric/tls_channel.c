@@ -22,6 +22,7 @@ enum ending {
     GOING_ON = 0,
     ENDED = 1,  /* by TLS's rules */
     BROKEN = 2, /* the reason says how */
+    CUT = 3,    /* below TLS; likewise */
 };
 
 struct muster_tls_channel {
@@ -184,6 +185,11 @@ void muster_tls_channel_destroy(struct muster_tls_channel *channel)
     free(channel);
 }
 
+bool muster_tls_is_cut(const struct muster_tls_channel *channel)
+{
+    return channel->ending == CUT;
+}
+
 const char *muster_tls_reason(const struct muster_tls_channel *channel)
 {
     return channel->reason;
@@ -206,10 +212,13 @@ static void note_failure(struct muster_tls_channel *channel)
         (void)snprintf(channel->reason, size, "its certificate is refused: %s",
                        X509_verify_cert_error_string(verdict));
     } else if (channel->socket_error != 0) {
+        channel->ending = CUT;
         (void)snprintf(channel->reason, size, "%s", strerror(channel->socket_error));
     } else if (channel->hung_up) {
+        channel->ending = CUT;
         (void)snprintf(channel->reason, size, "%s",
-                       channel->greeted ? "it hung up without ending TLS" : "");
+                       channel->greeted ? "it hung up without ending TLS"
+                                        : "it hung up during the handshake of TLS");
     } else {
         (void)snprintf(channel->reason, size, "TLS: %s", text != NULL ? text : "unknown failure");
     }
@@ -363,7 +372,7 @@ muster_status muster_tls_handshake(struct muster_tls_channel *channel)
         note_failure(channel);
     }
     muster_status pushed = push(channel); /* an alert, too */
-    if (channel->ending == BROKEN) {
+    if (channel->ending != GOING_ON) {
         return MUSTER_INVALID;
     }
     /* A peer that takes nothing more may have said why: reading finds that. */
@@ -412,7 +421,7 @@ ssize_t muster_tls_receive(struct muster_tls_channel *channel, const struct iove
     if (total > 0 || channel->ending == ENDED) {
         return (ssize_t)total;
     }
-    errno = channel->ending == BROKEN ? EPROTO : EAGAIN;
+    errno = channel->ending != GOING_ON ? EPROTO : EAGAIN;
     return -1;
 }
 
