@@ -1,10 +1,5 @@
-/*
- * From a call to the wire: check the request, find (or make) the operation for its shape, number
- * it, run it, and put the status and the text into the caller's terms.
- *
- * Operations are kept by shape, because a training loop asks for the same few again and again. The
- * table is bounded in entries and in steps; what was not used for the longest time goes first.
- */
+/* From a call to the wire: check the request, find (or make) the operation for its shape, number
+ * it, run it, and put the status and the text into the caller's terms. */
 #include "worker/context.h"
 
 #include <assert.h>
@@ -12,10 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
 #include "collectives/float_environment.h"
 #include "collectives/host_memory.h"
@@ -25,41 +16,12 @@
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context_choice.h"
+#include "worker/context_kept.h"
 #include "worker/context_local.h"
 #include "worker/context_memory.h"
 #include "worker/executor.h"
 
-enum {
-    CACHED_OPERATIONS_MAX = 256,
-    CACHED_STEPS_MAX = 1 << 18, /* of all kept operations together: some 50 MiB */
-    SCRATCH_ALIGNMENT = 64,     /* a cache line */
-    ALGORITHM_BY_COST = 0,      /* in a shape; else 1 + the index of the named one */
-};
-
-/* What a schedule depends on. Without padding: it is hashed and compared as bytes. */
-struct key {
-    uint64_t count;
-    uint32_t collective;
-    uint32_t root;
-    uint32_t algorithm;
-    uint32_t element_size_bytes; /* selection depends on it */
-    uint32_t in_place;
-    uint32_t ordered;
-    uint32_t bound_count;
-    uint32_t unused;   /* zero */
-    uint64_t bounds[]; /* [bound_count] of the input, then of the output */
-};
-
-struct kept_operation {
-    struct key *key;                    /* owned */
-    struct muster_operation *operation; /* NULL: it is done in memory */
-    enum muster_memory_method method;   /* then */
-    size_t algorithm;
-    uint64_t scratch_bytes;
-    size_t step_count;
-    TAILQ_ENTRY(kept_operation) order;
-    UT_hash_handle hh;
-};
+enum { SCRATCH_ALIGNMENT = 64 }; /* a cache line */
 
 struct muster_context {
     struct muster_fabric *fabric; /* borrowed */
@@ -75,12 +37,10 @@ struct muster_context {
 
     pthread_mutex_t mutex; /* guards `taken` */
     pthread_cond_t given_back;
-    bool taken;        /* a collective is under way; its caller owns what follows */
-    uint64_t sequence; /* of the last operation */
-    struct key *key;   /* room for that of any call */
-    struct kept_operation *kept;
-    TAILQ_HEAD(kept_order, kept_operation) order; /* by last use, newest first */
-    size_t kept_steps;
+    bool taken;                  /* a collective is under way; its caller owns what follows */
+    uint64_t sequence;           /* of the last operation */
+    struct muster_call_key *key; /* room for that of any call */
+    struct muster_kept_table kept;
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_context_memory shared; /* by all ranks; or not */
@@ -161,7 +121,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     context->choices.forced = forced;
     muster_mutex_init(&context->mutex);
     muster_condition_init(&context->given_back);
-    TAILQ_INIT(&context->order);
+    muster_kept_init(&context->kept);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
         muster_context_destroy(context);
@@ -171,30 +131,12 @@ muster_status muster_context_create(const struct muster_context_options *options
     return MUSTER_OK;
 }
 
-static void drop_operation(struct muster_context *context, struct kept_operation *kept)
-{
-    /* The analyzer cannot know that what is in the order is also in the table. */
-    HASH_DEL(context->kept, kept); /* NOLINT(clang-analyzer-core.NullDereference) */
-    TAILQ_REMOVE(&context->order, kept, order);
-    context->kept_steps -= kept->step_count;
-    muster_operation_destroy(kept->operation);
-    free(kept->key);
-    free(kept);
-}
-
-static void drop_operations(struct muster_context *context)
-{
-    while (!TAILQ_EMPTY(&context->order)) {
-        drop_operation(context, TAILQ_FIRST(&context->order));
-    }
-}
-
 void muster_context_destroy(struct muster_context *context)
 {
     if (context == NULL) {
         return;
     }
-    drop_operations(context);
+    muster_kept_clear(&context->kept);
     muster_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->given_back);
@@ -250,17 +192,17 @@ static void give_turn(struct muster_context **context)
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
     AUTO_TURN(context);
-    drop_operations(context);
+    muster_kept_clear(&context->kept);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
 }
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
-static muster_status choose(struct muster_context *context, const struct key *key,
+static muster_status choose(struct muster_context *context, const struct muster_call_key *key,
                             const struct muster_plan *plan, size_t *ret_algorithm)
 {
-    if (key->algorithm != ALGORITHM_BY_COST) {
+    if (key->algorithm != MUSTER_KEY_BY_COST) {
         *ret_algorithm = key->algorithm - 1;
         return MUSTER_OK;
     }
@@ -268,7 +210,7 @@ static muster_status choose(struct muster_context *context, const struct key *ke
 }
 
 /* The bounds of the shape stand in the key already. */
-static muster_status fill_key(struct key *key, const struct muster_request *request,
+static muster_status fill_key(struct muster_call_key *key, const struct muster_request *request,
                               const struct muster_asked *asked)
 {
     const struct muster_shape *shape = &asked->shape;
@@ -277,7 +219,7 @@ static muster_status fill_key(struct key *key, const struct muster_request *requ
     key->count = shape->count;
     key->collective = shape->collective;
     key->root = shape->root;
-    key->algorithm = ALGORITHM_BY_COST;
+    key->algorithm = MUSTER_KEY_BY_COST;
     key->element_size_bytes = (uint32_t)muster_type_size_bytes(
         shape->collective != MUSTER_BARRIER ? request->type : MUSTER_FLOAT32);
     key->in_place = asked->in_place;
@@ -289,50 +231,6 @@ static muster_status fill_key(struct key *key, const struct muster_request *requ
         TRY(muster_algorithm_find(request->collective, request->algorithm, &index));
         key->algorithm = (uint32_t)index + 1;
     }
-    return MUSTER_OK;
-}
-
-static size_t key_size(const struct key *key)
-{
-    return sizeof *key + key->bound_count * sizeof key->bounds[0];
-}
-
-static bool same_key(const struct key *one, const struct key *other)
-{
-    return one->bound_count == other->bound_count && memcmp(one, other, key_size(one)) == 0;
-}
-
-/* The kept operations ------------------------------------------------------------------------- */
-
-/* Makes room for one more operation of so many steps. */
-static void trim(struct muster_context *context, size_t step_count)
-{
-    while (!TAILQ_EMPTY(&context->order) && (HASH_COUNT(context->kept) >= CACHED_OPERATIONS_MAX ||
-                                             context->kept_steps + step_count > CACHED_STEPS_MAX)) {
-        struct kept_operation *oldest = TAILQ_LAST(&context->order, kept_order);
-        drop_operation(context, oldest); /* NOLINT(clang-analyzer-unix.Malloc): it is unlinked */
-    }
-}
-
-/* Takes the operation and the key, also on failure. */
-static muster_status keep(struct muster_context *context, const struct kept_operation *made,
-                          struct kept_operation **ret_kept)
-{
-    trim(context, made->step_count);
-    struct kept_operation *kept = malloc(sizeof *kept);
-    if (kept != NULL) {
-        *kept = *made;
-        HASH_ADD_KEYPTR(hh, context->kept, kept->key, key_size(kept->key), kept);
-    }
-    if (kept == NULL || kept->hh.tbl == NULL) {
-        free(kept);
-        free(made->key);
-        muster_operation_destroy(made->operation);
-        return muster_error_set(MUSTER_FATAL, "no memory to keep an operation");
-    }
-    TAILQ_INSERT_HEAD(&context->order, kept, order);
-    context->kept_steps += kept->step_count;
-    *ret_kept = kept;
     return MUSTER_OK;
 }
 
@@ -355,7 +253,7 @@ static struct muster_plan plan_of(const struct muster_context *context,
 
 /* The schedule of what goes by messages. */
 static muster_status schedule_operation(const struct muster_context *context,
-                                        const struct muster_plan *plan, struct kept_operation *made)
+                                        const struct muster_plan *plan, struct muster_kept *made)
 {
     struct muster_schedule schedule;
     TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
@@ -370,12 +268,11 @@ static muster_status schedule_operation(const struct muster_context *context,
 }
 
 static muster_status make_operation(struct muster_context *context,
-                                    const struct muster_asked *asked,
-                                    struct kept_operation **ret_kept)
+                                    const struct muster_asked *asked, struct muster_kept **ret_kept)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
     const struct muster_plan plan = plan_of(context, asked);
-    struct kept_operation made = {.key = NULL};
+    struct muster_kept made = {.key = NULL};
     double unused_us;
     TRY(choose(context, context->key, &plan, &made.algorithm));
     TRY(muster_plan_check(made.algorithm, &plan));
@@ -384,13 +281,7 @@ static muster_status make_operation(struct muster_context *context,
                               &made.method, &unused_us)) {
         TRY(schedule_operation(context, &plan, &made));
     }
-    made.key = malloc(key_size(context->key));
-    if (made.key == NULL) {
-        muster_operation_destroy(made.operation);
-        return muster_error_set(MUSTER_FATAL, "no memory to keep an operation");
-    }
-    memcpy(made.key, context->key, key_size(context->key));
-    return keep(context, &made, ret_kept);
+    return muster_kept_add(&context->kept, context->key, &made, ret_kept);
 }
 
 /* Leaves the bounds in the key. */
@@ -403,21 +294,13 @@ static muster_status check(struct muster_context *context, const struct muster_r
 
 static muster_status find_operation(struct muster_context *context,
                                     const struct muster_request *request,
-                                    const struct muster_asked *asked,
-                                    struct kept_operation **ret_kept)
+                                    const struct muster_asked *asked, struct muster_kept **ret_kept)
 {
     TRY(fill_key(context->key, request, asked));
-    struct kept_operation *kept = TAILQ_FIRST(&context->order);
-    if (kept != NULL && same_key(kept->key, context->key)) { /* the same again: most calls are */
-        *ret_kept = kept;
-        return MUSTER_OK;
-    }
-    HASH_FIND(hh, context->kept, context->key, key_size(context->key), kept);
+    struct muster_kept *kept = muster_kept_find(&context->kept, context->key);
     if (kept == NULL) {
         return make_operation(context, asked, ret_kept);
     }
-    TAILQ_REMOVE(&context->order, kept, order);
-    TAILQ_INSERT_HEAD(&context->order, kept, order);
     *ret_kept = kept;
     return MUSTER_OK;
 }
@@ -455,8 +338,8 @@ static uint64_t aligned(uint64_t size_bytes)
 
 static muster_status run_numbered(struct muster_context *context,
                                   const struct muster_request *request,
-                                  const struct muster_asked *asked,
-                                  const struct kept_operation *kept, uint32_t *ret_suspect)
+                                  const struct muster_asked *asked, const struct muster_kept *kept,
+                                  uint32_t *ret_suspect)
 {
     struct muster_local_work work;
     muster_local_plan(request, &asked->shape, &work);
@@ -511,7 +394,7 @@ muster_status muster_context_run(struct muster_context *context,
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
-    struct kept_operation *kept;
+    struct muster_kept *kept;
     TRY(find_operation(context, request, &asked, &kept));
     return run_numbered(context, request, &asked, kept, suspect);
 }
@@ -547,7 +430,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                    .ret_suspect = suspect};
     TRY(muster_context_memory_meet(&meeting, &options, &shared));
     AUTO_TURN(context);
-    drop_operations(context); /* they were chosen without it */
+    muster_kept_clear(&context->kept); /* they were chosen without it */
     context->shared = shared;
     muster_choices_clear(&context->choices);
     return MUSTER_OK;
@@ -559,7 +442,7 @@ muster_status muster_context_algorithm(struct muster_context *context,
     AUTO_TURN(context);
     struct muster_asked asked;
     TRY(check(context, request, &asked));
-    struct kept_operation *kept;
+    struct muster_kept *kept;
     TRY(find_operation(context, request, &asked, &kept));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
@@ -572,7 +455,7 @@ muster_status muster_context_predict(struct muster_context *context,
     AUTO_LOCK(&context->mutex);
     struct muster_asked asked;
     TRY(check(context, request, &asked));
-    struct kept_operation *kept;
+    struct muster_kept *kept;
     TRY(find_operation(context, request, &asked, &kept));
     const struct muster_plan plan = plan_of(context, &asked);
     size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
