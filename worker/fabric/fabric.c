@@ -12,12 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
-     * that wait for each other sleep in turn for good once one of them was late. */
-    SPIN_NS = 200 * 1000,
-    MEMBERS_MAX = 1 << 20,
-};
+enum { MEMBERS_MAX = 1 << 20 };
 
 static const struct muster_link_ops *const transports[] = {&muster_inproc_ops, &muster_shm_ops,
                                                            &muster_tcp_ops};
@@ -276,24 +271,18 @@ static muster_status name_links(struct muster_fabric *fabric, const struct muste
     return MUSTER_OK;
 }
 
-/* Looking for a while before sleeping pays only if the members on this host need not the same core,
- * and are not stopped for having used up their quota while they looked. */
-static int64_t choose_spin(const struct muster_fabric *fabric, const struct muster_peer *peers,
-                           uint32_t count)
+static uint32_t count_members_here(const struct muster_fabric *fabric,
+                                   const struct muster_peer *peers, uint32_t count)
 {
     const char *host = NULL;
     for (uint32_t i = 0; i < count && host == NULL; i++) {
         host = strcmp(peers[i].member, fabric->member) == 0 ? peers[i].host : NULL;
     }
-    if (host == NULL) {
-        return 0;
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < count && host != NULL; i++) {
+        members += strcmp(peers[i].host, host) == 0;
     }
-    uint32_t cores = muster_cores_usable();
-    uint32_t neighbours = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        neighbours += strcmp(peers[i].host, host) == 0;
-    }
-    return cores >= 2 && neighbours <= cores ? SPIN_NS : 0;
+    return members;
 }
 
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
@@ -317,7 +306,8 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     muster_operations_begin(&fabric->operations, generation);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
-    fabric->spin_ns = choose_spin(fabric, peers, count);
+    muster_patience_begin(&fabric->patience, count_members_here(fabric, peers, count),
+                          muster_cores_quota_millis(""));
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }

@@ -13,6 +13,7 @@
 #include "worker/base/status.h"
 #include "worker/fabric/calls.h"
 #include "worker/fabric/operations.h"
+#include "worker/fabric/patience.h"
 #include "worker/fabric/transfers.h"
 
 #include <pthread.h>
@@ -202,7 +203,7 @@ struct muster_fabric {
     uint32_t wanted;                       /* threads that wait for it to come back */
     struct muster_watch *retired_watches;
     struct muster_link *retired_links;
-    int64_t spin_ns; /* how long to look before sleeping; 0 when cores are scarce */
+    struct muster_patience patience; /* the leader's */
 
     struct muster_fabric_figures figures;
 };

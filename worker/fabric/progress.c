@@ -17,7 +17,6 @@
 enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
-    LOOKS = 100,              /* at memory, between looks at descriptors */
     NS_PER_S = 1000000000,
 };
 
@@ -231,31 +230,45 @@ static void doze(struct muster_fabric *fabric, bool dozing)
     }
 }
 
+static bool look(const struct muster_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->patience.looks; i++) {
+        if (has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Looks for a while, without the lock. True if there is something to do; events may have been taken
  * then. */
-static bool spin(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events,
-                 int *ret_count)
+static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
+                             struct epoll_event *events, int *ret_count)
 {
     const struct timespec none = {0};
     int64_t now_ns = muster_clock_ns();
-    int64_t end_ns = now_ns + fabric->spin_ns < until_ns ? now_ns + fabric->spin_ns : until_ns;
+    int64_t end_ns =
+        now_ns + MUSTER_PATIENCE_NS < until_ns ? now_ns + MUSTER_PATIENCE_NS : until_ns;
     bool found = false;
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     while (!found && now_ns < end_ns) {
-        for (int i = 0; i < LOOKS && !found; i++) {
-            found = has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed);
-        }
+        found = look(fabric);
         if (!found) {
             *ret_count = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
             found = *ret_count != 0;
         }
         if (!found) {
+            int64_t before_ns = muster_clock_ns();
             sched_yield(); /* to a peer that has to share this core */
             now_ns = muster_clock_ns();
+            muster_patience_gave_way(&fabric->patience, now_ns - before_ns);
         }
     }
     muster_fabric_lock(fabric);
+    if (found) {
+        muster_patience_found(&fabric->patience);
+    }
     return found;
 }
 
@@ -281,7 +294,8 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = 0;
-    if (until_ns == 0 || fabric->spin_ns == 0 || !spin(fabric, until_ns, events, &count)) {
+    if (until_ns == 0 || !muster_patience_looks(&fabric->patience) ||
+        !look_for_a_while(fabric, until_ns, events, &count)) {
         doze(fabric, true);
         int64_t sleep_ns = has_news(fabric) ? 0 : until_ns;
         muster_mutex_unlock(&fabric->lock);

@@ -1,0 +1,44 @@
+#include "worker/fabric/patience.h"
+
+enum { MILLIS = 1000 }; /* in a core */
+
+void muster_patience_begin(struct muster_patience *patience, uint32_t members_here,
+                           uint64_t quota_millis)
+{
+    /* The library's other threads need some of the quota, too: two cores at least. */
+    uint64_t needed = members_here < 2 ? 2 : members_here;
+    *patience = (struct muster_patience){.looks_at_all = quota_millis / MILLIS >= needed,
+                                         .looks = MUSTER_PATIENCE_LOOKS_MAX,
+                                         .rest = MUSTER_PATIENCE_REST_MIN};
+}
+
+bool muster_patience_looks(struct muster_patience *patience)
+{
+    if (patience->resting > 0) {
+        patience->resting--;
+        return false;
+    }
+    return patience->looks_at_all;
+}
+
+void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns)
+{
+    if (took_ns > MUSTER_PATIENCE_ALONE_NS) {
+        patience->looks = 1;
+    } else if (patience->looks < MUSTER_PATIENCE_LOOKS_MAX) {
+        patience->looks++;
+    }
+    if (took_ns > MUSTER_PATIENCE_SLICE_NS) {
+        patience->resting = patience->rest;
+        if (patience->rest < MUSTER_PATIENCE_REST_MAX) {
+            patience->rest *= 2;
+        }
+    }
+}
+
+void muster_patience_found(struct muster_patience *patience)
+{
+    if (patience->rest > MUSTER_PATIENCE_REST_MIN) {
+        patience->rest -= 1;
+    }
+}

@@ -1,0 +1,50 @@
+/*
+ * How long who waits looks for news itself before it sleeps. Pure: times come in as arguments.
+ *
+ * Looking saves a sleep and a wake, tens of microseconds. Between the looks it gives way
+ * (sched_yield()), so that members that share a core hand it to each other without sleeping. That
+ * goes wrong twice: where a quota pays for less than the members can use, looking spends what the
+ * work needs; and where other work computes on the core, who gives way gets it back only after a
+ * slice of milliseconds, and sleeping is better, since a wake goes before such work.
+ */
+#ifndef MUSTER_WORKER_FABRIC_PATIENCE_H
+#define MUSTER_WORKER_FABRIC_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
+     * that wait for each other sleep in turn for good once one of them was late. */
+    MUSTER_PATIENCE_NS = 200 * 1000,
+    /* Who gave way for longer had to wait for a whole slice of other work. */
+    MUSTER_PATIENCE_SLICE_NS = 500 * 1000,
+    /* Who gave way for less found nobody else on its core. */
+    MUSTER_PATIENCE_ALONE_NS = 2 * 1000,
+    MUSTER_PATIENCE_LOOKS_MAX = 100, /* at memory, before it gives way */
+    MUSTER_PATIENCE_REST_MIN = 128,  /* waits without a look, after a slice */
+    MUSTER_PATIENCE_REST_MAX = 4096,
+};
+
+struct muster_patience {
+    bool looks_at_all;
+    uint32_t looks;   /* at memory, before it gives way the next time */
+    uint32_t resting; /* so many of the next waits sleep at once */
+    uint32_t rest;    /* after the next slice that was lost */
+};
+
+/* A generation begins with so many members on this host. The quota is in thousandths of a core,
+ * UINT64_MAX without one (muster_cores_quota_millis()). */
+void muster_patience_begin(struct muster_patience *patience, uint32_t members_here,
+                           uint64_t quota_millis);
+
+/* A wait begins: whether to look for a while, or to sleep at once. */
+bool muster_patience_looks(struct muster_patience *patience);
+
+/* It gave way for so long. */
+void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns);
+
+/* The looking has found what it waited for. */
+void muster_patience_found(struct muster_patience *patience);
+
+#endif
