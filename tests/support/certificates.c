@@ -13,10 +13,11 @@
 
 #include <cmocka.h>
 
-enum { PATHS = 16, HOUR_S = 3600 };
+enum { HOUR_S = 3600 };
 
 void certificates_init(struct certificates *certificates)
 {
+    memset(certificates, 0, sizeof *certificates);
     (void)snprintf(certificates->folder, sizeof certificates->folder,
                    "/tmp/muster-certificates.XXXXXX");
     assert_non_null(mkdtemp(certificates->folder));
@@ -37,19 +38,22 @@ void certificates_finish(const struct certificates *certificates)
     (void)rmdir(certificates->folder);
 }
 
-const char *certificates_path(const struct certificates *certificates, const char *name,
-                              const char *kind)
+const char *certificates_path(struct certificates *certificates, const char *name, const char *kind)
 {
-    static _Thread_local char paths[PATHS][CERTIFICATES_PATH_SIZE];
-    static _Thread_local unsigned next;
-    char *path = paths[next++ % PATHS];
-    (void)snprintf(path, CERTIFICATES_PATH_SIZE, "%s/%.60s.%.10s", certificates->folder, name,
-                   kind);
-    return path;
+    char path[CERTIFICATES_PATH_SIZE];
+    (void)snprintf(path, sizeof path, "%s/%.40s.%.10s", certificates->folder, name, kind);
+    for (size_t i = 0; i < CERTIFICATES_PATHS_MAX; i++) {
+        if (certificates->paths[i][0] == '\0' || strcmp(certificates->paths[i], path) == 0) {
+            memcpy(certificates->paths[i], path, sizeof path);
+            return certificates->paths[i];
+        }
+    }
+    fail_msg("more than %d paths of certificates", CERTIFICATES_PATHS_MAX);
+    return NULL;
 }
 
-struct muster_tls_files certificates_files(const struct certificates *certificates,
-                                           const char *name, const char *authority)
+struct muster_tls_files certificates_files(struct certificates *certificates, const char *name,
+                                           const char *authority)
 {
     return (struct muster_tls_files){
         .certificate = certificates_path(certificates, name, "pem"),
@@ -111,8 +115,8 @@ static void add_extensions(const struct certificate_wish *wish, X509 *certificat
     }
 }
 
-static void write_files(const struct certificates *certificates, const char *name,
-                        X509 *certificate, EVP_PKEY *key)
+static void write_files(struct certificates *certificates, const char *name, X509 *certificate,
+                        EVP_PKEY *key)
 {
     FILE *file = open_file(certificates_path(certificates, name, "pem"), "w");
     assert_int_equal(PEM_write_X509(file, certificate), 1);
@@ -122,7 +126,7 @@ static void write_files(const struct certificates *certificates, const char *nam
     assert_int_equal(fclose(file), 0);
 }
 
-void certificates_make(const struct certificates *certificates, struct certificate_wish wish)
+void certificates_make(struct certificates *certificates, struct certificate_wish wish)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
     EVP_PKEY *signer = key;

@@ -4,11 +4,12 @@
 
 #include "worker/fabric/fabric.h"
 
-enum { CERTIFICATES_PATH_SIZE = 256 };
+enum { CERTIFICATES_PATH_SIZE = 128, CERTIFICATES_PATHS_MAX = 64 };
 
 /* A folder of its own, removed with all that is in it by certificates_finish(). */
 struct certificates {
     char folder[CERTIFICATES_PATH_SIZE / 2];
+    char paths[CERTIFICATES_PATHS_MAX][CERTIFICATES_PATH_SIZE]; /* that were asked for */
 };
 
 struct certificate_wish {
@@ -21,14 +22,14 @@ struct certificate_wish {
 
 void certificates_init(struct certificates *certificates);
 void certificates_finish(const struct certificates *certificates);
-void certificates_make(const struct certificates *certificates, struct certificate_wish wish);
+void certificates_make(struct certificates *certificates, struct certificate_wish wish);
 
-/* FOLDER/NAME.KIND, in one of a few buffers of this thread. */
-const char *certificates_path(const struct certificates *certificates, const char *name,
+/* FOLDER/NAME.KIND, valid as long as the certificates. Not for two threads at once. */
+const char *certificates_path(struct certificates *certificates, const char *name,
                               const char *kind);
 
 /* What a member with that certificate is told to use. */
-struct muster_tls_files certificates_files(const struct certificates *certificates,
-                                           const char *name, const char *authority);
+struct muster_tls_files certificates_files(struct certificates *certificates, const char *name,
+                                           const char *authority);
 
 #endif
