@@ -56,13 +56,14 @@ static muster_status make_fabric(struct muster_session *session)
         .link_token = "",
         .listen = listen,
         .connections = session->settings.tcp_connections,
+        .tls = {.certificate = session->settings.tls_certificate,
+                .key = session->settings.tls_key,
+                .authority = session->settings.tls_authority,
+                .name = session->settings.tls_name},
         .shared_memory = true,
     };
     struct muster_fabric *fabric = NULL;
-    muster_status status = muster_fabric_create(&options, &fabric);
-    if (status != MUSTER_OK) {
-        return muster_error_prefix(status, "listen (MUSTER_LISTEN)");
-    }
+    TRY(muster_fabric_create(&options, &fabric));
     AUTO_LOCK(&session->mutex);
     session->fabric = fabric;
     return MUSTER_OK;

@@ -122,6 +122,15 @@ typedef struct muster_options {
     uint32_t tcp_connections; /* MUSTER_TCP_CONNECTIONS: so many to each peer that this member
                                  dials, up to 16; with more than one, a link goes on as long as
                                  one of them lives; default 1 */
+    /* TLS between members of different hosts: PEM files, all three or none. Each member proves who
+     * it is by its certificate, and its peers are those whose certificates the authority has
+     * signed; worker/README.md says how to choose them. On all members or on none. */
+    const char *tls_certificate; /* MUSTER_TLS_CERTIFICATE: this member's; intermediate ones may
+                                    follow */
+    const char *tls_key;         /* MUSTER_TLS_KEY: belongs to it; without pass phrase */
+    const char *tls_authority;   /* MUSTER_TLS_AUTHORITY: certificates of one or more */
+    const char *tls_name;  /* MUSTER_TLS_NAME: a DNS name that every member's certificate has to
+                              carry; default: any will do */
     uint32_t min_size;     /* MUSTER_MIN: the job waits for at least so many members; default 1 */
     uint32_t max_size;     /* MUSTER_MAX: never more than so many; default 1024 */
     uint32_t target_size;  /* MUSTER_TARGET: start as soon as so many are there; 0: none */

@@ -66,6 +66,10 @@ void muster_options_init(muster_options *options)
         .host = variable("MUSTER_HOST"),
         .rack = variable("MUSTER_RACK"),
         .listen = variable("MUSTER_LISTEN"),
+        .tls_certificate = variable("MUSTER_TLS_CERTIFICATE"),
+        .tls_key = variable("MUSTER_TLS_KEY"),
+        .tls_authority = variable("MUSTER_TLS_AUTHORITY"),
+        .tls_name = variable("MUSTER_TLS_NAME"),
         .tcp_connections = number_variable("MUSTER_TCP_CONNECTIONS", 1),
         .min_size = number_variable("MUSTER_MIN", 1),
         .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
@@ -158,6 +162,20 @@ static muster_status copy(const char *text, char **ret_copy)
     return MUSTER_OK;
 }
 
+/* NULL stays NULL. */
+static muster_status copy_given(const char *text, char **ret_copy)
+{
+    return text != NULL ? copy(text, ret_copy) : MUSTER_OK;
+}
+
+static muster_status copy_tls(const muster_options *options, struct muster_settings *settings)
+{
+    TRY(copy_given(options->tls_certificate, &settings->tls_certificate));
+    TRY(copy_given(options->tls_key, &settings->tls_key));
+    TRY(copy_given(options->tls_authority, &settings->tls_authority));
+    return copy_given(options->tls_name, &settings->tls_name);
+}
+
 static muster_status copy_host(const char *host, char **ret_copy)
 {
     char name[MUSTER_HOST_SIZE] = "";
@@ -209,9 +227,8 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy(options->token != NULL ? options->token : "", &settings->token));
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
-    if (options->listen != NULL) {
-        TRY(copy(options->listen, &settings->listen));
-    }
+    TRY(copy_given(options->listen, &settings->listen));
+    TRY(copy_tls(options, settings));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
         TRY(copy(options->algorithm, &settings->algorithm));
@@ -257,6 +274,10 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->host);
     free(settings->rack);
     free(settings->listen);
+    free(settings->tls_certificate);
+    free(settings->tls_key);
+    free(settings->tls_authority);
+    free(settings->tls_name);
     free(settings->algorithm);
     *settings = (struct muster_settings){0};
 }

@@ -15,10 +15,11 @@
 struct muster_settings {
     char *rendezvous;
     char *job;
-    char *token;     /* "": none */
-    char *host;      /* the name of the host that this member is on */
-    char *rack;      /* "": the one without a name */
-    char *listen;    /* NULL: found out from the way to the rendezvous */
+    char *token;  /* "": none */
+    char *host;   /* the name of the host that this member is on */
+    char *rack;   /* "": the one without a name */
+    char *listen; /* NULL: found out from the way to the rendezvous */
+    char *tls_certificate, *tls_key, *tls_authority, *tls_name; /* NULL: not given */
     char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
     uint32_t tcp_connections;
     uint32_t min_size, max_size, target_size;

@@ -86,25 +86,39 @@ static void a_file_that_is_missing_or_no_pem_is_named(void **state)
     const char *const missing = "/nonexistent/x.pem";
     struct muster_tls_files files = good_files();
     files.certificate = missing;
-    expect_wrong(files, "TLS certificate /nonexistent/x.pem", "No such file or directory");
+    expect_wrong(files, "TLS certificate (MUSTER_TLS_CERTIFICATE) /nonexistent/x.pem",
+                 "No such file or directory");
     files = good_files();
     files.key = missing;
-    expect_wrong(files, "TLS key /nonexistent/x.pem", "No such file or directory");
+    expect_wrong(files, "TLS key (MUSTER_TLS_KEY) /nonexistent/x.pem", "No such file or directory");
     files = good_files();
     files.authority = missing;
-    expect_wrong(files, "TLS authority /nonexistent/x.pem", "No such file or directory");
+    expect_wrong(files, "TLS authority (MUSTER_TLS_AUTHORITY) /nonexistent/x.pem",
+                 "No such file or directory");
     files.authority = garbage;
     expect_wrong(files, garbage, "no certificate in PEM form");
     files.authority = too_large;
     expect_wrong(files, too_large, "longer than 1 MiB");
     files.authority = "/";
-    expect_wrong(files, "TLS authority /", "Is a directory");
+    expect_wrong(files, "TLS authority (MUSTER_TLS_AUTHORITY) /", "Is a directory");
     files = good_files();
     files.certificate = empty;
     expect_wrong(files, empty, "no certificate in PEM form");
     files = good_files();
     files.key = files.certificate;
     expect_wrong(files, files.key, "no private key in PEM form");
+}
+
+static void who_has_one_file_needs_the_others(void **state)
+{
+    (void)state;
+    expect_wrong((struct muster_tls_files){.name = "job.x"},
+                 "TLS certificate (MUSTER_TLS_CERTIFICATE)", "all three or none");
+    struct muster_tls_files files = good_files();
+    files.authority = NULL;
+    expect_wrong(files, "TLS authority (MUSTER_TLS_AUTHORITY)", "all three or none");
+    files.key = NULL;
+    expect_wrong(files, "TLS key (MUSTER_TLS_KEY)", "all three or none");
 }
 
 static void a_file_that_may_not_be_read_is_named(void **state)
@@ -155,7 +169,7 @@ static void a_certificate_that_peers_would_refuse_is_refused_at_once(void **stat
     files.name = "other.x";
     expect_wrong(files, "member.pem", "ostname mismatch");
     files.name = "*";
-    expect_wrong(files, "TLS name \"*\"", "must be a DNS name");
+    expect_wrong(files, "TLS name (MUSTER_TLS_NAME) \"*\"", "must be a DNS name");
 }
 
 static void what_is_good_is_taken(void **state)
@@ -172,6 +186,31 @@ static void what_is_good_is_taken(void **state)
         }
         muster_tls_release(tls);
     }
+}
+
+static void new_files_are_taken_and_bad_ones_are_not(void **state)
+{
+    (void)state;
+    struct certificate_wish wish = {.name = "renewed", .issuer = "authority"};
+    certificates_make(&certificates, wish);
+    struct muster_tls_files files = certificates_files(&certificates, "renewed", "authority");
+    struct muster_tls *tls = NULL;
+    assert_int_equal(muster_tls_create(&files, &tls), MUSTER_OK);
+    const struct muster_tls *first = tls;
+    muster_tls_renew(&tls);
+    assert_ptr_equal(tls, first);
+    assert_int_equal(rename(files.key, certificates_path(&certificates, "moved", "key")), 0);
+    muster_tls_renew(&tls);
+    assert_ptr_equal(tls, first);
+    certificates_make(&certificates, wish);
+    muster_tls_hold(tls);
+    muster_tls_renew(&tls);
+    assert_ptr_not_equal(tls, first);
+    muster_tls_release(tls);
+    tls = NULL;
+    muster_tls_renew(&tls);
+    assert_null(tls);
+    muster_tls_release((struct muster_tls *)first);
 }
 
 /* Channels ----------------------------------------------------------------------------------- */
@@ -348,10 +387,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_is_missing_or_no_pem_is_named),
+        cmocka_unit_test(who_has_one_file_needs_the_others),
         cmocka_unit_test(a_file_that_may_not_be_read_is_named),
         cmocka_unit_test(a_key_with_a_pass_phrase_is_refused_without_asking),
         cmocka_unit_test(a_certificate_that_peers_would_refuse_is_refused_at_once),
         cmocka_unit_test(what_is_good_is_taken),
+        cmocka_unit_test(new_files_are_taken_and_bad_ones_are_not),
         cmocka_unit_test(bytes_come_as_they_went),
         cmocka_unit_test(keys_are_changed_on_the_way),
         cmocka_unit_test(an_end_by_the_rules_is_told_from_one_that_is_none),

@@ -28,6 +28,10 @@ static const char *const variables[] = {
     "MUSTER_MEASURE",
     "MUSTER_REPRODUCIBLE",
     "MUSTER_TCP_CONNECTIONS",
+    "MUSTER_TLS_CERTIFICATE",
+    "MUSTER_TLS_KEY",
+    "MUSTER_TLS_AUTHORITY",
+    "MUSTER_TLS_NAME",
 };
 
 static int clean_environment(void **state)
@@ -64,12 +68,18 @@ static void the_environment_alone_is_enough(void **state)
     set("MUSTER_MAX", "8");
     set("MUSTER_TARGET", "4");
     set("MUSTER_LEAVE_ON_SIGTERM", "0");
+    set("MUSTER_TLS_CERTIFICATE", "/etc/job/tls.crt");
+    set("MUSTER_TLS_NAME", "job.x");
     assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
     assert_string_equal(settings.rendezvous, "http://127.0.0.1:7070");
     assert_string_equal(settings.job, "night.run-1");
     assert_string_equal(settings.token, "");
     assert_true(strlen(settings.host) > 0);
     assert_null(settings.listen);
+    assert_string_equal(settings.tls_certificate, "/etc/job/tls.crt");
+    assert_null(settings.tls_key);
+    assert_null(settings.tls_authority);
+    assert_string_equal(settings.tls_name, "job.x");
     assert_int_equal(settings.min_size, 2);
     assert_int_equal(settings.max_size, 8);
     assert_int_equal(settings.target_size, 4);

@@ -41,6 +41,8 @@ static const char doc[] =
     "rank, rounded up to whole elements of all ranks.\n"
     "algbw = bytes / time at the median; busbw = algbw x 2(n-1)/n for allreduce, x 1 for broadcast "
     "and reduce, x (n-1)/n for the others.\n"
+    "TCP is encrypted where MUSTER_TLS_CERTIFICATE, MUSTER_TLS_KEY and MUSTER_TLS_AUTHORITY name "
+    "files, as in a session.\n"
     "\n"
     "Example: muster bench allreduce -n 4 --hosts 2 --bytes 4,64K,16M --transport tcp\n"
     "As root: muster bench allreduce -n 4 --hosts 4 --shape 1gbit";

@@ -53,11 +53,17 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     }
     /* One name for all: they share the cores of this machine, which the fabric minds. */
     (void)snprintf(peer->host, sizeof peer->host, "localhost");
+    muster_options environment;
+    muster_options_init(&environment);
     const struct muster_fabric_options options = {
         .member = peer->member,
         .link_token = run->board->link_token,
         .listen = hub == NULL ? address : NULL,
         .connections = run->board->options.connections,
+        .tls = {.certificate = environment.tls_certificate,
+                .key = environment.tls_key,
+                .authority = environment.tls_authority,
+                .name = environment.tls_name},
         .hub = hub,
         .shared_memory = run->board->options.transport == MUSTER_BENCH_SHM,
     };

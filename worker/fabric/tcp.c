@@ -17,10 +17,13 @@ static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *
     if (tcp->staging == NULL || tcp->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    if (options->tls.certificate != NULL) {
+    const struct muster_tls_files *tls = &options->tls;
+    if (tls->certificate != NULL || tls->key != NULL || tls->authority != NULL ||
+        tls->name != NULL) {
         TRY(muster_tls_create(&options->tls, &tcp->tls));
     }
-    return muster_tcp_listen(tcp, options->listen);
+    muster_status status = muster_tcp_listen(tcp, options->listen);
+    return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "listen (MUSTER_LISTEN)");
 }
 
 static muster_status tcp_start(struct muster_fabric *fabric,
@@ -101,6 +104,7 @@ static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
     struct muster_dialler *each = NULL;
+    muster_tls_renew(&tcp->tls);
     DL_FOREACH(tcp->halves.diallers, each)
     {
         struct tcp_link *end = (struct tcp_link *)each;

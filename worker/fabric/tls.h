@@ -27,6 +27,11 @@ MUSTER_CHECKED muster_status muster_tls_create(const struct muster_tls_files *fi
 void muster_tls_hold(struct muster_tls *tls);
 void muster_tls_release(struct muster_tls *tls);
 
+/* Looks whether the files are others than those it was made of, and makes a new one of those, with
+ * which channels begin from now on. If they are no good it says so in the log, once, and stays with
+ * the old. Takes NULL, and leaves it. */
+void muster_tls_renew(struct muster_tls **tls);
+
 /* False if the bytes at the beginning of a connection are not TLS's. */
 bool muster_tls_begins(unsigned char first_byte);
 

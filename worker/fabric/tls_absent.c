@@ -7,11 +7,11 @@
 
 muster_status muster_tls_create(const struct muster_tls_files *files, struct muster_tls **ret_tls)
 {
+    (void)files;
     (void)ret_tls;
     return muster_error_set(MUSTER_INVALID,
-                            "TLS certificate %s: this libmuster was built without OpenSSL, and has "
-                            "no TLS",
-                            files->certificate);
+                            "TLS (MUSTER_TLS_CERTIFICATE and the others): this "
+                            "libmuster was built without OpenSSL, and has none");
 }
 
 void muster_tls_hold(struct muster_tls *tls)
@@ -50,6 +50,11 @@ ssize_t muster_tls_send(struct muster_tls_channel *channel, const struct iovec *
     (void)count;
     errno = ENOTSUP;
     return -1;
+}
+
+void muster_tls_renew(struct muster_tls **tls)
+{
+    (void)tls;
 }
 
 bool muster_tls_begins(unsigned char first_byte)

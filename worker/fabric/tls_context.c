@@ -1,5 +1,6 @@
 /* The files of TLS: read, checked, and made to what channels are made of. */
 #include "worker/base/cleanup.h"
+#include "worker/base/log.h"
 #include "worker/base/status.h"
 #include "worker/fabric/tls_parts.h"
 
@@ -21,7 +22,7 @@ static const char ciphers[] =
 /* AES-GCM is not to be used for more than 2^24.5 records with one key (RFC 8446, section 5.5). */
 static const uint64_t records_a_key = UINT64_C(1) << 23;
 
-/* A file, and what it is: "TLS key /etc/job/tls.key". */
+/* A file, and what it is: "TLS key (MUSTER_TLS_KEY) /etc/job/tls.key". */
 struct source {
     const char *what, *path;
 };
@@ -179,7 +180,7 @@ static muster_status wrong_chain(struct source source, const X509_STORE_CTX *che
 static muster_status check_chain(const struct muster_tls_files *files, SSL_CTX *context,
                                  STACK_OF(X509) * chain)
 {
-    struct source source = {"certificate", files->certificate};
+    struct source source = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
     X509_STORE_CTX *check = X509_STORE_CTX_new();
     if (check == NULL ||
         X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context), sk_X509_value(chain, 0),
@@ -202,7 +203,7 @@ static muster_status check_purposes(const struct muster_tls_files *files, X509 *
         X509_check_purpose(certificate, X509_PURPOSE_SSL_CLIENT, 0) == 1) {
         return MUSTER_OK;
     }
-    return wrong((struct source){"certificate", files->certificate},
+    return wrong((struct source){"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate},
                  "its usages do not allow both ends of a connection: it needs serverAuth and "
                  "clientAuth, or no extended key usage");
 }
@@ -215,15 +216,17 @@ static muster_status check_name(const char *name)
         good = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_",
                       name[i]) != NULL;
     }
-    return good ? MUSTER_OK
-                : muster_error_set(MUSTER_INVALID, "TLS name \"%.80s\": must be a DNS name", name);
+    return good
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_INVALID,
+                                  "TLS name (MUSTER_TLS_NAME) \"%.80s\": must be a DNS name", name);
 }
 
 /* The context -------------------------------------------------------------------------------- */
 
 static muster_status trust(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"authority", files->authority};
+    struct source source = {"authority (MUSTER_TLS_AUTHORITY)", files->authority};
     STACK_OF(X509) *authorities = NULL;
     TRY(read_certificates(source, AUTHORITIES_MAX, &authorities));
     X509_STORE *store = SSL_CTX_get_cert_store(context);
@@ -239,7 +242,7 @@ static muster_status trust(SSL_CTX *context, const struct muster_tls_files *file
 
 static muster_status show(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"certificate", files->certificate};
+    struct source source = {"certificate (MUSTER_TLS_CERTIFICATE)", files->certificate};
     STACK_OF(X509) *chain = NULL;
     TRY(read_certificates(source, CHAIN_MAX, &chain));
     muster_status status = check_purposes(files, sk_X509_value(chain, 0));
@@ -257,7 +260,7 @@ static muster_status show(SSL_CTX *context, const struct muster_tls_files *files
 
 static muster_status prove(SSL_CTX *context, const struct muster_tls_files *files)
 {
-    struct source source = {"key", files->key};
+    struct source source = {"key (MUSTER_TLS_KEY)", files->key};
     char reason[512];
     EVP_PKEY *key = NULL;
     TRY(read_key(source, &key));
@@ -279,7 +282,7 @@ static muster_status set_rules(SSL_CTX *context, const char *name)
     X509_VERIFY_PARAM *verify = SSL_CTX_get0_param(context);
     (void)SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
     (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-    (void)SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    (void)SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     X509_VERIFY_PARAM_set_hostflags(verify, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
                                                 X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
@@ -292,8 +295,50 @@ static muster_status set_rules(SSL_CTX *context, const char *name)
     return good ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "TLS: %s", last_reason());
 }
 
+static muster_status check_all_are_there(const struct muster_tls_files *files)
+{
+    const char *missing = files->certificate == NULL ? "certificate (MUSTER_TLS_CERTIFICATE)"
+                          : files->key == NULL       ? "key (MUSTER_TLS_KEY)"
+                          : files->authority == NULL ? "authority (MUSTER_TLS_AUTHORITY)"
+                                                     : NULL;
+    return missing == NULL ? MUSTER_OK
+                           : muster_error_set(MUSTER_INVALID,
+                                              "TLS %s is not given: certificate, key and authority "
+                                              "are given all three or none",
+                                              missing);
+}
+
+static void stamp(const struct muster_tls *tls, struct tls_stamp ret_stamps[TLS_FILES])
+{
+    memset(ret_stamps, 0, TLS_FILES * sizeof ret_stamps[0]);
+    for (int i = 0; i < TLS_FILES; i++) {
+        struct stat file;
+        if (stat(tls->names[i], &file) == 0) { /* else reading says so */
+            ret_stamps[i].device = file.st_dev;
+            ret_stamps[i].inode = file.st_ino;
+            ret_stamps[i].changed = file.st_mtim;
+        }
+    }
+}
+
+/* For muster_tls_renew(): stamps first, so that what changes meanwhile is noticed later. */
+static muster_status remember(struct muster_tls *tls, const struct muster_tls_files *files)
+{
+    const char *const names[] = {files->certificate, files->key, files->authority, files->name};
+    for (int i = 0; i <= TLS_FILES; i++) {
+        tls->names[i] = names[i] != NULL ? strdup(names[i]) : NULL;
+        if (names[i] != NULL && tls->names[i] == NULL) {
+            return muster_error_set(MUSTER_FATAL, "out of memory");
+        }
+    }
+    stamp(tls, tls->stamps);
+    return MUSTER_OK;
+}
+
 static muster_status fill(struct muster_tls *tls, const struct muster_tls_files *files)
 {
+    TRY(check_all_are_there(files));
+    TRY(remember(tls, files));
     tls->context = SSL_CTX_new(TLS_method());
     if (tls->context == NULL) {
         return muster_error_set(MUSTER_FATAL, "TLS: %s", last_reason());
@@ -327,6 +372,31 @@ muster_status muster_tls_create(const struct muster_tls_files *files, struct mus
     return MUSTER_OK;
 }
 
+void muster_tls_renew(struct muster_tls **tls)
+{
+    struct tls_stamp stamps[TLS_FILES];
+    struct muster_tls *renewed = NULL;
+    if (*tls == NULL) {
+        return;
+    }
+    stamp(*tls, stamps);
+    if (memcmp(stamps, (*tls)->stamps, sizeof stamps) == 0) {
+        return;
+    }
+    const struct muster_tls_files files = {.certificate = (*tls)->names[0],
+                                           .key = (*tls)->names[1],
+                                           .authority = (*tls)->names[2],
+                                           .name = (*tls)->names[3]};
+    if (muster_tls_create(&files, &renewed) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_WARN, "what TLS had before stays in use: %s", muster_last_error());
+        memcpy((*tls)->stamps, stamps, sizeof stamps);
+        return;
+    }
+    muster_log(MUSTER_LOG_INFO, "new files of TLS are in use: %s", files.certificate);
+    muster_tls_release(*tls);
+    *tls = renewed;
+}
+
 void muster_tls_hold(struct muster_tls *tls)
 {
     if (tls != NULL) {
@@ -341,6 +411,9 @@ void muster_tls_release(struct muster_tls *tls)
     }
     SSL_CTX_free(tls->context);
     BIO_meth_free(tls->socket);
+    for (int i = 0; i <= TLS_FILES; i++) {
+        free(tls->names[i]);
+    }
     free(tls->spare);
     free(tls);
 }

@@ -5,6 +5,7 @@
 #include "worker/fabric/tls.h"
 
 #include <openssl/ssl.h>
+#include <sys/stat.h>
 
 enum {
     TLS_RECORD_BYTES = 16384,      /* plain bytes of a whole record (RFC 8446, section 5.1) */
@@ -12,11 +13,22 @@ enum {
     TLS_OUT_BYTES = 8 * TLS_RECORD_ROOM,
 };
 
+enum { TLS_FILES = 3 };
+
+/* One state of a file; a changed one has another. */
+struct tls_stamp {
+    dev_t device;
+    ino_t inode;
+    struct timespec changed;
+};
+
 struct muster_tls {
     uint32_t holders;
     uint64_t records_a_key; /* written, then comes a new key; less for tests */
     SSL_CTX *context;
-    BIO_METHOD *socket;                     /* how channels read and write */
+    BIO_METHOD *socket;         /* how channels read and write */
+    char *names[TLS_FILES + 1]; /* owned: certificate, key, authority; DNS name or NULL */
+    struct tls_stamp stamps[TLS_FILES];
     unsigned char gather[TLS_RECORD_BYTES]; /* small pieces on their way into one record */
     unsigned char *spare; /* TLS_OUT_BYTES, or NULL: of the channel whose backlog went last */
 };
