@@ -4,18 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/algorithms/generators.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-_Static_assert(MUSTER_EXCHANGE_END <= 32, "a kind has 5 bits");
+_Static_assert(MUSTER_EXCHANGE_END <= 16, "a kind has 4 bits");
 
 struct muster_hierarchy muster_hierarchy_of(uint32_t variant)
 {
-    return (struct muster_hierarchy){.local = variant & 31,
-                                     .cross = variant >> 5 & 31,
-                                     .world = variant >> 10 & 31,
-                                     .leaders = variant >> 15 & MUSTER_LEADERS_MAX,
-                                     .levels = variant >> 23 & 1 ? 2 : 0};
+    unsigned doublings = variant >> 21 & 7;
+    return (struct muster_hierarchy){.local = variant & 15,
+                                     .cross = variant >> 4 & 15,
+                                     .world = variant >> 8 & 15,
+                                     .leaders = variant >> 12 & MUSTER_LEADERS_MAX,
+                                     .levels = variant >> 20 & 1 ? 2 : 0,
+                                     .pieces = doublings > 0 ? 1U << doublings : 0};
 }
 
 static void list_exchanges(char *ret_names, size_t size)
@@ -66,6 +69,7 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
         {"world", &hierarchy->world, 0, 0},
         {"leaders", &hierarchy->leaders, 1, MUSTER_LEADERS_MAX},
         {"levels", &hierarchy->levels, 2, 2},
+        {"pieces", &hierarchy->pieces, 2, MUSTER_PIECES_MAX},
     };
     char *value = word;
     const char *key = strsep(&value, "=");
@@ -81,7 +85,9 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
                    : parse_number(key, value, fields[i].least, fields[i].most, fields[i].value);
     }
     return muster_error_set(MUSTER_INVALID,
-                            "\"%.64s\" is none of local=, cross=, world=, leaders=, levels=", key);
+                            "\"%.64s\" is none of local=, cross=, world=, leaders=, levels=, "
+                            "pieces=",
+                            key);
 }
 
 static muster_status parse(const char *text, uint32_t *ret_variant)
@@ -95,8 +101,14 @@ static muster_status parse(const char *text, uint32_t *ret_variant)
         char *word = strsep(&rest, ",");
         TRY(parse_word(word, &hierarchy));
     }
+    if ((hierarchy.pieces & (hierarchy.pieces - 1)) != 0) {
+        return muster_error_set(MUSTER_INVALID, "pieces=%u: must be a power of two",
+                                hierarchy.pieces);
+    }
+    uint32_t doublings = hierarchy.pieces == 0 ? 0 : muster_log2_down(hierarchy.pieces);
     *ret_variant = MUSTER_HIERARCHY(hierarchy.local, hierarchy.cross, hierarchy.world,
-                                    hierarchy.leaders, hierarchy.levels == 2);
+                                    hierarchy.leaders, hierarchy.levels == 2) |
+                   MUSTER_HIERARCHY_PIECES(doublings);
     return MUSTER_OK;
 }
 
@@ -121,13 +133,16 @@ static void print(uint32_t variant, char *ret_text, size_t size)
                                      fields[i].key, name_of(fields[i].kind));
         }
     }
-    if (hierarchy.leaders != 0 && used < size) {
-        used += (size_t)snprintf(ret_text + used, size - used, "%sleaders=%u", used == 0 ? "" : ",",
-                                 hierarchy.leaders);
-    }
-    if (hierarchy.levels != 0 && used < size) {
-        (void)snprintf(ret_text + used, size - used, "%slevels=%u", used == 0 ? "" : ",",
-                       hierarchy.levels);
+    const struct {
+        const char *key;
+        unsigned number;
+    } numbers[] = {
+        {"leaders", hierarchy.leaders}, {"levels", hierarchy.levels}, {"pieces", hierarchy.pieces}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && used < size; i++) {
+        if (numbers[i].number != 0) {
+            used += (size_t)snprintf(ret_text + used, size - used, "%s%s=%u", used == 0 ? "" : ",",
+                                     numbers[i].key, numbers[i].number);
+        }
     }
 }
 

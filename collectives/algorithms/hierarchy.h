@@ -6,7 +6,7 @@
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/algorithms/exchange.h"
 
-enum { MUSTER_LEADERS_MAX = 255 };
+enum { MUSTER_LEADERS_MAX = 255, MUSTER_PIECES_MAX = 128 };
 
 /* Kinds are those of enum muster_exchange_kind; what is 0 was not said. */
 struct muster_hierarchy {
@@ -15,12 +15,15 @@ struct muster_hierarchy {
     unsigned world;   /* among the racks */
     unsigned leaders; /* ranks of a host that go on to other hosts, at most; 0: all */
     unsigned levels;  /* 2: racks do not count; 0: as many as there are */
+    unsigned pieces;  /* that the data is cut into, a power of two; 0: one */
 };
 
-/* As a number: so many bits each, in the order above. For constants. */
-#define MUSTER_HIERARCHY(local, cross, world, leaders, flat)                \
-    ((uint32_t)(local) | (uint32_t)(cross) << 5 | (uint32_t)(world) << 10 | \
-     (uint32_t)(leaders) << 15 | (uint32_t)(flat) << 23)
+/* As a number: so many bits each, in the order above. For constants. Added to that, the pieces, by
+ * their logarithm. */
+#define MUSTER_HIERARCHY(local, cross, world, leaders, flat)               \
+    ((uint32_t)(local) | (uint32_t)(cross) << 4 | (uint32_t)(world) << 8 | \
+     (uint32_t)(leaders) << 12 | (uint32_t)(flat) << 20)
+#define MUSTER_HIERARCHY_PIECES(doublings) ((uint32_t)(doublings) << 21)
 
 struct muster_hierarchy muster_hierarchy_of(uint32_t variant);
 

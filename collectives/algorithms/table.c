@@ -515,6 +515,24 @@ const struct muster_algorithm muster_algorithms[] = {
      .best_for = "middle calls, P a power of two",
      .collective = MUSTER_BROADCAST,
      ANYWHERE(broadcast_scatter_doubling)},
+    {.name = "hierarchical_pipelined",
+     .what = "hierarchical(cross=ring_two_phase,pieces=16)",
+     .rounds_text = "8(L+H-2), four lanes",
+     .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
+     .best_for = "slow networks, middle and large calls",
+     .collective = MUSTER_ALLREDUCE,
+     .variant =
+         MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(4),
+     BETWEEN_HOSTS(hierarchical)},
+    {.name = "hierarchical_pipelined_64",
+     .what = "hierarchical(cross=ring_two_phase,pieces=64)",
+     .rounds_text = "32(L+H-2), four lanes",
+     .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H",
+     .best_for = "slow networks, large calls",
+     .collective = MUSTER_ALLREDUCE,
+     .variant =
+         MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(6),
+     BETWEEN_HOSTS(hierarchical)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

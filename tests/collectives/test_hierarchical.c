@@ -75,13 +75,21 @@ static size_t variant_of(unsigned local, unsigned cross, unsigned world, unsigne
     return numbered("hierarchical") + variant * MUSTER_ALGORITHM_ROWS_MAX;
 }
 
+/* The same in 2^doublings pieces. */
+static size_t in_pieces(size_t algorithm, unsigned doublings)
+{
+    return algorithm + (size_t)MUSTER_HIERARCHY_PIECES(doublings) * MUSTER_ALGORITHM_ROWS_MAX;
+}
+
 /* Draws one of everything that can be said. */
 static size_t any_variant(uint64_t *random)
 {
-    return variant_of(test_random_below(random, MUSTER_EXCHANGE_END),
-                      test_random_below(random, MUSTER_EXCHANGE_END),
-                      test_random_below(random, MUSTER_EXCHANGE_END), test_random_below(random, 4),
-                      test_random_below(random, 3) == 0);
+    size_t algorithm = variant_of(test_random_below(random, MUSTER_EXCHANGE_END),
+                                  test_random_below(random, MUSTER_EXCHANGE_END),
+                                  test_random_below(random, MUSTER_EXCHANGE_END),
+                                  test_random_below(random, 4), test_random_below(random, 3) == 0);
+    bool whole = test_random_below(random, 2) == 0;
+    return whole ? algorithm : in_pieces(algorithm, test_random_below(random, 6));
 }
 
 static void all_pairs_of_exchanges_are_proven(void **state)
@@ -117,6 +125,52 @@ static void all_pairs_of_exchanges_between_hosts_and_racks_are_proven(void **sta
         }
         muster_topology_finish(&topology);
     }
+}
+
+/* Of as many elements as pieces, of fewer, and of many. */
+static void every_number_of_pieces_is_proven(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][4] = {{2, 2, 2, 2}, {3, 1, 4, 2}, {1, 1, 1, 1}};
+    static const uint64_t counts[] = {0, 1, 3, 16, 61, 1000003};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct muster_topology topology = test_topology(4, shapes[i]);
+        for (unsigned doublings = 1; doublings <= 7; doublings++) {
+            for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++) {
+                prove(in_pieces(numbered("hierarchical"), doublings), &topology, counts[j]);
+                prove(in_pieces(variant_of(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0), doublings),
+                      &topology, counts[j]);
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+/* What the links between hosts carry does not wait for what is done within them. */
+static void pieces_hide_what_is_done_within_hosts(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(8, 4);
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 16 << 20};
+    struct muster_cost_model model = muster_cost_model_default;
+    double whole_us = 0, pieces_us = 0;
+    /* Of 2n bytes within each host, and 1.5n that leave it: all of the former but little is hidden.
+     */
+    model.links[MUSTER_LEVEL_RACK].bandwidth_GBps = model.links[MUSTER_LEVEL_RACK].shared_GBps =
+        0.1;
+    model.links[MUSTER_LEVEL_HOST].bandwidth_GBps = model.links[MUSTER_LEVEL_HOST].shared_GBps =
+        0.2;
+    assert_int_equal(
+        muster_simulate_us(numbered("hierarchical_ring"), &plan, 4, &model, 0, &whole_us),
+        MUSTER_OK);
+    assert_int_equal(
+        muster_simulate_us(numbered("hierarchical_pipelined_64"), &plan, 4, &model, 0, &pieces_us),
+        MUSTER_OK);
+    if (pieces_us > 0.7 * whole_us) {
+        fail_msg("%.0f us in pieces, %.0f whole", pieces_us, whole_us);
+    }
+    muster_topology_finish(&topology);
 }
 
 /* Also with racks, and each with another variant. */
@@ -217,6 +271,9 @@ static void a_variant_is_printed_as_it_is_read(void **state)
         "hierarchical(local=ring,cross=halving_doubling,world=binomial)",
         "hierarchical(local=ring_two_phase,leaders=255,levels=2)",
         "hierarchical(leaders=2)",
+        "hierarchical(cross=bcube,leaders=3,levels=2,pieces=128)",
+        "hierarchical(pieces=2)",
+        "hierarchical_pipelined",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[MUSTER_ALGORITHM_NAME_SIZE];
@@ -226,7 +283,7 @@ static void a_variant_is_printed_as_it_is_read(void **state)
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(UINT32_MAX, name, sizeof name);
     assert_string_equal(name, "unknown");
-    muster_algorithm_print(variant_of(31, 0, 0, 0, 0), name, sizeof name); /* from the wire */
+    muster_algorithm_print(variant_of(15, 0, 0, 0, 0), name, sizeof name); /* from the wire */
     assert_string_equal(name, "hierarchical(local=unknown)");
 }
 
@@ -245,6 +302,9 @@ static void what_cannot_be_said_is_refused(void **state)
         {"hierarchical(leaders=0)", "leaders=0: must be a number from 1 to 255"},
         {"hierarchical(leaders=256)", "from 1 to 255"},
         {"hierarchical(levels=3)", "levels=3: must be a number from 2 to 2"},
+        {"hierarchical(pieces=1)", "pieces=1: must be a number from 2 to 128"},
+        {"hierarchical(pieces=129)", "pieces=129: must be a number from 2 to 128"},
+        {"hierarchical(pieces=48)", "pieces=48: must be a power of two"},
         {"hierarchical(speed=9)", "\"speed\" is none of"},
         {"ring(cross=swing)", "algorithm ring has nothing to say in brackets"},
         {"hierarchical_ring(local=ring)", "nothing to say in brackets"},
@@ -283,7 +343,7 @@ static void impossible_numbers_are_refused(void **state)
     struct muster_topology topology = test_topology_even(4, 2);
     const struct muster_plan plan = {
         .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 4};
-    const size_t wrong[] = {muster_algorithm_count, variant_of(31, 0, 0, 0, 0),
+    const size_t wrong[] = {muster_algorithm_count, variant_of(15, 0, 0, 0, 0),
                             numbered("ring") + MUSTER_ALGORITHM_ROWS_MAX, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(muster_plan_check(wrong[i], &plan), MUSTER_INVALID);
@@ -296,6 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_pairs_of_exchanges_are_proven),
         cmocka_unit_test(all_pairs_of_exchanges_between_hosts_and_racks_are_proven),
+        cmocka_unit_test(every_number_of_pieces_is_proven),
+        cmocka_unit_test(pieces_hide_what_is_done_within_hosts),
         cmocka_unit_test(all_ragged_topologies_of_five_hosts_by_four_ranks_are_proven),
         cmocka_unit_test(random_topologies_are_proven),
         cmocka_unit_test(no_variant_is_much_faster_than_the_best_row),
