@@ -33,7 +33,7 @@ enum {
     MUSTER_JOB_NAME_SIZE = 65, /* letters, digits, '.', '_', '-'; and the terminator */
     MUSTER_HOST_SIZE = 64,
     MUSTER_RACK_SIZE = 64,
-    MUSTER_MEMBER_ADDRESSES_MAX = 8,
+    MUSTER_MEMBER_ADDRESSES_MAX = 16,
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
     MUSTER_WHY_SIZE = 192,
     MUSTER_HISTORY_MAX = 64, /* generations, and departures, that are remembered */

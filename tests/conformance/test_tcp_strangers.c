@@ -229,7 +229,11 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
         look(&rig, 1, 1);
     }
     assert_int_equal(tally.status, MUSTER_REJOIN);
-    assert_string_equal(tally.reason, "link to rank 0 (host host-0): refused: wrong link token");
+    char expected[MUSTER_REASON_SIZE];
+    (void)snprintf(expected, sizeof expected,
+                   "link to rank 0 (host host-0): %s: refused: wrong link token",
+                   rig.peers[0].addresses[0]);
+    assert_string_equal(tally.reason, expected);
     rig_finish(&rig);
 }
 

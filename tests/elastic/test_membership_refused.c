@@ -33,8 +33,8 @@ static void joins_with_broken_info_are_refused(void **state)
     event.info.host[0] = '\0';
     refuse(&d, &event, MUSTER_INVALID, "host is empty");
     event = make_join(&d, "a0");
-    event.info.address_count = 9;
-    refuse(&d, &event, MUSTER_INVALID, "9 addresses, at most 8 are allowed");
+    event.info.address_count = MUSTER_MEMBER_ADDRESSES_MAX + 1;
+    refuse(&d, &event, MUSTER_INVALID, "17 addresses, at most 16 are allowed");
     event = make_join(&d, "a0");
     event.info.address_count = 1;
     refuse(&d, &event, MUSTER_INVALID, "address is empty");

@@ -82,7 +82,11 @@ muster_status muster_address_parse_listen(const char *text,
     }
     memcpy(host, text + brackets, length - 2 * brackets);
     host[length - 2 * brackets] = '\0';
-    TRY(muster_address_parse_host(host, ret_address));
+    if (strcmp(host, "*") == 0) {
+        memset(ret_address, 0, sizeof *ret_address);
+    } else {
+        TRY(muster_address_parse_host(host, ret_address));
+    }
     *ret_first = first;
     *ret_last = last;
     return MUSTER_OK;

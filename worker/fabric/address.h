@@ -16,8 +16,9 @@ struct muster_socket_address {
 MUSTER_CHECKED muster_status muster_address_parse_host(const char *host,
                                                        struct muster_socket_address *ret_address);
 
-/* What to listen on: such an address, with a port or a range of ports behind it or without:
- * "10.0.0.1:7000-7015", "[::1]:7000". Both ports are 0 if any will do. */
+/* What to listen on: such an address, or "*" for all (of family AF_UNSPEC then), with a port or a
+ * range of ports behind it or without: "10.0.0.1:7000-7015", "[::1]:7000". Both ports are 0 if any
+ * will do. */
 MUSTER_CHECKED muster_status muster_address_parse_listen(const char *text,
                                                          struct muster_socket_address *ret_address,
                                                          uint16_t *ret_first, uint16_t *ret_last);

@@ -30,7 +30,9 @@ static muster_status start_transports(struct muster_fabric *fabric,
             uint32_t slot = fabric->transport_count++;
             fabric->transports[slot].ops = transports[i];
             fabric->transports[slot].self = self;
-            transports[i]->address(self, fabric->transports[slot].address);
+            uint32_t count = fabric->address_count;
+            fabric->address_count += transports[i]->addresses(self, MUSTER_ADDRESSES_MAX - count,
+                                                              fabric->addresses + count);
         }
     }
     return MUSTER_OK;
@@ -167,12 +169,12 @@ void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_toke
 
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric)
 {
-    return fabric->transport_count;
+    return fabric->address_count;
 }
 
 const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index)
 {
-    return fabric->transports[index].address;
+    return fabric->addresses[index];
 }
 
 bool muster_fabric_address_is_local(const char *address)
@@ -271,16 +273,22 @@ static muster_status name_links(struct muster_fabric *fabric, const struct muste
     return MUSTER_OK;
 }
 
+static void find_host(struct muster_fabric *fabric, const struct muster_peer *peers, uint32_t count)
+{
+    fabric->host[0] = '\0';
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(peers[i].member, fabric->member) == 0) {
+            memcpy(fabric->host, peers[i].host, sizeof fabric->host);
+        }
+    }
+}
+
 static uint32_t count_members_here(const struct muster_fabric *fabric,
                                    const struct muster_peer *peers, uint32_t count)
 {
-    const char *host = NULL;
-    for (uint32_t i = 0; i < count && host == NULL; i++) {
-        host = strcmp(peers[i].member, fabric->member) == 0 ? peers[i].host : NULL;
-    }
     uint32_t members = 0;
-    for (uint32_t i = 0; i < count && host != NULL; i++) {
-        members += strcmp(peers[i].host, host) == 0;
+    for (uint32_t i = 0; i < count && fabric->host[0] != '\0'; i++) {
+        members += strcmp(peers[i].host, fabric->host) == 0;
     }
     return members;
 }
@@ -304,6 +312,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
         fabric->transports[i].ops->refresh(fabric->transports[i].self);
     }
     muster_operations_begin(&fabric->operations, generation);
+    find_host(fabric, peers, count);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
     muster_patience_begin(&fabric->patience, count_members_here(fabric, peers, count),

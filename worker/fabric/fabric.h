@@ -25,7 +25,8 @@
 #include "worker/base/random.h"
 
 enum {
-    MUSTER_ADDRESSES_MAX = 8,  /* published by one member */
+    MUSTER_ADDRESSES_MAX = 16, /* published by one member */
+    MUSTER_PEER_HOST_SIZE = 64,
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
     MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
     MUSTER_SEGMENT_BYTES_MIN = 256,
@@ -104,8 +105,11 @@ struct muster_tls_files {
 struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
-    const char *listen; /* TCP: numeric address, ports may follow: "10.0.0.1:7000-7015"; or NULL */
-    bool shared_memory; /* with members of this host; where the system has it */
+    const char *listen; /* TCP: numeric address, or "*" for all of this host's; ports may follow:
+                           "10.0.0.1:7000-7015", "*:7000". NULL: no TCP */
+    const char *interfaces;      /* which of all: see address_choice.h; NULL: all but loopback */
+    const char *first_address;   /* published before the others if it is one of them; or NULL */
+    bool shared_memory;          /* with members of this host; where the system has it */
     uint32_t connections;        /* TCP: of each link that is dialled from here; 0 counts as 1 */
     struct muster_tls_files tls; /* TCP; read by muster_fabric_create() */
     struct muster_hub *hub;      /* inproc: the peers' hub; NULL: no inproc */
@@ -113,8 +117,9 @@ struct muster_fabric_options {
                                or more; 0: what suits each transport. For tests */
 };
 
-/* Starts listening on a free port. MUSTER_INVALID: the address is none of this machine's or not
- * numeric, or a file of TLS is no good; MUSTER_FATAL: no descriptors or memory. */
+/* Starts listening. MUSTER_INVALID: an address is none of this machine's or not numeric, no port is
+ * free, no interface is as named, or a file of TLS is no good; MUSTER_FATAL: no descriptors or
+ * memory. */
 MUSTER_CHECKED muster_status muster_fabric_create(const struct muster_fabric_options *options,
                                                   struct muster_fabric **ret_fabric);
 
@@ -141,7 +146,7 @@ bool muster_fabric_address_is_local(const char *address);
 /* A member as the others see it. */
 struct muster_peer {
     char member[MUSTER_UUID_SIZE];
-    char host[64]; /* for messages to people */
+    char host[MUSTER_PEER_HOST_SIZE];
     uint32_t address_count;
     char addresses[MUSTER_ADDRESSES_MAX][MUSTER_ADDRESS_SIZE]; /* tried in order */
 };

@@ -3,6 +3,7 @@
 #include "worker/base/clock.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -74,10 +75,31 @@ void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict
     muster_half_refuse(half, kind);
 }
 
+/* Whether another call of the same attempt waits already: a caller that tries several addresses at
+ * once keeps the one that is told to wait. */
+static bool waits_already(const struct muster_half *half)
+{
+    const struct muster_half *each = NULL;
+    DL_FOREACH(half->all->list, each)
+    {
+        if (each->phase == MUSTER_PHASE_PARKED && half->hello.ticket != 0 &&
+            each->hello.ticket == half->hello.ticket && each->hello.index == half->hello.index &&
+            strcmp(each->hello.from, half->hello.from) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void park(struct muster_half *half)
 {
     struct muster_halves *halves = half->all;
     if (half->phase == MUSTER_PHASE_PARKED) {
+        return;
+    }
+    if (waits_already(half)) {
+        (void)halves->ops->answer(half, MUSTER_REFUSED_CROSSED);
+        halves->ops->close(half);
         return;
     }
     if (halves->parked >= MUSTER_PARKED_MAX) {
@@ -88,6 +110,9 @@ static void park(struct muster_half *half)
     halves->parked++;
     half->phase = MUSTER_PHASE_PARKED;
     half->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
+    if (!halves->ops->answer(half, MUSTER_WAIT)) {
+        halves->ops->close(half); /* the caller will notice, and dial again */
+    }
 }
 
 static void judge(struct muster_half *half)
@@ -95,19 +120,19 @@ static void judge(struct muster_half *half)
     struct muster_halves *halves = half->all;
     struct muster_fabric *fabric = halves->fabric;
     const struct muster_hello *hello = &half->hello;
+    bool for_us = strcmp(hello->to, fabric->member) == 0;
     if (fabric->parting) {
         halves->ops->close(half);
         return;
     }
-    if (fabric->generation == 0) {
+    if (fabric->generation == 0 && for_us) {
         park(half); /* the link token is not known yet */
         return;
     }
-    if (!muster_token_equal(hello->token, fabric->token)) {
+    if (fabric->generation > 0 && !muster_token_equal(hello->token, fabric->token)) {
         muster_half_turn_away(half, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
         return;
     }
-    bool for_us = strcmp(hello->to, fabric->member) == 0;
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
     if (for_us && link != NULL) {
         halves->ops->take(half, link);
@@ -223,15 +248,22 @@ static void push_out_oldest(struct muster_halves *halves)
     }
 }
 
+static void watch_listeners(struct muster_halves *halves, uint32_t events)
+{
+    for (struct muster_listener *each = halves->listeners; each != NULL; each = each->next) {
+        muster_watch_change(halves->fabric, &each->watch, events);
+    }
+}
+
 static void pause_accepting(struct muster_halves *halves)
 {
     halves->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
-    muster_watch_change(halves->fabric, &halves->listener, 0);
+    watch_listeners(halves, 0);
 }
 
 static void accept_ready(struct muster_watch *watch, uint32_t events)
 {
-    struct muster_halves *halves = (struct muster_halves *)watch;
+    struct muster_halves *halves = ((struct muster_listener *)watch)->halves;
     (void)events;
     for (int i = 0; i < MUSTER_ACCEPTS_MAX && !watch->retired; i++) {
         struct muster_socket_address remote = {.size = sizeof remote.storage};
@@ -307,7 +339,7 @@ int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns)
     int64_t redial_ns = redial(halves, now_ns);
     if (halves->accept_again_ns <= now_ns) {
         halves->accept_again_ns = MUSTER_NEVER;
-        muster_watch_change(halves->fabric, &halves->listener, EPOLLIN);
+        watch_listeners(halves, EPOLLIN);
     }
     due_ns = redial_ns < due_ns ? redial_ns : due_ns;
     return halves->accept_again_ns < due_ns ? halves->accept_again_ns : due_ns;
@@ -323,16 +355,36 @@ void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabr
     halves->accept_again_ns = MUSTER_NEVER;
 }
 
-muster_status muster_halves_listen(struct muster_halves *halves, int fd,
-                                   void (*free)(struct muster_watch *watch))
+/* The last one to go takes the transport's object along. */
+static void free_listener(struct muster_watch *watch)
 {
-    halves->listener =
-        (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free};
-    muster_status status = muster_watch_add(halves->fabric, &halves->listener);
+    struct muster_listener *listener = (struct muster_listener *)watch;
+    struct muster_halves *halves = listener->halves;
+    LL_DELETE(halves->listeners, listener);
+    free(listener);
+    if (halves->listeners == NULL) {
+        halves->ops->free(halves);
+    }
+}
+
+muster_status muster_halves_listen(struct muster_halves *halves, int fd)
+{
+    struct muster_listener *listener = calloc(1, sizeof *listener);
+    if (listener == NULL) {
+        close(fd);
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    listener->halves = halves;
+    listener->watch = (struct muster_watch){
+        .fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_listener};
+    muster_status status = muster_watch_add(halves->fabric, &listener->watch);
     if (status != MUSTER_OK) {
         close(fd);
+        free(listener);
+        return status;
     }
-    return status;
+    LL_PREPEND(halves->listeners, listener);
+    return MUSTER_OK;
 }
 
 void muster_halves_stop(struct muster_halves *halves)
@@ -340,5 +392,11 @@ void muster_halves_stop(struct muster_halves *halves)
     while (halves->list != NULL) {
         halves->ops->close(halves->list);
     }
-    muster_watch_retire(halves->fabric, &halves->listener);
+    if (halves->listeners == NULL) {
+        halves->ops->free(halves);
+        return;
+    }
+    for (struct muster_listener *each = halves->listeners; each != NULL; each = each->next) {
+        muster_watch_retire(halves->fabric, &each->watch);
+    }
 }

@@ -88,13 +88,23 @@ struct muster_half_ops {
     void (*expired)(struct muster_half *half);
 
     void (*dial)(struct muster_dialler *dialler);
+
+    /* Frees the transport's object. */
+    void (*free)(struct muster_halves *halves);
+};
+
+/* A descriptor at which is accepted. */
+struct muster_listener {
+    struct muster_watch watch; /* first */
+    struct muster_halves *halves;
+    struct muster_listener *next;
 };
 
 /* All of one transport: the first member of its object. */
 struct muster_halves {
-    struct muster_watch listener; /* first */
     struct muster_fabric *fabric;
     const struct muster_half_ops *ops;
+    struct muster_listener *listeners;
     int64_t accept_again_ns;  /* MUSTER_NEVER: accepting */
     struct muster_half *list; /* oldest first */
     uint32_t half_open, parked;
@@ -105,11 +115,10 @@ struct muster_halves {
 /* The rest zeroed. */
 void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
                         const struct muster_half_ops *ops);
-/* Accepts at this descriptor, which is listening; takes it, also on failure. `free` frees the
- * transport's object when the listener is retired. */
-MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, int fd,
-                                                  void (*free)(struct muster_watch *watch));
-/* Closes all, and the listener. */
+/* Accepts at this descriptor, too, which is listening; takes it, also on failure. */
+MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, int fd);
+/* Closes all, and the listeners; then the transport's object is freed as soon as no thread can
+ * still see it. */
 void muster_halves_stop(struct muster_halves *halves);
 /* A generation has begun: judges those that have waited for it. */
 void muster_halves_judge_parked(struct muster_halves *halves);

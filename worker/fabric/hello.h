@@ -18,7 +18,7 @@ struct muster_hello {
     char from[MUSTER_UUID_SIZE];
     char to[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
-    uint32_t ticket;     /* the same in all connections of one opening of a link */
+    uint32_t ticket;     /* the same in all connections of one opening of a link; 0: none */
     uint8_t index;       /* of this connection; the first, 0, opens the link */
     uint8_t connections; /* how many the link is to have */
 };
@@ -34,6 +34,7 @@ enum muster_verdict {
     MUSTER_REFUSED_MEMORY = 7,   /* not by shared memory: another transport may do */
     MUSTER_REFUSED_TLS = 8,      /* you came without TLS, and this member uses it */
     MUSTER_REFUSED_PLAIN = 9,    /* you came with TLS, and this member does without */
+    MUSTER_WAIT = 10, /* this is who you want; the answer comes when its generation begins here */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,

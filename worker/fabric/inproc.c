@@ -13,10 +13,14 @@
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static void inproc_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
+static uint32_t inproc_addresses(const void *transport, uint32_t most,
+                                 char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
     const struct inproc *self = transport;
-    (void)snprintf(ret_address, MUSTER_ADDRESS_SIZE, "inproc://%s", self->fabric->member);
+    if (most > 0) {
+        (void)snprintf(ret_addresses[0], MUSTER_ADDRESS_SIZE, "inproc://%s", self->fabric->member);
+    }
+    return most > 0;
 }
 
 static void inproc_woken(void *transport)
@@ -339,7 +343,7 @@ const struct muster_link_ops muster_inproc_ops = {
     .scheme = "inproc",
     .start = muster_inproc_start,
     .stop = muster_inproc_stop,
-    .address = inproc_address,
+    .addresses = inproc_addresses,
     .woken = inproc_woken,
     .refresh = inproc_refresh,
     .begin_generation = inproc_begin_generation,

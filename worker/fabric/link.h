@@ -68,8 +68,9 @@ struct muster_link_ops {
     /* Stops accepting and frees the object; all links are closed. */
     void (*stop)(void *transport);
 
-    /* Writes what is to be published. */
-    void (*address)(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE]);
+    /* Writes what is to be published, best first, and returns how many addresses that are. */
+    uint32_t (*addresses)(const void *transport, uint32_t most,
+                          char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
 
     /* muster_fabric_wake() was called since the last time. */
     void (*woken)(void *transport);
@@ -170,13 +171,15 @@ struct muster_fabric {
     struct {
         const struct muster_link_ops *ops;
         void *self;
-        char address[MUSTER_ADDRESS_SIZE];
     } transports[MUSTER_TRANSPORTS_MAX];
     uint32_t transport_count;
+    char addresses[MUSTER_ADDRESSES_MAX][MUSTER_ADDRESS_SIZE]; /* to be published */
+    uint32_t address_count;
 
-    uint64_t generation;           /* 0: none begun */
-    struct muster_link **links;    /* [link_count], by rank; NULL for oneself */
-    struct muster_link *by_member; /* the same in a hash */
+    uint64_t generation;              /* 0: none begun */
+    char host[MUSTER_PEER_HOST_SIZE]; /* of oneself, as the peers know it */
+    struct muster_link **links;       /* [link_count], by rank; NULL for oneself */
+    struct muster_link *by_member;    /* the same in a hash */
     uint32_t link_count;
     struct muster_operations operations; /* withdrawn and aborted ones of this generation */
     struct muster_calls calls;

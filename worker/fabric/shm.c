@@ -28,8 +28,7 @@ static muster_status shm_start(struct muster_fabric *fabric,
     muster_status status = shm->piece == NULL ? muster_error_set(MUSTER_FATAL, "out of memory")
                                               : muster_shm_listen(shm);
     if (status != MUSTER_OK) {
-        free(shm->piece);
-        free(shm);
+        muster_halves_stop(&shm->halves);
         return status;
     }
     *ret_transport = shm;
@@ -42,10 +41,14 @@ static void shm_stop(void *transport)
     muster_halves_stop(&shm->halves);
 }
 
-static void shm_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
+static uint32_t shm_addresses(const void *transport, uint32_t most,
+                              char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
     const struct shm *shm = transport;
-    muster_shm_address_print(&shm->own, ret_address);
+    if (most > 0) {
+        muster_shm_address_print(&shm->own, ret_addresses[0]);
+    }
+    return most > 0;
 }
 
 static void shm_woken(void *transport)
@@ -335,7 +338,7 @@ const struct muster_link_ops muster_shm_ops = {
     .scheme = "shm",
     .start = shm_start,
     .stop = shm_stop,
-    .address = shm_address,
+    .addresses = shm_addresses,
     .woken = shm_woken,
     .refresh = shm_refresh,
     .begin_generation = shm_begin_generation,

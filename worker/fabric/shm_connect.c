@@ -187,6 +187,8 @@ static void answered(struct shm_path *path, const struct shm_packet *packet)
     case MUSTER_WELCOME:
         confirm(path, packet);
         break;
+    case MUSTER_WAIT:
+        break;
     case MUSTER_REFUSED_CROSSED:
         muster_shm_path_close(path);
         muster_dialler_crossed(&link->dialler);
@@ -360,9 +362,9 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-static void free_shm(struct muster_watch *watch)
+static void free_shm(struct muster_halves *halves)
 {
-    struct shm *shm = (struct shm *)watch;
+    struct shm *shm = (struct shm *)halves;
     free(shm->piece);
     free(shm);
 }
@@ -381,7 +383,7 @@ muster_status muster_shm_listen(struct shm *shm)
     if (bind(fd, (const struct sockaddr *)&own, size) != 0 || listen(fd, SOMAXCONN) != 0) {
         return muster_error_errno(MUSTER_FATAL, "a socket for this host's members");
     }
-    return muster_halves_listen(&shm->halves, TAKE_FD(fd), free_shm);
+    return muster_halves_listen(&shm->halves, TAKE_FD(fd));
 }
 
 static void expired(struct muster_half *half)
@@ -407,4 +409,5 @@ const struct muster_half_ops muster_shm_half_ops = {
     .take = take_call,
     .expired = expired,
     .dial = dial,
+    .free = free_shm,
 };

@@ -22,7 +22,7 @@ static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *
         tls->name != NULL) {
         TRY(muster_tls_create(&options->tls, &tcp->tls));
     }
-    muster_status status = muster_tcp_listen(tcp, options->listen);
+    muster_status status = muster_tcp_listen(tcp, options);
     return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "listen (MUSTER_LISTEN)");
 }
 
@@ -46,10 +46,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = begin(tcp, options);
     if (status != MUSTER_OK) {
-        muster_tls_release(tcp->tls);
-        free(tcp->staging);
-        free(tcp->piece);
-        free(tcp);
+        muster_halves_stop(&tcp->halves);
         return status;
     }
     *ret_transport = tcp;
@@ -62,10 +59,15 @@ static void tcp_stop(void *transport)
     muster_halves_stop(&tcp->halves);
 }
 
-static void tcp_address(const void *transport, char ret_address[MUSTER_ADDRESS_SIZE])
+static uint32_t tcp_addresses(const void *transport, uint32_t most,
+                              char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
     const struct tcp *tcp = transport;
-    muster_address_print(&tcp->own, ret_address);
+    uint32_t count = tcp->own_count < most ? tcp->own_count : most;
+    for (uint32_t i = 0; i < count; i++) {
+        muster_address_print(&tcp->own[i], ret_addresses[i]);
+    }
+    return count;
 }
 
 static void tcp_woken(void *transport)
@@ -258,7 +260,7 @@ const struct muster_link_ops muster_tcp_ops = {
     .scheme = "tcp",
     .start = tcp_start,
     .stop = tcp_stop,
-    .address = tcp_address,
+    .addresses = tcp_addresses,
     .woken = tcp_woken,
     .refresh = tcp_refresh,
     .begin_generation = tcp_begin_generation,

@@ -1,7 +1,7 @@
 /*
- * Inside the TCP transport. tcp.c has the slots, tcp_connect.c dials and accepts, tcp_path.c has
- * the record of a connection, tcp_secure.c has what TLS adds before it is open, tcp_send.c and
- * tcp_receive.c move bytes.
+ * Inside the TCP transport. tcp.c has the slots, tcp_connect.c listens and accepts, tcp_dial.c
+ * dials, tcp_path.c has the record of a connection, tcp_secure.c has what TLS adds before it is
+ * open, tcp_send.c and tcp_receive.c move bytes.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -12,6 +12,7 @@
 #define MUSTER_WORKER_FABRIC_TCP_H
 
 #include "worker/fabric/half_open.h"
+#include "worker/fabric/host_addresses.h"
 #include "worker/fabric/match.h"
 #include "worker/fabric/tcp_bundle.h"
 #include "worker/fabric/tls.h"
@@ -26,6 +27,11 @@ enum {
     TCP_LOCAL_SEND_BYTES = 192 * 1024,
     TCP_FRAMES_MAX = 16,    /* given to one system call */
     TCP_DIAL_MS = 3000,     /* to one address */
+    TCP_REACH_MS = 5000,    /* to all addresses of a peer */
+    TCP_STAGGER_MS = 250,   /* the next one is called, too; RFC 8305, section 8 */
+    TCP_SILENT_MS = 1000,   /* likewise, where one has taken the hello and says nothing */
+    TCP_LISTEN_MAX = 12,    /* addresses */
+    TCP_ANSWERS_MAX = 2,    /* read in one go: "wait", and the answer itself */
     TCP_SILENCE_MS = 10000, /* unacknowledged data: the peer's host is gone */
 };
 
@@ -59,24 +65,45 @@ struct tcp_path {
     bool deaf;                         /* writing has failed: read what is left */
 };
 
+/* The calls of one opening of a link. */
+struct tcp_dialling {
+    struct tcp_path *calls[MUSTER_ADDRESSES_MAX]; /* DIALLING or GREETING */
+    uint32_t call_count;
+    uint32_t order[MUSTER_ADDRESSES_MAX]; /* of the peer's addresses */
+    uint32_t count, next;                 /* next: the one to be called */
+    int64_t give_up_ns;
+    int64_t wait_until_ns; /* for the peer's own call, where it cannot be reached */
+    bool waiting;          /* for that, and nothing else */
+    bool crossed, hung_up; /* what some of the calls have come to */
+    bool refused;          /* the peer's host was reached: nobody, or somebody else, is there */
+    char failures[MUSTER_REASON_SIZE];
+};
+
+/* First to last. */
+struct tcp_ports {
+    uint16_t first, last; /* 0: any */
+};
+
 /* What link->end points to. */
 struct tcp_link {
     struct muster_dialler dialler; /* first: the end is found by it */
     struct muster_match match;
     struct muster_link *link;
     struct tcp *tcp;
-    struct tcp_path *path; /* the first that is OPEN, or the call under way; or NULL */
+    struct tcp_path *path;                              /* the first that is OPEN, or NULL */
     struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN */
     uint32_t path_count;
     struct tcp_bundle *bundle; /* NULL: one connection and no more */
-    uint32_t address;          /* of the peer's, the one being dialled */
     uint32_t ticket;           /* of the calls to it */
     bool parting, parted;      /* goodbye is queued; it is out */
+    struct tcp_dialling dialling;
 };
 
 struct tcp {
     struct muster_halves halves; /* first */
-    struct muster_socket_address own;
+    struct muster_host_addresses here;
+    struct muster_socket_address own[TCP_LISTEN_MAX]; /* best first */
+    uint32_t own_count;
     uint32_t connections;   /* of each link that is dialled from here */
     struct muster_tls *tls; /* held; NULL: connections are plain */
     unsigned char *staging, *piece;
@@ -93,6 +120,9 @@ void muster_tcp_paths_close(struct tcp_link *link);
 void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 /* As sendmsg() and readv(), through TLS where the connection has it. held: see tls.h. */
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
+/* The first bytes that go out: the socket's buffer is empty, so all of them go, or it is useless.
+ */
+bool muster_tcp_path_say(struct tcp_path *path, unsigned char *bytes, size_t size);
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
                                 bool held);
 /* What failed on it, by the error number that one of the two has left. */
@@ -110,8 +140,27 @@ bool muster_tcp_begin(struct muster_link *link);
 /* tcp_connect.c */
 extern const struct muster_half_ops muster_tcp_half_ops;
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
-MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp, const char *where);
+MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
+                                               const struct muster_fabric_options *options);
+/* The first connection of a link is there: calls that are still under way end. */
+void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
+                          uint32_t ticket);
+/* One more connection of a bundle. */
+void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
+/* Reads up to `size` bytes of a hello or an answer. 1: all of it is there; 0: not yet; -1: errno is
+ * set, 0 at the end of the stream. */
+int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
+
+/* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);
+/* The dialler's time has come: the next address, or all of them again. */
+void muster_tcp_dial_due(struct tcp_link *link);
+/* It is DIALLING: connect() has ended, or TLS goes on. */
+void muster_tcp_connected(struct tcp_path *path);
+void muster_tcp_dial_failed(struct tcp_path *path, int error);
+void muster_tcp_read_answer(struct tcp_path *path);
+/* Ends the calls that are under way but for this one (or NULL), and makes no more. */
+void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but);
 
 /* tcp_secure.c: what comes before the hello and its answer. */
 enum muster_tcp_secured {

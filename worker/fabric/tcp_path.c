@@ -24,16 +24,23 @@ static void free_path(struct muster_watch *watch)
     free(path);
 }
 
+static void take_out(struct tcp_path **paths, uint32_t *count, const struct tcp_path *path)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (paths[i] == path) {
+            paths[i] = paths[--*count];
+            return;
+        }
+    }
+}
+
 static void leave_link(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     path->link = NULL;
-    for (uint32_t i = 0; i < link->path_count; i++) {
-        if (link->paths[i] == path) {
-            link->paths[i] = link->paths[--link->path_count];
-            break;
-        }
-    }
+    struct tcp_dialling *dialling = &link->dialling;
+    take_out(link->paths, &link->path_count, path);
+    take_out(dialling->calls, &dialling->call_count, path);
     if (link->path == path) {
         link->path = link->path_count > 0 ? link->paths[0] : NULL;
     }
@@ -89,6 +96,12 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
     }
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     return sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+}
+
+bool muster_tcp_path_say(struct tcp_path *path, unsigned char *bytes, size_t size)
+{
+    struct iovec part = {.iov_base = bytes, .iov_len = size};
+    return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
