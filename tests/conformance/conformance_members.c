@@ -1,11 +1,14 @@
 /* Members that come, leave and die; generations; several threads at once. */
 #include "tests/conformance/suite.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-enum { LARGE = 300000 };
+enum { LARGE = 300000, DESCRIPTORS_MAX = 256 };
 
 /* Drives the fabric for a while, whether or not the operation finishes. */
 static void look_for_ms(struct rig *rig, uint32_t rank, const struct rig_tally *tally, uint32_t ms)
@@ -109,6 +112,52 @@ static void a_fabric_may_end_right_after_members_were_dropped(void **state)
         MUSTER_OK);
     muster_fabric_destroy(rig.fabrics[0], 0);
     rig.fabrics[0] = NULL;
+    rig_finish(&rig);
+}
+
+/* Everybody is alone in the next generation. */
+static void part_from_all(struct rig *rig)
+{
+    rig->generation++;
+    for (uint32_t i = 0; i < rig->count; i++) {
+        assert_int_equal(
+            muster_fabric_begin_generation(rig->fabrics[i], rig->generation, &rig->peers[i], 1),
+            MUSTER_OK);
+    }
+}
+
+/* A child of fork() keeps all connections of its parent open: so do copies of the descriptors. What
+ * happens on such a connection later must not reach a link that is gone. */
+static void links_end_though_somebody_else_has_their_descriptors(void **state)
+{
+    (void)state;
+    struct rig rig;
+    int copies[DESCRIPTORS_MAX];
+    uint32_t count = 0;
+    uint64_t sequence = 1;
+    const struct rig_tally never = {.left = 1};
+    rig_init(&rig, conformance_transport, 3);
+    rig_run(&rig, exchange_some, &sequence);
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t size = sizeof peer;
+        if (count < DESCRIPTORS_MAX && getpeername(fd, (struct sockaddr *)&peer, &size) == 0) {
+            copies[count++] = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTORS_MAX);
+        }
+    }
+    part_from_all(&rig);
+    for (uint32_t i = 0; i < rig.count; i++) {
+        look_for_ms(&rig, i, &never, 5); /* what was closed is freed */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (void)shutdown(copies[i], SHUT_RDWR); /* the last one to have it: its end is an event */
+        close(copies[i]);
+    }
+    for (uint32_t i = 0; i < rig.count; i++) {
+        look_for_ms(&rig, i, &never, 5);
+    }
+    rig_begin(&rig);
+    rig_run(&rig, exchange_some, &sequence);
     rig_finish(&rig);
 }
 
@@ -419,6 +468,7 @@ const struct CMUnitTest conformance_members[] = {
     cmocka_unit_test(links_between_members_that_stay_survive_a_generation_change),
     cmocka_unit_test(ranks_may_change_places),
     cmocka_unit_test(a_fabric_may_end_right_after_members_were_dropped),
+    cmocka_unit_test(links_end_though_somebody_else_has_their_descriptors),
     cmocka_unit_test(what_comes_early_for_a_generation_is_kept),
     cmocka_unit_test(what_an_older_generation_sent_is_dropped),
     cmocka_unit_test(a_death_ends_all_transfers_with_its_member),

@@ -94,7 +94,9 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     if (watch->retired) {
         return;
     }
-    close(watch->fd); /* takes it out of epoll too: nobody else holds the open file */
+    /* Closing takes it out only when nobody else holds the open file, as a child of fork() does. */
+    (void)epoll_ctl(fabric->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    close(watch->fd);
     watch->fd = -1;
     watch->retired = true;
     watch->next = fabric->retired_watches;
