@@ -169,7 +169,9 @@ void muster_fabric_revoke(struct muster_fabric *fabric, uint64_t generation, con
 MUSTER_CHECKED muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation);
 
 /* Posts a transfer. What goes wrong later is the transfer's status. MUSTER_REJOIN: the key's
- * generation is revoked, or the link to the peer is lost. */
+ * generation is revoked, or the link to the peer is lost. MUSTER_INVALID, here or as the status: a
+ * member calls the operation otherwise; who is told so passes it on (muster_fabric_abort()), since
+ * the others may not have heard of it. */
 MUSTER_CHECKED muster_status muster_fabric_post(struct muster_fabric *fabric,
                                                 struct muster_transfer *transfer);
 
