@@ -160,7 +160,11 @@ uint32_t test_random_below(uint64_t *state, uint32_t bound)
 uint64_t test_seed(void)
 {
     const char *text = getenv("MUSTER_SEED");
-    uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+    struct timespec now;
+    (void)timespec_get(&now, TIME_UTC);
+    /* A second has a million seeds: runs that follow each other must not draw the same. */
+    uint64_t seed = text != NULL ? strtoull(text, NULL, 10)
+                                 : (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
     seed |= 1;
     (void)printf("MUSTER_SEED=%" PRIu64 "\n", seed);
     return seed;
