@@ -18,11 +18,12 @@ enum {
     HOSTS_MAX = 3,
     ELEMENT_MAX = 8,
     GOOD_CALLS_MAX = 3,
-    PATIENCE_MS = 60000,  /* what only a hanging test reaches */
-    FREEZE_MS = 200,      /* after which a frozen member is given up */
-    FROZEN_CALL_US = 300, /* at most so long the member that freezes is in the call */
-    CALLS_AFTER = 6,      /* that follow a fault which may be survived */
-    CALLS_MAX = 100000,   /* a death must be noticed before that */
+    PATIENCE_MS = 60000,    /* what only a hanging test reaches */
+    FREEZE_MS = 200,        /* after which a frozen member is given up */
+    FROZEN_CALL_US = 300,   /* at most so long the member that freezes is in the call */
+    CALLS_AFTER = 6,        /* that follow a fault which may be survived */
+    CALLS_TO_FREEZE = 1000, /* all may be in time; then it stops between two */
+    CALLS_MAX = 100000,     /* after a death: it must be noticed before that */
     NS_PER_US = 1000,
 };
 
@@ -234,7 +235,7 @@ static void freeze(struct work *work)
     muster_status status = MUSTER_OK;
     uint32_t suspect;
     uint64_t us = (work->run->seed * 7 + work->run->point) % FROZEN_CALL_US;
-    for (uint32_t i = 0; i < CALLS_MAX && status == MUSTER_OK; i++) {
+    for (uint32_t i = 0; i < CALLS_TO_FREEZE && status == MUSTER_OK; i++) {
         status = call(work, muster_clock_ns() + (int64_t)us * NS_PER_US, &suspect);
     }
 }
@@ -268,7 +269,8 @@ static void live(struct group_member *member, void *argument)
     uint32_t suspect = UINT32_MAX;
     muster_status status = MUSTER_OK;
     work_init(&work, member, run);
-    for (uint32_t i = 0; i < most && status == MUSTER_OK && member->failure[0] == '\0'; i++) {
+    uint32_t counted = 0;
+    for (uint32_t i = 0; counted < most && status == MUSTER_OK && member->failure[0] == '\0'; i++) {
         if (victim && i == run->good_calls) {
             arm(run, member->fabric);
         }
@@ -280,6 +282,7 @@ static void live(struct group_member *member, void *argument)
             break; /* as the dead do, who leave no link but maybe memory */
         }
         status = call(&work, muster_clock_after_ms(run->call_ms), &suspect);
+        counted += !mortal || atomic_load(&run->struck); /* who strikes may be late */
     }
     if (!victim || !mortal) {
         judge(&work, status, suspect);
