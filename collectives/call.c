@@ -35,6 +35,16 @@ static uint64_t factor_bits(double factor)
     return bits;
 }
 
+static bool has_flag(const struct muster_call *call, uint8_t flag)
+{
+    return (call->flags & flag) != 0;
+}
+
+static const char *yes_or_no(bool yes)
+{
+    return yes ? "yes" : "no";
+}
+
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -62,14 +72,19 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
     } else if (here->root != there->root) {
         (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
                        there->root);
-    } else if (here->ordered != there->ordered) {
+    } else if (has_flag(here, MUSTER_CALL_ORDERED) != has_flag(there, MUSTER_CALL_ORDERED)) {
         (void)snprintf(ret_text, size, "reproducible %s here, %s there",
-                       here->ordered != 0 ? "yes" : "no", there->ordered != 0 ? "yes" : "no");
+                       yes_or_no(has_flag(here, MUSTER_CALL_ORDERED)),
+                       yes_or_no(has_flag(there, MUSTER_CALL_ORDERED)));
     } else if (here->algorithm != there->algorithm) {
         char names[2][MUSTER_ALGORITHM_NAME_SIZE];
         muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
         muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
         (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
+    } else if (here->flags != there->flags) {
+        (void)snprintf(ret_text, size, "tuning %s here, %s there",
+                       yes_or_no(has_flag(here, MUSTER_CALL_TUNED)),
+                       yes_or_no(has_flag(there, MUSTER_CALL_TUNED)));
     } else {
         return true;
     }

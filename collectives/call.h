@@ -4,12 +4,18 @@
 
 #include "collectives/collective.h"
 
+/* Flags of a call. */
+enum {
+    MUSTER_CALL_ORDERED = 1, /* reduced in the order of contributors */
+    MUSTER_CALL_TUNED = 2,   /* which algorithm suits such calls is still being found out */
+};
+
 /* What all members of a context must agree on for one operation; travels in every frame. */
 struct muster_call {
     uint8_t collective; /* enum muster_collective */
     uint8_t type;       /* muster_type */
     uint8_t op;         /* muster_op; 0 where the collective does not reduce */
-    uint8_t ordered;    /* 1: reduced in the order of contributors */
+    uint8_t flags;      /* MUSTER_CALL_ORDERED, MUSTER_CALL_TUNED */
     uint8_t inputs;     /* that each member reduces on its own before; 0 where nothing is reduced */
     uint32_t algorithm; /* its number: see collectives/algorithms/algorithm.h */
     uint32_t root;      /* 0 where there is none */

@@ -200,3 +200,78 @@ muster_status muster_select(const struct muster_plan *plan, size_t element_size_
     }
     return status;
 }
+
+/* Several ------------------------------------------------------------------------------------- */
+
+/* Of the price of the first one. */
+static const double near_by = 1.25;
+
+static double limit_of(double lowest_us, double slack_us)
+{
+    return fmax(near_by * lowest_us, lowest_us + slack_us);
+}
+
+/* Their prices in place of the estimates; INFINITY for what is too dear. */
+static muster_status price_all(const struct muster_plan *plan, size_t element_size_bytes,
+                               const struct muster_cost_model *model, double slack_us,
+                               struct candidate *candidates, size_t count)
+{
+    double lowest_us = INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double limit_us = limit_of(lowest_us, slack_us);
+        double price_us = INFINITY;
+        TRY(prepare(&candidates[i], plan, element_size_bytes, model));
+        if (candidates[i].bound_us <= limit_us) {
+            TRY(find_price(&candidates[i], isinf(limit_us) ? 0 : limit_us, &price_us));
+        }
+        lowest_us = fmin(lowest_us, price_us);
+        candidates[i].estimate_us = price_us;
+    }
+    qsort(candidates, count, sizeof *candidates, compare_candidates);
+    return MUSTER_OK;
+}
+
+static uint32_t list_cheapest(const struct candidate *candidates, size_t count, double slack_us,
+                              size_t favourite, uint32_t most, struct muster_priced *ret_list)
+{
+    uint32_t listed = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t algorithm = candidates[i].algorithm;
+        double us = candidates[i].estimate_us;
+        if (listed > 0 && us == ret_list[listed - 1].us) {
+            if (algorithm == favourite) {
+                ret_list[listed - 1].algorithm = algorithm;
+            }
+        } else if (listed == most || us > limit_of(candidates[0].estimate_us, slack_us)) {
+            break;
+        } else {
+            ret_list[listed++] = (struct muster_priced){.algorithm = algorithm, .us = us};
+        }
+    }
+    return listed;
+}
+
+muster_status muster_select_several(const struct muster_plan *plan, size_t element_size_bytes,
+                                    const struct muster_cost_model *model, double slack_us,
+                                    size_t favourite, uint32_t most, struct muster_priced *ret_list,
+                                    uint32_t *ret_count)
+{
+    AUTO_FREE struct candidate *candidates = calloc(muster_algorithm_count, sizeof *candidates);
+    if (candidates == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
+    }
+    struct muster_plan any = *plan;
+    any.rank = 0;
+    size_t count = list_candidates(&any, element_size_bytes, model, candidates);
+    muster_status status = MUSTER_OK;
+    if (plan->topology->ranks <= MUSTER_SELECT_LISTED_RANKS_MAX) {
+        status = price_all(&any, element_size_bytes, model, slack_us, candidates, count);
+    }
+    if (status == MUSTER_OK) {
+        *ret_count = list_cheapest(candidates, count, slack_us, favourite, most, ret_list);
+    }
+    for (size_t i = 0; i < count; i++) {
+        muster_simulation_destroy(candidates[i].simulation);
+    }
+    return status;
+}

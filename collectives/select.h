@@ -20,4 +20,23 @@ MUSTER_CHECKED muster_status muster_select(const struct muster_plan *plan,
                                            const struct muster_cost_model *model,
                                            size_t *ret_algorithm);
 
+/* An algorithm and its predicted time. */
+struct muster_priced {
+    size_t algorithm;
+    double us;
+};
+
+/* The cheapest ones, at most `most`, cheapest first: those that are not a quarter slower than the
+ * first, or not slower by more than slack_us. One of those that are predicted to take exactly as
+ * long stands for them, the favourite if it is one: mostly they are one algorithm by several names.
+ * In jobs of more than MUSTER_SELECT_LISTED_RANKS_MAX ranks by the formulas, which cost nothing.
+ * The plan's rank is ignored. */
+enum { MUSTER_SELECT_LISTED_RANKS_MAX = 16 };
+MUSTER_CHECKED muster_status muster_select_several(const struct muster_plan *plan,
+                                                   size_t element_size_bytes,
+                                                   const struct muster_cost_model *model,
+                                                   double slack_us, size_t favourite, uint32_t most,
+                                                   struct muster_priced *ret_list,
+                                                   uint32_t *ret_count);
+
 #endif

@@ -10,43 +10,16 @@
 
 #include "collectives/float_environment.h"
 #include "collectives/host_memory.h"
+#include "collectives/tuning.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
-#include "worker/context_choice.h"
-#include "worker/context_kept.h"
 #include "worker/context_local.h"
-#include "worker/context_memory.h"
-#include "worker/executor.h"
+#include "worker/context_parts.h"
 
 enum { SCRATCH_ALIGNMENT = 64 }; /* a cache line */
-
-struct muster_context {
-    struct muster_fabric *fabric; /* borrowed */
-    uint64_t generation;
-    uint32_t number;
-    uint32_t rank;
-    char *name;
-    uint32_t *ranks;
-    uint32_t *contributors; /* [ranks] in the order of their logical numbers */
-    struct muster_topology topology;
-    struct muster_choices choices;
-    atomic_uint_fast64_t progress;
-
-    pthread_mutex_t mutex; /* guards `taken` */
-    pthread_cond_t given_back;
-    bool taken;                  /* a collective is under way; its caller owns what follows */
-    uint64_t sequence;           /* of the last operation */
-    struct muster_call_key *key; /* room for that of any call */
-    struct muster_kept_table kept;
-    void *scratch;
-    uint64_t scratch_bytes;
-    struct muster_context_memory shared; /* by all ranks; or not */
-    muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
-    char broken_text[MUSTER_ERROR_MAX];
-};
 
 /* Making -------------------------------------------------------------------------------------- */
 
@@ -137,6 +110,7 @@ void muster_context_destroy(struct muster_context *context)
         return;
     }
     muster_kept_clear(&context->kept);
+    muster_tuning_clear(&context->tuning);
     muster_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->given_back);
@@ -195,18 +169,56 @@ void muster_context_set_model(struct muster_context *context, const struct muste
     muster_kept_clear(&context->kept);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
+void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
+{
+    AUTO_TURN(context);
+    muster_kept_clear(&context->kept);
+    context->tunes = list != NULL;
+    muster_tuning_clear(&context->tuning);
+    if (list != NULL) {
+        muster_tuning_import(&context->tuning, list);
+    }
+}
+
+void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)
+{
+    AUTO_TURN(context);
+    muster_tuning_export(&context->tuning, ret_list);
 }
 
 /* Choosing ------------------------------------------------------------------------------------ */
 
-static muster_status choose(struct muster_context *context, const struct muster_call_key *key,
-                            const struct muster_plan *plan, size_t *ret_algorithm)
+/* What is forced stays so. */
+static bool may_tune(const struct muster_context *context, const struct muster_call_key *key,
+                     const struct muster_plan *plan)
 {
+    return context->tunes && key->untuned == 0 &&
+           context->choices.forced.plus_one[plan->collective] == 0 && muster_tuning_suits(plan);
+}
+
+/* Sets its algorithm, and whether that is the last word. */
+static muster_status choose(struct muster_context *context, const struct muster_call_key *key,
+                            const struct muster_plan *plan, struct muster_kept *made)
+{
+    char why[MUSTER_ERROR_MAX];
     if (key->algorithm != MUSTER_KEY_BY_COST) {
-        *ret_algorithm = key->algorithm - 1;
+        made->algorithm = key->algorithm - 1;
         return MUSTER_OK;
     }
-    return muster_choices_make(&context->choices, plan, key->element_size_bytes, ret_algorithm);
+    if (may_tune(context, key, plan)) {
+        const struct muster_kind *kind =
+            muster_tuning_find(&context->tuning, plan, key->element_size_bytes);
+        if (kind != NULL && kind->settled &&
+            muster_algorithm_fits(kind->tuned.algorithm, plan, why, sizeof why)) {
+            made->algorithm = kind->tuned.algorithm;
+            return MUSTER_OK;
+        }
+        made->tuned = kind != NULL ? !kind->settled : !muster_tuning_is_full(&context->tuning);
+    }
+    return muster_choices_make(&context->choices, plan, key->element_size_bytes, &made->algorithm);
 }
 
 /* The bounds of the shape stand in the key already. */
@@ -224,7 +236,7 @@ static muster_status fill_key(struct muster_call_key *key, const struct muster_r
         shape->collective != MUSTER_BARRIER ? request->type : MUSTER_FLOAT32);
     key->in_place = asked->in_place;
     key->ordered = asked->ordered;
-    key->unused = 0;
+    key->untuned = request->untuned;
     key->bound_count = sides * (shape->ranks + 1);
     if (request->algorithm != NULL) {
         size_t index;
@@ -234,8 +246,8 @@ static muster_status fill_key(struct muster_call_key *key, const struct muster_r
     return MUSTER_OK;
 }
 
-static struct muster_plan plan_of(const struct muster_context *context,
-                                  const struct muster_asked *asked)
+struct muster_plan muster_context_plan(const struct muster_context *context,
+                                       const struct muster_asked *asked)
 {
     const struct muster_shape *shape = &asked->shape;
     return (struct muster_plan){.collective = shape->collective,
@@ -271,10 +283,10 @@ static muster_status make_operation(struct muster_context *context,
                                     const struct muster_asked *asked, struct muster_kept **ret_kept)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
-    const struct muster_plan plan = plan_of(context, asked);
+    const struct muster_plan plan = muster_context_plan(context, asked);
     struct muster_kept made = {.key = NULL};
     double unused_us;
-    TRY(choose(context, context->key, &plan, &made.algorithm));
+    TRY(choose(context, context->key, &plan, &made));
     TRY(muster_plan_check(made.algorithm, &plan));
     if (!muster_algorithm_uses_memory(made.algorithm) ||
         !muster_memory_choose(&plan, context->key->element_size_bytes, &context->choices.model,
@@ -285,24 +297,57 @@ static muster_status make_operation(struct muster_context *context,
 }
 
 /* Leaves the bounds in the key. */
-static muster_status check(struct muster_context *context, const struct muster_request *request,
-                           struct muster_asked *ret_asked)
+muster_status muster_context_check(struct muster_context *context,
+                                   const struct muster_request *request,
+                                   struct muster_asked *ret_asked)
 {
     return muster_request_check(request, context->rank, context->topology.ranks,
                                 context->key->bounds, ret_asked);
 }
 
-static muster_status find_operation(struct muster_context *context,
-                                    const struct muster_request *request,
-                                    const struct muster_asked *asked, struct muster_kept **ret_kept)
+/* What was kept while it was open how such calls are done is of no use when it is settled. */
+static bool is_outdated(struct muster_context *context, const struct muster_plan *plan)
 {
-    TRY(fill_key(context->key, request, asked));
+    const struct muster_kind *kind =
+        muster_tuning_find(&context->tuning, plan, context->key->element_size_bytes);
+    return kind != NULL ? kind->settled : muster_tuning_is_full(&context->tuning);
+}
+
+/* By the key. */
+static muster_status find_kept(struct muster_context *context, const struct muster_asked *asked,
+                               struct muster_kept **ret_kept)
+{
     struct muster_kept *kept = muster_kept_find(&context->kept, context->key);
+    if (kept != NULL && kept->tuned) {
+        const struct muster_plan plan = muster_context_plan(context, asked);
+        if (is_outdated(context, &plan)) {
+            muster_kept_drop(&context->kept, kept);
+            kept = NULL;
+        }
+    }
     if (kept == NULL) {
         return make_operation(context, asked, ret_kept);
     }
     *ret_kept = kept;
     return MUSTER_OK;
+}
+
+muster_status muster_context_find(struct muster_context *context,
+                                  const struct muster_request *request,
+                                  const struct muster_asked *asked, struct muster_kept **ret_kept)
+{
+    TRY(fill_key(context->key, request, asked));
+    return find_kept(context, asked, ret_kept);
+}
+
+muster_status muster_context_find_with(struct muster_context *context,
+                                       const struct muster_request *request,
+                                       const struct muster_asked *asked, size_t algorithm,
+                                       struct muster_kept **ret_kept)
+{
+    TRY(fill_key(context->key, request, asked));
+    context->key->algorithm = (uint32_t)algorithm + 1;
+    return find_kept(context, asked, ret_kept);
 }
 
 /* Running ------------------------------------------------------------------------------------- */
@@ -336,10 +381,11 @@ static uint64_t aligned(uint64_t size_bytes)
     return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
 }
 
-static muster_status run_numbered(struct muster_context *context,
-                                  const struct muster_request *request,
-                                  const struct muster_asked *asked, const struct muster_kept *kept,
-                                  uint32_t *ret_suspect)
+muster_status muster_context_run_numbered(struct muster_context *context,
+                                          const struct muster_request *request,
+                                          const struct muster_asked *asked,
+                                          const struct muster_kept *kept, uint8_t flags,
+                                          uint32_t *ret_suspect)
 {
     struct muster_local_work work;
     muster_local_plan(request, &asked->shape, &work);
@@ -359,6 +405,7 @@ static muster_status run_numbered(struct muster_context *context,
         .scratch = context->scratch,
         .deadline_ns = request->deadline_ns,
     };
+    binding.call.flags |= flags;
     muster_status status = MUSTER_OK;
     if (context->shared.memory != NULL) {
         status = muster_context_memory_run(&context->shared, &binding, &asked->shape, kept->method,
@@ -390,13 +437,16 @@ muster_status muster_context_run(struct muster_context *context,
     *suspect = UINT32_MAX;
     AUTO_TURN(context);
     struct muster_asked asked;
-    TRY(check(context, request, &asked));
+    TRY(muster_context_check(context, request, &asked));
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
     struct muster_kept *kept;
-    TRY(find_operation(context, request, &asked, &kept));
-    return run_numbered(context, request, &asked, kept, suspect);
+    TRY(muster_context_find(context, request, &asked, &kept));
+    if (kept->tuned) {
+        return muster_context_run_tuned(context, request, &asked, kept, suspect);
+    }
+    return muster_context_run_numbered(context, request, &asked, kept, 0, suspect);
 }
 
 /* Shared memory ------------------------------------------------------------------------------- */
@@ -433,6 +483,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     muster_kept_clear(&context->kept); /* they were chosen without it */
     context->shared = shared;
     muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
     return MUSTER_OK;
 }
 
@@ -441,9 +492,9 @@ muster_status muster_context_algorithm(struct muster_context *context,
 {
     AUTO_TURN(context);
     struct muster_asked asked;
-    TRY(check(context, request, &asked));
+    TRY(muster_context_check(context, request, &asked));
     struct muster_kept *kept;
-    TRY(find_operation(context, request, &asked, &kept));
+    TRY(muster_context_find(context, request, &asked, &kept));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
@@ -454,10 +505,10 @@ muster_status muster_context_predict(struct muster_context *context,
 {
     AUTO_LOCK(&context->mutex);
     struct muster_asked asked;
-    TRY(check(context, request, &asked));
+    TRY(muster_context_check(context, request, &asked));
     struct muster_kept *kept;
-    TRY(find_operation(context, request, &asked, &kept));
-    const struct muster_plan plan = plan_of(context, &asked);
+    TRY(muster_context_find(context, request, &asked, &kept));
+    const struct muster_plan plan = muster_context_plan(context, &asked);
     size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
                                  &context->choices.model, ret_us);

@@ -15,6 +15,7 @@
 #include "collectives/forced.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/select.h"
+#include "collectives/tuning.h"
 #include "worker/fabric/fabric.h"
 
 struct muster_context;
@@ -45,6 +46,15 @@ uint32_t muster_context_size(const struct muster_context *context);
 /* From now on algorithms are chosen by these figures. All members do it between the same calls. */
 void muster_context_set_model(struct muster_context *context,
                               const struct muster_cost_model *model);
+
+/* From now on it finds out by the first calls of each kind which algorithm is the fastest, where
+ * none is named or forced; it has found out this much. NULL: it does not (as in a new context). All
+ * members do it between the same calls. Times that a model predicts are then only where it begins.
+ */
+void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list);
+
+/* What it has found out. */
+void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
 /* Brings the members to memory that they share, if they are all on one host and this can be done:
  * algorithms that use it are then chosen where they are the fastest. If it cannot be done nothing
@@ -79,6 +89,7 @@ struct muster_request {
     const void *const *inputs; /* [buffer_count]; NULL where there is no `in` */
     void *const *outputs;      /* [buffer_count] */
     const char *algorithm;     /* or NULL */
+    bool untuned;              /* by predicted cost, whatever has been found out */
     bool reproducible;         /* the result depends on the contributors' logical numbers only */
     int64_t deadline_ns;
 };

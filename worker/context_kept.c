@@ -16,7 +16,7 @@ void muster_kept_init(struct muster_kept_table *ret_table)
     TAILQ_INIT(&ret_table->order);
 }
 
-static void drop(struct muster_kept_table *table, struct muster_kept *kept)
+void muster_kept_drop(struct muster_kept_table *table, struct muster_kept *kept)
 {
     /* The analyzer cannot know that what is in the order is also in the table. */
     HASH_DEL(table->by_key, kept); /* NOLINT(clang-analyzer-core.NullDereference) */
@@ -30,7 +30,7 @@ static void drop(struct muster_kept_table *table, struct muster_kept *kept)
 void muster_kept_clear(struct muster_kept_table *table)
 {
     while (!TAILQ_EMPTY(&table->order)) {
-        drop(table, TAILQ_FIRST(&table->order));
+        muster_kept_drop(table, TAILQ_FIRST(&table->order));
     }
 }
 
@@ -65,7 +65,7 @@ static void trim(struct muster_kept_table *table, size_t step_count)
     while (!TAILQ_EMPTY(&table->order) &&
            (HASH_COUNT(table->by_key) >= OPERATIONS_MAX || table->steps + step_count > STEPS_MAX)) {
         struct muster_kept *oldest = TAILQ_LAST(&table->order, muster_kept_order);
-        drop(table, oldest); /* NOLINT(clang-analyzer-unix.Malloc): it is unlinked */
+        muster_kept_drop(table, oldest); /* NOLINT(clang-analyzer-unix.Malloc): it is unlinked */
     }
 }
 

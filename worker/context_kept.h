@@ -28,7 +28,7 @@ struct muster_call_key {
     uint32_t in_place;
     uint32_t ordered;
     uint32_t bound_count;
-    uint32_t unused;   /* zero */
+    uint32_t untuned;
     uint64_t bounds[]; /* [bound_count] of the input, then of the output */
 };
 
@@ -37,6 +37,7 @@ struct muster_kept {
     struct muster_operation *operation; /* owned; NULL: it is done in memory */
     enum muster_memory_method method;   /* then */
     size_t algorithm;
+    bool tuned; /* what it is done by may still change: it is looked for with every call */
     uint64_t scratch_bytes;
     size_t step_count;
     TAILQ_ENTRY(muster_kept) order;
@@ -52,6 +53,8 @@ struct muster_kept_table {
 void muster_kept_init(struct muster_kept_table *ret_table);
 /* Leaves it empty. */
 void muster_kept_clear(struct muster_kept_table *table);
+
+void muster_kept_drop(struct muster_kept_table *table, struct muster_kept *kept);
 
 /* NULL: it is not there. Else it is now the newest. */
 struct muster_kept *muster_kept_find(struct muster_kept_table *table,

@@ -27,7 +27,7 @@ enum {
     AT_CREDIT = 64,    /* 4 */
     AT_OP = 68,        /* 1 */
     AT_ALGORITHM = 69, /* 4 */
-    AT_ORDERED = 73,   /* 1 */
+    AT_FLAGS = 73,   /* 1 */
     AT_INPUTS = 74,    /* 1 */
     AT_RESERVED = 75,  /* 1, zero */
     RESERVED_BYTES = 1,
@@ -73,7 +73,7 @@ void muster_frame_encode_local(const struct muster_frame *frame,
     muster_bytes_put(b + AT_CREDIT, frame->credit, 4);
     b[AT_OP] = frame->call.op;
     muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
-    b[AT_ORDERED] = frame->call.ordered;
+    b[AT_FLAGS] = frame->call.flags;
     b[AT_INPUTS] = frame->call.inputs;
     memset(b + AT_RESERVED, 0, RESERVED_BYTES);
     put_double(b + AT_PRESCALE, frame->call.prescale);
@@ -183,7 +183,7 @@ muster_status muster_frame_decode_local(const unsigned char bytes[MUSTER_FRAME_S
                  .op = b[AT_OP],
                  .inputs = b[AT_INPUTS],
                  .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
-                 .ordered = b[AT_ORDERED],
+                 .flags = b[AT_FLAGS],
                  .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
                  .count = muster_bytes_get(b + AT_COUNT, 8),
                  .prescale = get_double(b + AT_PRESCALE),

@@ -1,0 +1,328 @@
+/* Contexts that find out which algorithms are fast: all members alike, whatever calls are got wrong
+ * in between, and for those that come after. */
+#include "tests/support/group.h"
+#include "tests/support/schedules.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    RANKS = 4,
+    CALLS = 130, /* more than a trial takes */
+    STEPS = 600,
+    COUNT_MAX = 4000,
+};
+
+static const uint32_t sizes[] = {1, 3};
+
+struct found {
+    struct muster_tuned_list lists[RANKS];
+};
+
+static void start_tuning(struct group_member *member, void *argument)
+{
+    static const struct muster_tuned_list nothing;
+    const struct muster_tuned_list *known = argument;
+    muster_context_tune(member->contexts[MUSTER_GLOBAL], known != NULL ? known : &nothing);
+}
+
+static muster_status call(struct group_member *member, const struct muster_request *request)
+{
+    struct muster_request with_deadline = *request;
+    with_deadline.deadline_ns = group_deadline();
+    return muster_context_run(member->contexts[MUSTER_GLOBAL], &with_deadline, NULL);
+}
+
+static void expect_sum(struct group_member *member, uint64_t count, const char *algorithm)
+{
+    float in[COUNT_MAX];
+    float out[COUNT_MAX] = {0};
+    for (uint64_t i = 0; i < count; i++) {
+        in[i] = (float)(member->rank + i % 7);
+    }
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = in,
+                                           .out = out,
+                                           .count = count,
+                                           .type = MUSTER_FLOAT32,
+                                           .algorithm = algorithm};
+    uint32_t size = member->group->size;
+    if (call(member, &request) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (out[i] != (float)(size * (i % 7) + size * (size - 1) / 2)) {
+            group_fail(member, "element %zu is %g", (size_t)i, (double)out[i]);
+        }
+    }
+}
+
+static void look(struct group_member *member, void *argument)
+{
+    struct found *found = argument;
+    muster_context_tuned(member->contexts[MUSTER_GLOBAL], &found->lists[member->rank]);
+}
+
+/* All have found the same; returns how much. */
+static uint32_t compare(struct group *group)
+{
+    static struct found found;
+    memset(&found, 0, sizeof found);
+    group_each(group, look, &found);
+    for (uint32_t i = 1; i < group->size; i++) {
+        assert_memory_equal(&found.lists[i], &found.lists[0], sizeof found.lists[0]);
+    }
+    assert_int_equal(muster_tuned_check(&found.lists[0]), MUSTER_OK);
+    return found.lists[0].count;
+}
+
+static void call_often(struct group_member *member, void *argument)
+{
+    const uint64_t *counts = argument;
+    for (int i = 0; i < CALLS; i++) {
+        for (int j = 0; counts[j] != 0; j++) {
+            expect_sum(member, counts[j], NULL);
+        }
+    }
+}
+
+static void all_members_find_the_same(void **state)
+{
+    static uint64_t counts[] = {1, 300, COUNT_MAX, 0};
+    const enum group_transport transports[] = {GROUP_INPROC, GROUP_TCP, GROUP_MEMORY};
+    (void)state;
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        struct group group;
+        if (transports[i] == GROUP_MEMORY) {
+            group_start_flat(&group, transports[i], RANKS);
+        } else {
+            group_start(&group, transports[i], 2, sizes, NULL);
+        }
+        group_each(&group, call_often, counts);
+        assert_int_equal(compare(&group), 0); /* nobody has said that they should */
+        group_each(&group, start_tuning, NULL);
+        group_each(&group, call_often, counts);
+        assert_int_equal(compare(&group), 3);
+        group_finish(&group);
+    }
+}
+
+/* Others of a kind than those that are tried wait for what comes out. */
+static void kinds_of_other_collectives_and_counts_go_side_by_side(void **state)
+{
+    (void)state;
+    static uint64_t counts[] = {1000, 1001, 1002, 0};
+    struct group group;
+    group_start(&group, GROUP_INPROC, 2, sizes, NULL);
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, call_often, counts);
+    assert_int_equal(compare(&group), 1);
+    group_finish(&group);
+}
+
+static void what_is_named_is_not_touched(struct group_member *member, void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < CALLS; i++) {
+        expect_sum(member, 300, "ring");
+    }
+}
+
+static void named_and_forced_algorithms_stay(void **state)
+{
+    (void)state;
+    static uint64_t counts[] = {300, 0};
+    struct group group;
+    group_start(&group, GROUP_INPROC, 2, sizes, NULL);
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, what_is_named_is_not_touched, NULL);
+    assert_int_equal(compare(&group), 0);
+    group_regroup(&group, UINT32_MAX, "allreduce=ring_chunked");
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, call_often, counts);
+    assert_int_equal(compare(&group), 0);
+    group_finish(&group);
+}
+
+/* Wrong calls --------------------------------------------------------------------------------- */
+
+/* The same on all members from one seed. */
+struct plan {
+    uint64_t seed;
+    bool in_memory; /* calls of any two kinds are told apart there */
+};
+
+struct step {
+    enum muster_collective collective;
+    uint64_t count;
+    muster_op op;
+    const char *algorithm;
+};
+
+static struct step random_step(uint64_t *random)
+{
+    static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_ALLREDUCE,
+                                                         MUSTER_ALLGATHER, MUSTER_REDUCE_SCATTER,
+                                                         MUSTER_BARRIER,   MUSTER_BROADCAST};
+    static const uint64_t counts[] = {1, 40, 41, 500};
+    return (struct step){.collective = collectives[test_random_below(random, 6)],
+                         .count = counts[test_random_below(random, 4)]};
+}
+
+/* Another call than the step's. By messages only such as is noticed at once. */
+static struct step wrong_step(const struct plan *plan, const struct step *right, uint64_t *random)
+{
+    struct step wrong = *right;
+    if (plan->in_memory && test_random_below(random, 2) == 0) {
+        do {
+            wrong = random_step(random);
+        } while (wrong.collective == right->collective && wrong.count == right->count);
+    } else {
+        wrong.op = MUSTER_MAX;
+    }
+    return wrong;
+}
+
+static muster_status take_step(struct group_member *member, const struct step *step)
+{
+    static float in[RANKS][RANKS * 512];
+    static float out[RANKS][RANKS * 512];
+    const struct muster_request request = {
+        .collective = step->collective,
+        .in = step->collective == MUSTER_BROADCAST ? out[member->rank] : in[member->rank],
+        .out = out[member->rank],
+        .count = step->count,
+        .op = step->op};
+    return call(member, &request);
+}
+
+/* Right calls must go well; of wrong ones nobody may be left in another state than the others. */
+static void get_some_wrong(struct group_member *member, void *argument)
+{
+    const struct plan *plan = argument;
+    uint64_t random = plan->seed;
+    for (int i = 0; i < STEPS; i++) {
+        struct step step = random_step(&random);
+        bool reduces = muster_collective_reduces(step.collective);
+        bool wrong = test_random_below(&random, 5) == 0 && (plan->in_memory || reduces);
+        uint32_t who = test_random_below(&random, RANKS);
+        struct step other = wrong ? wrong_step(plan, &step, &random) : step;
+        muster_status status = take_step(member, member->rank == who ? &other : &step);
+        if (status != MUSTER_OK && !(wrong && status == MUSTER_INVALID)) {
+            group_fail(member, "step %d: %s: %s", i, muster_status_name(status),
+                       muster_last_error());
+            return;
+        }
+    }
+}
+
+static void members_stay_together_whatever_is_got_wrong(void **state)
+{
+    (void)state;
+    struct plan plan = {.seed = test_seed() | 1};
+    for (int in_memory = 0; in_memory < 2; in_memory++) {
+        struct group group;
+        plan.in_memory = in_memory;
+        group_start_flat(&group, in_memory ? GROUP_MEMORY : GROUP_INPROC, RANKS);
+        group_each(&group, start_tuning, NULL);
+        group_each(&group, get_some_wrong, &plan);
+        assert_in_range(compare(&group), 1, MUSTER_TUNED_MAX);
+        group_finish(&group);
+    }
+}
+
+/* To name what the others come to by themselves is another call, too, for as long as it is open
+ * what they come to: it would not count here. */
+static void name_on_one(struct group_member *member, void *argument)
+{
+    muster_status *statuses = argument;
+    float in = 1;
+    float out = 0;
+    const struct muster_request plain = {
+        .collective = MUSTER_ALLREDUCE, .in = &in, .out = &out, .count = 1};
+    size_t algorithm = 0;
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    struct muster_request request = plain;
+    if (muster_context_algorithm(member->contexts[MUSTER_GLOBAL], &plain, &algorithm) !=
+        MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    muster_algorithm_print(algorithm, name, sizeof name);
+    if (member->rank == 2) {
+        request.algorithm = name;
+    }
+    statuses[member->rank] = call(member, &request);
+    for (int i = 0; i < CALLS; i++) {
+        expect_sum(member, 1, NULL);
+    }
+}
+
+static void a_call_that_one_member_names_fails_while_it_is_open(void **state)
+{
+    (void)state;
+    muster_status statuses[RANKS];
+    struct group group;
+    group_start_flat(&group, GROUP_MEMORY, RANKS);
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, name_on_one, statuses);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(statuses[i], MUSTER_INVALID);
+    }
+    assert_int_equal(compare(&group), 1);
+    group_finish(&group);
+}
+
+/* Generations --------------------------------------------------------------------------------- */
+
+static void call_some(struct group_member *member, void *argument)
+{
+    const int *calls = argument;
+    for (int i = 0; i < *calls; i++) {
+        expect_sum(member, 300, NULL);
+        expect_sum(member, 3, NULL);
+    }
+}
+
+/* A generation may end anywhere in a trial; the next one begins anew, with what is handed on. */
+static void a_new_generation_begins_anew_with_what_it_is_given(void **state)
+{
+    (void)state;
+    static uint64_t counts[] = {300, 0};
+    static struct found found;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, RANKS);
+    for (int calls = 1; calls < CALLS; calls += 9) {
+        group_each(&group, start_tuning, NULL);
+        group_each(&group, call_some, &calls);
+        (void)compare(&group);
+        group_regroup(&group, UINT32_MAX, NULL);
+    }
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, call_often, counts);
+    group_each(&group, look, &found);
+    group_regroup(&group, 1, NULL);
+    group_each(&group, start_tuning, &found.lists[0]);
+    int once = 1;
+    group_each(&group, call_some, &once);
+    assert_int_equal(compare(&group), 1);
+    group_finish(&group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_members_find_the_same),
+        cmocka_unit_test(kinds_of_other_collectives_and_counts_go_side_by_side),
+        cmocka_unit_test(named_and_forced_algorithms_stay),
+        cmocka_unit_test(members_stay_together_whatever_is_got_wrong),
+        cmocka_unit_test(a_call_that_one_member_names_fails_while_it_is_open),
+        cmocka_unit_test(a_new_generation_begins_anew_with_what_it_is_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
