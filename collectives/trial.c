@@ -218,7 +218,7 @@ static uint32_t count_left(const struct muster_trial *trial, const struct standi
 bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRIAL_WORDS_MAX],
                         size_t *ret_algorithm)
 {
-    struct standing standings[MUSTER_TRIAL_ALGORITHMS_MAX];
+    struct standing standings[MUSTER_TRIAL_ALGORITHMS_MAX] = {{.algorithm = 0}};
     rank(trial, heard, standings);
     for (uint32_t i = 0; i < trial->made; i++) {
         trial->spent_us += (double)heard[2 * i];
