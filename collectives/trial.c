@@ -151,8 +151,8 @@ struct standing {
 
 static struct standing stand(const struct muster_trial *trial, const float *heard, uint32_t index)
 {
-    float slowest[MUSTER_TRIAL_CALLS_MAX];
-    float fastest[MUSTER_TRIAL_CALLS_MAX];
+    float slowest[MUSTER_TRIAL_CALLS_MAX] = {0};
+    float fastest[MUSTER_TRIAL_CALLS_MAX] = {0};
     const float *calls = heard + 2 * (size_t)index * trial->turn;
     for (uint32_t i = 0; i < trial->turn; i++) {
         slowest[i] = calls[2 * i];

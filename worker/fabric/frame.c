@@ -27,7 +27,7 @@ enum {
     AT_CREDIT = 64,    /* 4 */
     AT_OP = 68,        /* 1 */
     AT_ALGORITHM = 69, /* 4 */
-    AT_FLAGS = 73,   /* 1 */
+    AT_FLAGS = 73,     /* 1 */
     AT_INPUTS = 74,    /* 1 */
     AT_RESERVED = 75,  /* 1, zero */
     RESERVED_BYTES = 1,
