@@ -43,18 +43,26 @@ void muster_session_take_down(struct muster_session *session)
 /* The member's links ----------------------------------------------------------------------------
  */
 
+/* Who reaches the rendezvous by loopback has all its peers on this host. The address that reaches
+ * it is the likeliest to reach the peers; it is written to `way`, which the options borrow. */
+static muster_status choose_listening(const struct muster_session *session, size_t size, char *way,
+                                      struct muster_fabric_options *options)
+{
+    const struct muster_settings *settings = &session->settings;
+    TRY(muster_client_local_address(session->caller, way, size));
+    bool alone = settings->interface == NULL && muster_fabric_is_loopback(way);
+    options->listen = settings->listen != NULL ? settings->listen : alone ? way : "*";
+    options->interfaces = settings->interface;
+    options->first_address = way;
+    return MUSTER_OK;
+}
+
 static muster_status make_fabric(struct muster_session *session)
 {
-    char address[MUSTER_ADDRESS_SIZE];
-    const char *listen = session->settings.listen;
-    if (listen == NULL) {
-        TRY(muster_client_local_address(session->caller, address, sizeof address));
-        listen = address;
-    }
+    char way[MUSTER_ADDRESS_SIZE];
     struct muster_fabric_options options = {
         .member = session->member,
         .link_token = "",
-        .listen = listen,
         .connections = session->settings.tcp_connections,
         .tls = {.certificate = session->settings.tls_certificate,
                 .key = session->settings.tls_key,
@@ -63,6 +71,7 @@ static muster_status make_fabric(struct muster_session *session)
         .shared_memory = true,
     };
     struct muster_fabric *fabric = NULL;
+    TRY(choose_listening(session, sizeof way, way, &options));
     TRY(muster_fabric_create(&options, &fabric));
     AUTO_LOCK(&session->mutex);
     session->fabric = fabric;

@@ -113,12 +113,17 @@ typedef struct muster_options {
     const char *job;        /* MUSTER_JOB: letters, digits, '.', '_', '-'; default "default" */
     const char *token;      /* MUSTER_TOKEN: the job's shared secret; default none */
     const char *host;       /* MUSTER_HOST: members of one name share a host; default host name */
-    const char *rack;   /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
-                           among themselves; alike on all members of a host; default none */
-    const char *listen; /* MUSTER_LISTEN: address to publish to the peers, alone or with a
-                              port or a range, "10.0.0.1:7000-7015" or "[::1]:7000";
-                           default: loopback when the rendezvous is on it, else the address
-                           that reaches the rendezvous */
+    const char *rack;      /* MUSTER_RACK: hosts of one name share a rack, that is, a faster network
+                              among themselves; alike on all members of a host; default none */
+    const char *listen;    /* MUSTER_LISTEN: one address that is published to the peers, or "*" for
+                              all of this host; alone, or with a port or a range of ports:
+                              "10.0.0.1:7000-7015", "[::1]:7000", "*:7000-7015". Default: loopback
+                              when the rendezvous is on it and no interface is named, else "*" */
+    const char *interface; /* MUSTER_INTERFACE: which addresses "*" stands for, a list with commas:
+                              interfaces ("eth0", or what begins so: "eth"; "=eth0" is that one
+                              only), networks ("10.0.0.0/8", "fd00::/8") and addresses; with "^"
+                              before the list all but these ("^docker,virbr"). Each pair of
+                              members finds an address that works. Default: all but loopback */
     uint32_t tcp_connections; /* MUSTER_TCP_CONNECTIONS: so many to each peer that this member
                                  dials, up to 16; with more than one, a link goes on as long as
                                  one of them lives; default 1 */

@@ -66,6 +66,7 @@ void muster_options_init(muster_options *options)
         .host = variable("MUSTER_HOST"),
         .rack = variable("MUSTER_RACK"),
         .listen = variable("MUSTER_LISTEN"),
+        .interface = variable("MUSTER_INTERFACE"),
         .tls_certificate = variable("MUSTER_TLS_CERTIFICATE"),
         .tls_key = variable("MUSTER_TLS_KEY"),
         .tls_authority = variable("MUSTER_TLS_AUTHORITY"),
@@ -208,6 +209,23 @@ static muster_status check_algorithm(const char *text)
                                : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
 }
 
+static muster_status check_interface(const muster_options *options)
+{
+    if (options->interface == NULL) {
+        return MUSTER_OK;
+    }
+    if (options->listen != NULL && options->listen[0] != '*') {
+        return muster_error_set(
+            MUSTER_INVALID,
+            "interface (MUSTER_INTERFACE) \"%.80s\": there is nothing to choose, "
+            "listen (MUSTER_LISTEN) is the address \"%.80s\"",
+            options->interface, options->listen);
+    }
+    muster_status status = muster_interfaces_check(options->interface);
+    return status == MUSTER_OK ? MUSTER_OK
+                               : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
+}
+
 static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
@@ -227,7 +245,9 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy(options->token != NULL ? options->token : "", &settings->token));
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
+    TRY(check_interface(options));
     TRY(copy_given(options->listen, &settings->listen));
+    TRY(copy_given(options->interface, &settings->interface));
     TRY(copy_tls(options, settings));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
@@ -274,6 +294,7 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->host);
     free(settings->rack);
     free(settings->listen);
+    free(settings->interface);
     free(settings->tls_certificate);
     free(settings->tls_key);
     free(settings->tls_authority);

@@ -2,7 +2,7 @@
  * Settings of a session: muster_options, checked and copied.
  *
  * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/forced,
- * fabric.h (its bounds), base.
+ * fabric.h (its bounds and checks), base.
  */
 #ifndef MUSTER_WORKER_OPTIONS_H
 #define MUSTER_WORKER_OPTIONS_H
@@ -15,10 +15,11 @@
 struct muster_settings {
     char *rendezvous;
     char *job;
-    char *token;  /* "": none */
-    char *host;   /* the name of the host that this member is on */
-    char *rack;   /* "": the one without a name */
-    char *listen; /* NULL: found out from the way to the rendezvous */
+    char *token;     /* "": none */
+    char *host;      /* the name of the host that this member is on */
+    char *rack;      /* "": the one without a name */
+    char *listen;    /* NULL: found out from the way to the rendezvous */
+    char *interface; /* NULL: all of them */
     char *tls_certificate, *tls_key, *tls_authority, *tls_name; /* NULL: not given */
     char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
     uint32_t tcp_connections;

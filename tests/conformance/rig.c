@@ -27,7 +27,13 @@ static void make_fabric(struct rig *rig, uint32_t rank)
                                             .connections = rig->transport->connections,
                                             .tls = rig->transport->tls,
                                             .hub = rig->hub};
+    if (rig->transport->prepare != NULL) {
+        rig->transport->prepare(rank, &options);
+    }
     muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
+    if (rig->transport->prepare != NULL) {
+        rig->transport->prepare(RIG_MAX, NULL);
+    }
     if (status != MUSTER_OK) {
         fail_msg("%s", muster_last_error());
     }
@@ -102,6 +108,9 @@ struct actor {
 static void *act(void *argument)
 {
     struct actor *actor = argument;
+    if (actor->rig->transport->prepare != NULL) {
+        actor->rig->transport->prepare(actor->rank, NULL);
+    }
     actor->complaint = actor->function(actor->rig, actor->rank, actor->user);
     return NULL;
 }

@@ -3,6 +3,7 @@
  * up, tells the others, and begins the next generation.
  *
  * MUSTER_SEED=N MUSTER_RUNS=1 repeats run N, as far as a race of processes can be repeated. */
+#include "tests/support/network.h"
 #include "tests/support/pattern.h"
 #include "tests/support/schedules.h"
 #include "worker/base/cleanup.h"
@@ -237,19 +238,6 @@ static void live(struct life *life, const char *listen)
 
 /* The network ---------------------------------------------------------------------------------- */
 
-/* True if it went well. Only a link of the test's own network is ever touched. */
-static bool ip(const char *format, ...) MUSTER_PRINTF(1, 2);
-
-static bool ip(const char *format, ...)
-{
-    char command[256] = "ip ";
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(command + 3, sizeof command - 3, format, arguments);
-    va_end(arguments);
-    return system(command) == 0; /* NOLINT(cert-env33-c): words of this file's */
-}
-
 static bool networked;
 
 /* A network of the test's own, with a bridge for those that get a host of their own. Stays where it
@@ -260,9 +248,9 @@ static bool make_network(void)
     if (home < 0 || unshare(CLONE_NEWNET) != 0) {
         return false;
     }
-    bool made = ip("link set lo up") && ip("link add bridge type bridge") &&
-                ip("link set bridge up") && ip("link add cable type veth peer name eth0") &&
-                ip("link delete cable");
+    bool made = test_ip("link set lo up") && test_ip("link add bridge type bridge") &&
+                test_ip("link set bridge up") &&
+                test_ip("link add cable type veth peer name eth0") && test_ip("link delete cable");
     if (!made) {
         assert_int_equal(setns(home, CLONE_NEWNET), 0);
     }
@@ -272,13 +260,13 @@ static bool make_network(void)
 /* In the member, which waits at its pipe meanwhile: its end of a cable to the bridge. */
 static bool plug_in(uint32_t index, pid_t pid)
 {
-    return ip("link add cable%u type veth peer name eth0 netns %d", index, (int)pid) &&
-           ip("link set cable%u master bridge up", index);
+    return test_ip("link add cable%u type veth peer name eth0 netns %d", index, (int)pid) &&
+           test_ip("link set cable%u master bridge up", index);
 }
 
 static void unplug(uint32_t index, bool back)
 {
-    assert_true(ip("link set cable%u %s", index, back ? "up" : "down"));
+    assert_true(test_ip("link set cable%u %s", index, back ? "up" : "down"));
 }
 
 static void enter_host(struct life *life, char listen[32])
@@ -289,8 +277,8 @@ static void enter_host(struct life *life, char listen[32])
     }
     say(life->tell, PUBLISHED);
     (void)hear(life->told); /* plugged in */
-    if (!ip("link set lo up") || !ip("address add %s/24 dev eth0", listen) ||
-        !ip("link set eth0 up")) {
+    if (!test_ip("link set lo up") || !test_ip("address add %s/24 dev eth0", listen) ||
+        !test_ip("link set eth0 up")) {
         _exit(1);
     }
 }
@@ -512,7 +500,8 @@ static void end_members(struct run *run)
             assert_int_equal(waitpid(run->members[i].pid, NULL, 0), run->members[i].pid);
         }
         if (run->fault == UNPLUGGED) {
-            (void)ip("link delete cable%u 2>/dev/null", i); /* gone already with its other end */
+            (void)test_ip("link delete cable%u 2>/dev/null",
+                          i); /* gone already with its other end */
         }
     }
 }

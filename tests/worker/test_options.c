@@ -17,6 +17,7 @@ static const char *const variables[] = {
     "MUSTER_HOST",
     "MUSTER_RACK",
     "MUSTER_LISTEN",
+    "MUSTER_INTERFACE",
     "MUSTER_MIN",
     "MUSTER_MAX",
     "MUSTER_TARGET",
@@ -119,6 +120,25 @@ static void measuring_can_be_switched_off(void **state)
     muster_settings_finish(&settings);
     set("MUSTER_MEASURE", "yes");
     expect_refusal(NULL, "MUSTER_MEASURE", "\"yes\"");
+}
+
+static void interfaces_choose_among_all_addresses(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_INTERFACE", "^docker,10.0.0.0/8");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_string_equal(settings.interface, "^docker,10.0.0.0/8");
+    muster_settings_finish(&settings);
+    set("MUSTER_LISTEN", "*:7000-7015");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    muster_settings_finish(&settings);
+    set("MUSTER_LISTEN", "10.0.0.1");
+    expect_refusal(NULL, "MUSTER_INTERFACE", "MUSTER_LISTEN");
+    set("MUSTER_LISTEN", "");
+    set("MUSTER_INTERFACE", "eth0,,eth1");
+    expect_refusal(NULL, "MUSTER_INTERFACE", "is no interface");
 }
 
 static void an_algorithm_is_looked_up_at_once(void **state)
@@ -226,6 +246,7 @@ int main(void)
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(interfaces_choose_among_all_addresses, clean_environment),
         cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),

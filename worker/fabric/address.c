@@ -72,13 +72,12 @@ muster_status muster_address_parse_listen(const char *text,
     uint16_t first = 0;
     uint16_t last = 0;
     if (ports != NULL && !parse_ports(ports + 1, &first, &last)) {
-        return muster_error_set(
-            MUSTER_INVALID, "listen \"%.100s\": a port is 1 to 65535, a range FIRST-LAST", text);
+        return muster_error_set(MUSTER_INVALID, "a port is 1 to 65535, a range FIRST-LAST");
     }
     size_t length = ports != NULL ? (size_t)(ports - text) : strlen(text);
     size_t brackets = text[0] == '[' && length >= 2 && text[length - 1] == ']';
     if (length >= sizeof host) {
-        return muster_error_set(MUSTER_INVALID, "listen \"%.100s\": too long", text);
+        return muster_error_set(MUSTER_INVALID, "longer than an address");
     }
     memcpy(host, text + brackets, length - 2 * brackets);
     host[length - 2 * brackets] = '\0';

@@ -54,6 +54,16 @@ static bool is_loopback(const struct ip *ip)
     return ip->size == 4 ? ip->bytes[0] == 127 : memcmp(ip->bytes, six, sizeof six) == 0;
 }
 
+bool muster_fabric_is_loopback(const char *host)
+{
+    struct muster_socket_address address;
+    if (muster_address_parse_host(host, &address) != MUSTER_OK) {
+        return false;
+    }
+    struct ip ip = ip_of(&address);
+    return is_loopback(&ip);
+}
+
 /* 169.254.0.0/16 and fe80::/10. */
 static bool is_link_local(const struct ip *ip)
 {

@@ -30,11 +30,6 @@ struct muster_host_addresses {
     struct muster_host_address all[MUSTER_HOST_ADDRESSES_MAX];
 };
 
-/* What MUSTER_INTERFACE may say: a list with commas, of interfaces ("eth0", or what begins so:
- * "eth"; "=eth0" is that one only) and networks ("10.0.0.0/8", "fd00::/8", or one address).
- * "^docker,lo" is all but these. MUSTER_INVALID says what is wrong with it. */
-MUSTER_CHECKED muster_status muster_interfaces_check(const char *interfaces);
-
 /* The addresses to publish, best first: indices into `here`, at most `most`. Without `interfaces`
  * (NULL) all but loopback, or loopback if there is nothing else. `first` is an address that goes
  * first if it is among them, or NULL. Link-local addresses of IPv6 are left out: they mean nothing

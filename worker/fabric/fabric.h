@@ -107,7 +107,8 @@ struct muster_fabric_options {
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
     const char *listen; /* TCP: numeric address, or "*" for all of this host's; ports may follow:
                            "10.0.0.1:7000-7015", "*:7000". NULL: no TCP */
-    const char *interfaces;      /* which of all: see address_choice.h; NULL: all but loopback */
+    const char
+        *interfaces; /* which of all: see muster_interfaces_check(); NULL: all but loopback */
     const char *first_address;   /* published before the others if it is one of them; or NULL */
     bool shared_memory;          /* with members of this host; where the system has it */
     uint32_t connections;        /* TCP: of each link that is dialled from here; 0 counts as 1 */
@@ -142,6 +143,14 @@ const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t i
 /* True for an address that only members of one host can use. Whoever knows that two members are not
  * to share a host leaves it out of the peer's addresses, at both ends. */
 bool muster_fabric_address_is_local(const char *address);
+
+/* True for a numeric address of loopback, "127.0.0.1". */
+bool muster_fabric_is_loopback(const char *host);
+
+/* What muster_fabric_options.interfaces may say: a list with commas, of interfaces ("eth0", or what
+ * begins so: "eth"; "=eth0" is that one only) and networks ("10.0.0.0/8", "fd00::/8", or one
+ * address). "^docker,lo" is all but these. MUSTER_INVALID says what is wrong with it. */
+MUSTER_CHECKED muster_status muster_interfaces_check(const char *interfaces);
 
 /* A member as the others see it. */
 struct muster_peer {

@@ -22,8 +22,7 @@ static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *
         tls->name != NULL) {
         TRY(muster_tls_create(&options->tls, &tcp->tls));
     }
-    muster_status status = muster_tcp_listen(tcp, options);
-    return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "listen (MUSTER_LISTEN)");
+    return muster_tcp_listen(tcp, options);
 }
 
 static muster_status tcp_start(struct muster_fabric *fabric,

@@ -253,18 +253,18 @@ static muster_status listen_within(struct tcp *tcp, const struct muster_socket_a
                                    const struct tcp_ports *ports)
 {
     struct muster_socket_address own = *address;
-    char text[MUSTER_ADDRESS_SIZE];
-    muster_address_print(address, text);
     AUTO_CLOSE int fd =
         socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return muster_error_errno(MUSTER_FATAL, "%s", text);
+        return muster_error_errno(MUSTER_FATAL, "socket");
     }
     int error = EADDRINUSE;
     for (uint32_t port = ports->first; port <= ports->last && error == EADDRINUSE; port++) {
         error = listen_at(fd, &own, (uint16_t)port);
     }
     if (error != 0) {
+        char text[MUSTER_ADDRESS_SIZE];
+        muster_address_print(&own, text);
         return muster_error_set(
             MUSTER_INVALID, "%s: %s%s", text,
             error == EADDRINUSE && ports->last > ports->first ? "every port of the range: " : "",
@@ -276,46 +276,50 @@ static muster_status listen_within(struct tcp *tcp, const struct muster_socket_a
 }
 
 /* One address may fail, because it is not ready yet or its ports are taken: then the others do. */
-static muster_status listen_everywhere(struct tcp *tcp, const struct muster_fabric_options *options,
+static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, uint32_t count,
                                        const struct tcp_ports *ports)
 {
-    uint32_t chosen[TCP_LISTEN_MAX];
-    uint32_t count = 0;
-    TRY(muster_addresses_choose(&tcp->here, options->interfaces, options->first_address,
-                                TCP_LISTEN_MAX, chosen, &count));
     muster_status status = MUSTER_OK;
     for (uint32_t i = 0; i < count; i++) {
         muster_status each = listen_within(tcp, &tcp->here.all[chosen[i]].address, ports);
         if (each != MUSTER_OK) {
-            muster_log(MUSTER_LOG_WARN, "not listening at an address: %s", muster_last_error());
+            muster_log(MUSTER_LOG_INFO, "not listening at an address: %s", muster_last_error());
             status = each;
         }
     }
     return tcp->own_count > 0 ? MUSTER_OK : status;
 }
 
+static muster_status listen_at_all(struct tcp *tcp, const struct muster_fabric_options *options,
+                                   const struct tcp_ports *ports)
+{
+    uint32_t chosen[TCP_LISTEN_MAX];
+    uint32_t count = 0;
+    muster_status status = muster_addresses_choose(
+        &tcp->here, options->interfaces, options->first_address, TCP_LISTEN_MAX, chosen, &count);
+    return status == MUSTER_OK ? listen_everywhere(tcp, chosen, count, ports)
+                               : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
+}
+
 muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_options *options)
 {
     struct muster_socket_address address;
     struct tcp_ports ports;
-    TRY(muster_address_parse_listen(options->listen, &address, &ports.first, &ports.last));
     TRY(muster_host_addresses_read(&tcp->here));
-    if (address.storage.ss_family == AF_UNSPEC) {
-        return listen_everywhere(tcp, options, &ports);
+    muster_status status =
+        muster_address_parse_listen(options->listen, &address, &ports.first, &ports.last);
+    if (status == MUSTER_OK && address.storage.ss_family == AF_UNSPEC) {
+        return listen_at_all(tcp, options, &ports);
     }
-    if (muster_address_is_any(&address)) {
-        return muster_error_set(MUSTER_INVALID,
-                                "listen \"%s\": peers need a real address; \"*\" is all of them",
-                                options->listen);
+    if (status == MUSTER_OK && muster_address_is_any(&address)) {
+        status = muster_error_set(MUSTER_INVALID,
+                                  "peers need a real address; \"*\" is all of this host's");
+    } else if (status == MUSTER_OK) {
+        status = listen_within(tcp, &address, &ports);
     }
-    if (options->interfaces != NULL) {
-        return muster_error_set(MUSTER_INVALID,
-                                "listen \"%s\" is one address: interfaces choose among \"*\" only",
-                                options->listen);
-    }
-    muster_status status = listen_within(tcp, &address, &ports);
-    return status == MUSTER_OK ? MUSTER_OK
-                               : muster_error_prefix(status, "listen \"%s\"", options->listen);
+    return status == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", options->listen);
 }
 
 static void expired(struct muster_half *half)
