@@ -260,6 +260,9 @@ static void settle(const struct muster_operation *operation)
 static muster_status drive(struct muster_operation *operation)
 {
     const struct muster_binding *binding = operation->binding;
+    const struct muster_message_key key = {.generation = binding->generation,
+                                           .sequence = binding->sequence,
+                                           .context = binding->context};
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         TRY(start_rounds(&operation->lanes[i], muster_fabric_post));
     }
@@ -270,8 +273,7 @@ static muster_status drive(struct muster_operation *operation)
         if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
             return MUSTER_OK;
         }
-        TRY(muster_fabric_wait(binding->fabric, binding->generation, &operation->awake,
-                               binding->deadline_ns));
+        TRY(muster_fabric_wait_in(binding->fabric, &key, &operation->awake, binding->deadline_ns));
     }
 }
 

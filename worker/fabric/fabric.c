@@ -489,6 +489,26 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
     }
 }
 
+void muster_fabric_announce(struct muster_fabric *fabric,
+                            const struct muster_operation_id *operation)
+{
+    for (uint32_t i = 0; i < fabric->link_count; i++) {
+        struct muster_link *link = fabric->links[i];
+        if (link == NULL ||
+            (link->state != MUSTER_LINK_OPENING && link->state != MUSTER_LINK_OPEN)) {
+            continue;
+        }
+        const struct muster_transfer *receive =
+            muster_transfer_table_any(&link->receives, operation);
+        if (receive != NULL) {
+            link->ops->announce(link, receive);
+        }
+    }
+    if (fabric->leading) {
+        muster_fabric_wake(fabric);
+    }
+}
+
 void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
                          uint32_t context, uint64_t sequence, const char *reason)
 {

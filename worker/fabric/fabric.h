@@ -194,6 +194,13 @@ MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fab
 MUSTER_CHECKED muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
                                                 const bool *finished, int64_t deadline_ns);
 
+/* The same for the transfers of one operation, that of the key. Those who send it small messages
+ * hear nothing from who waits for them, so that members who call differently might all wait: who
+ * has waited for a while tells those it waits for how it calls, and again after twice the time. */
+MUSTER_CHECKED muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
+                                                   const struct muster_message_key *operation,
+                                                   const bool *finished, int64_t deadline_ns);
+
 /* Takes back all posted transfers of one operation: afterwards the fabric no longer touches them or
  * their data, and what still arrives for the operation is dropped. */
 void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, uint32_t context,

@@ -11,7 +11,7 @@
 
 enum {
     MUSTER_FRAME_SIZE = 96,
-    MUSTER_FRAME_VERSION = 2,
+    MUSTER_FRAME_VERSION = 3,
     MUSTER_FRAME_PAYLOAD_MAX = 256 * 1024,
     MUSTER_OFFER_MAX = 64,        /* payload of an offer: where the data is; on one host only */
     MUSTER_EAGER_MAX = 16 * 1024, /* larger messages wait for a grant */
@@ -28,6 +28,7 @@ enum muster_frame_kind {
     MUSTER_FRAME_CREDIT = 6,  /* only carries credit */
     MUSTER_FRAME_GOODBYE = 7, /* the last frame */
     MUSTER_FRAME_TAKEN = 8,   /* the receiver has taken what was offered; on one host only */
+    MUSTER_FRAME_CALL = 9,    /* how the sender, who waits in it, calls an operation */
 };
 
 struct muster_frame {

@@ -158,6 +158,17 @@ static void inproc_abort(struct muster_link *link, const struct muster_operation
     muster_inproc_tell(side->theirs);
 }
 
+static void inproc_announce(struct muster_link *link, const struct muster_transfer *receive)
+{
+    struct side *side = link->end;
+    AUTO_LOCK(&side->pair->lock);
+    if (side->theirs->call_count < CALLS_MAX) {
+        side->theirs->calls[side->theirs->call_count++] =
+            (struct call_note){.key = receive->key, .call = *receive->call};
+    }
+    muster_inproc_tell(side->theirs);
+}
+
 /* Progress ------------------------------------------------------------------------------------- */
 
 static void move_piece(struct muster_transfer *receive, const unsigned char *from, uint64_t offset,
@@ -296,6 +307,19 @@ static void take_aborts(struct muster_link *link, struct side *side)
     }
 }
 
+static void take_calls(struct muster_link *link, struct side *side)
+{
+    struct call_note notes[CALLS_MAX];
+    muster_mutex_lock(&side->pair->lock);
+    uint32_t count = side->mine->call_count;
+    memcpy(notes, side->mine->calls, count * sizeof notes[0]);
+    side->mine->call_count = 0;
+    muster_mutex_unlock(&side->pair->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        muster_link_heard(link, &notes[i].key, &notes[i].call);
+    }
+}
+
 /* As many sends as there are now; what comes meanwhile has its turn after the other links. Returns
  * false if the link was closed. */
 static bool take_inbox(struct muster_link *link, struct side *side)
@@ -324,6 +348,7 @@ static void inproc_progress(struct muster_link *link)
     struct side *side = link->end;
     take_finished(link, side);
     take_aborts(link, side);
+    take_calls(link, side);
     if (!take_inbox(link, side)) {
         return;
     }
@@ -353,6 +378,7 @@ const struct muster_link_ops muster_inproc_ops = {
     .post_receive = inproc_post_receive,
     .withdraw = inproc_withdraw,
     .abort = inproc_abort,
+    .announce = inproc_announce,
     .progress = inproc_progress,
     .goodbye = inproc_goodbye,
     .said_goodbye = inproc_said_goodbye,

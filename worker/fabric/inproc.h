@@ -13,7 +13,7 @@
 
 #include "worker/fabric/link.h"
 
-enum { ABORTS_MAX = 16 }; /* a peer's that were not looked at; more are dropped */
+enum { ABORTS_MAX = 16, CALLS_MAX = 16 }; /* a peer's that were not looked at; more are dropped */
 
 enum end_state {
     END_ABSENT = 0, /* this side has not opened the link yet */
@@ -25,6 +25,12 @@ enum end_state {
 struct abort_note {
     struct muster_operation_id operation;
     char reason[MUSTER_REASON_SIZE];
+};
+
+/* How the peer calls an operation that it waits in. */
+struct call_note {
+    struct muster_message_key key;
+    struct muster_call call;
 };
 
 /* One side of a pair; guarded by the pair's lock, but for `news` and `receiving`. */
@@ -40,6 +46,8 @@ struct end {
     struct muster_transfer *receiving;    /* what the peer's send goes into; the fabric's lock */
     uint32_t abort_count;
     struct abort_note aborts[ABORTS_MAX];
+    uint32_t call_count;
+    struct call_note calls[CALLS_MAX];
 };
 
 struct pair {

@@ -118,6 +118,10 @@ struct muster_link_ops {
     void (*abort)(struct muster_link *link, const struct muster_operation_id *operation,
                   const char *reason);
 
+    /* Tells the peer how the operation of this receive is called here: the peer gives it to
+     * muster_link_heard(). Best effort; asked for again if the receive goes on waiting. */
+    void (*announce)(struct muster_link *link, const struct muster_transfer *receive);
+
     /* Moves what can be moved without waiting; called by the leader for links that were marked. */
     void (*progress)(struct muster_link *link);
 
@@ -264,8 +268,9 @@ MUSTER_CHECKED muster_status muster_transfer_check(const struct muster_link *lin
 void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason);
 
-/* The peer has sent a message ahead of the transfer that it is for. If it calls the operation
- * otherwise than this member does, ends all transfers of it, now and later, and tells the peer. */
+/* The peer has sent a message ahead of the transfer that it is for, or said how it calls. If it
+ * calls the operation otherwise than this member does, ends all transfers of it, now and later, and
+ * tells the peer. */
 void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
                        const struct muster_call *call);
 
@@ -292,6 +297,10 @@ MUSTER_CHECKED muster_status muster_watch_add(struct muster_fabric *fabric,
 void muster_watch_change(struct muster_fabric *fabric, struct muster_watch *watch, uint32_t events);
 /* Closes the descriptor and frees the record as soon as nobody can still see it. */
 void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watch);
+
+/* Tells the peers from whom the operation still waits for messages how it is called here. */
+void muster_fabric_announce(struct muster_fabric *fabric,
+                            const struct muster_operation_id *operation);
 
 /* progress.c, called by fabric.c. Over: MUSTER_REJOIN, and the text says why. */
 muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t generation);

@@ -165,6 +165,11 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
     queue_control(match, &frame, reason);
 }
 
+void muster_match_announce(struct muster_match *match, const struct muster_transfer *receive)
+{
+    muster_match_queue_about(match, MUSTER_FRAME_CALL, receive);
+}
+
 void muster_match_goodbye(struct muster_match *match)
 {
     struct muster_frame frame = {.kind = MUSTER_FRAME_GOODBYE};

@@ -118,6 +118,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
+    case MUSTER_FRAME_CALL:
         break;
     }
     return MUSTER_OK;
@@ -246,6 +247,9 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
         return was_taken(match, &arrival->frame);
     case MUSTER_FRAME_ABORT:
         muster_link_aborted(match->link, &operation, arrival->text);
+        return MUSTER_OK;
+    case MUSTER_FRAME_CALL:
+        muster_link_heard(match->link, &arrival->frame.key, &arrival->frame.call);
         return MUSTER_OK;
     case MUSTER_FRAME_SEGMENT:
     case MUSTER_FRAME_CREDIT:

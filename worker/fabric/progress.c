@@ -18,11 +18,14 @@ enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
     NS_PER_S = 1000000000,
+    PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
 };
 
 struct muster_waiter {
     const bool *finished;
     uint64_t generation;
+    const struct muster_operation_id *operation; /* NULL: waits for something else */
+    int64_t patience_ns, announce_ns;            /* 0: it has just begun to wait */
     pthread_cond_t woken;
     struct muster_waiter *next, *previous;
 };
@@ -369,6 +372,24 @@ static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, i
     }
 }
 
+/* Returns when to be called again. */
+static int64_t announce_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                                 int64_t now_ns)
+{
+    if (waiter->operation == NULL) {
+        return MUSTER_NEVER;
+    }
+    if (waiter->announce_ns == 0) {
+        waiter->patience_ns = PATIENCE_NS;
+        waiter->announce_ns = now_ns + PATIENCE_NS;
+    } else if (now_ns >= waiter->announce_ns) {
+        muster_fabric_announce(fabric, waiter->operation);
+        waiter->patience_ns *= 2;
+        waiter->announce_ns = now_ns + waiter->patience_ns;
+    }
+    return waiter->announce_ns;
+}
+
 static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                  int64_t deadline_ns)
 {
@@ -379,32 +400,51 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
         if (waiter->generation <= fabric->revoked || waiter->generation < fabric->generation) {
             return muster_fabric_over(fabric, waiter->generation);
         }
-        if (muster_clock_ns() >= deadline_ns) {
+        int64_t now_ns = muster_clock_ns();
+        if (now_ns >= deadline_ns) {
             return muster_error_set(MUSTER_RETRY, "the deadline has passed");
         }
+        int64_t due_ns = announce_when_due(fabric, waiter, now_ns);
+        int64_t until_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
         if (fabric->leading) {
-            follow(fabric, waiter, deadline_ns);
+            follow(fabric, waiter, until_ns);
         } else {
             fabric->leading = true;
-            muster_progress_turn(fabric, deadline_ns);
+            muster_progress_turn(fabric, until_ns);
             fabric->leading = false;
         }
     }
+}
+
+static muster_status wait_for(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                              int64_t deadline_ns)
+{
+    muster_condition_init(&waiter->woken);
+    muster_mutex_lock(&fabric->lock);
+    muster_status status = wait_locked(fabric, waiter, deadline_ns);
+    if (!fabric->leading && fabric->waiters != NULL) {
+        pthread_cond_signal(&fabric->waiters->woken);
+    }
+    muster_mutex_unlock(&fabric->lock);
+    pthread_cond_destroy(&waiter->woken);
+    return status;
 }
 
 muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generation,
                                  const bool *finished, int64_t deadline_ns)
 {
     struct muster_waiter waiter = {.finished = finished, .generation = generation};
-    muster_condition_init(&waiter.woken);
-    muster_mutex_lock(&fabric->lock);
-    muster_status status = wait_locked(fabric, &waiter, deadline_ns);
-    if (!fabric->leading && fabric->waiters != NULL) {
-        pthread_cond_signal(&fabric->waiters->woken);
-    }
-    muster_mutex_unlock(&fabric->lock);
-    pthread_cond_destroy(&waiter.woken);
-    return status;
+    return wait_for(fabric, &waiter, deadline_ns);
+}
+
+muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
+                                    const struct muster_message_key *operation,
+                                    const bool *finished, int64_t deadline_ns)
+{
+    const struct muster_operation_id id = muster_key_operation(operation);
+    struct muster_waiter waiter = {
+        .finished = finished, .generation = operation->generation, .operation = &id};
+    return wait_for(fabric, &waiter, deadline_ns);
 }
 
 /* Beginning and end -------------------------------------------------------------------------- */

@@ -284,6 +284,12 @@ static void shm_abort(struct muster_link *link, const struct muster_operation_id
     muster_match_abort(&end->match, operation, reason);
 }
 
+static void shm_announce(struct muster_link *link, const struct muster_transfer *receive)
+{
+    struct shm_link *end = link->end;
+    muster_match_announce(&end->match, receive);
+}
+
 static void shm_progress(struct muster_link *link)
 {
     struct shm_link *end = link->end;
@@ -351,6 +357,7 @@ const struct muster_link_ops muster_shm_ops = {
     .post_receive = shm_post_receive,
     .withdraw = shm_withdraw,
     .abort = shm_abort,
+    .announce = shm_announce,
     .progress = shm_progress,
     .goodbye = shm_goodbye,
     .said_goodbye = shm_said_goodbye,

@@ -234,6 +234,12 @@ static void tcp_abort(struct muster_link *link, const struct muster_operation_id
     muster_match_abort(&end->match, operation, reason);
 }
 
+static void tcp_announce(struct muster_link *link, const struct muster_transfer *receive)
+{
+    struct tcp_link *end = link->end;
+    muster_match_announce(&end->match, receive);
+}
+
 static void tcp_progress(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
@@ -269,6 +275,7 @@ const struct muster_link_ops muster_tcp_ops = {
     .post_receive = tcp_post_receive,
     .withdraw = tcp_withdraw,
     .abort = tcp_abort,
+    .announce = tcp_announce,
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,
     .said_goodbye = tcp_said_goodbye,

@@ -114,6 +114,21 @@ struct muster_transfer *muster_transfer_table_find(const struct muster_transfer_
     return transfer;
 }
 
+struct muster_transfer *muster_transfer_table_any(const struct muster_transfer_table *table,
+                                                  const struct muster_operation_id *operation)
+{
+    for (uint32_t i = 0; i < MUSTER_TRANSFER_BUCKETS && table->count > 0; i++) {
+        struct muster_transfer *transfer = table->buckets[i].first;
+        while (transfer != NULL && !muster_operation_has(operation, &transfer->key)) {
+            transfer = transfer->next;
+        }
+        if (transfer != NULL) {
+            return transfer;
+        }
+    }
+    return NULL;
+}
+
 void muster_transfer_table_move(struct muster_transfer_table *table,
                                 const struct muster_operation_id *operation,
                                 struct muster_transfer_list *target)

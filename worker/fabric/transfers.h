@@ -54,6 +54,9 @@ void muster_transfer_table_remove(struct muster_transfer_table *table,
                                   struct muster_transfer *transfer);
 struct muster_transfer *muster_transfer_table_find(const struct muster_transfer_table *table,
                                                    const struct muster_message_key *key);
+/* One of the operation; NULL if there is none. */
+struct muster_transfer *muster_transfer_table_any(const struct muster_transfer_table *table,
+                                                  const struct muster_operation_id *operation);
 void muster_transfer_table_move(struct muster_transfer_table *table,
                                 const struct muster_operation_id *operation,
                                 struct muster_transfer_list *target);
