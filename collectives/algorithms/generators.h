@@ -356,8 +356,16 @@ muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
 void muster_scatter_linear_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula);
 
-/* broadcast_hierarchical.c, reduce_hierarchical.c, barrier_hierarchical.c; they fit where
- * hierarchical does */
+/* broadcast_hierarchical.c, reduce_hierarchical.c, barrier_hierarchical.c, gather_hierarchical.c,
+ * scatter_hierarchical.c; they fit where hierarchical does */
+muster_status muster_gather_hierarchical_generate(const struct muster_plan *plan,
+                                                  struct muster_builder *builder);
+void muster_gather_hierarchical_formula(const struct muster_plan *plan,
+                                        struct muster_formula *ret_formula);
+muster_status muster_scatter_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder);
+void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula);
 muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
                                                      struct muster_builder *builder);
 void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,

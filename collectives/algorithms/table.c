@@ -533,6 +533,27 @@ const struct muster_algorithm muster_algorithms[] = {
      .variant =
          MUSTER_HIERARCHY(0, MUSTER_EXCHANGE_RING_TWO_PHASE, 0, 0, 0) | MUSTER_HIERARCHY_PIECES(6),
      BETWEEN_HOSTS(hierarchical)},
+    {.name = "hierarchical",
+     .what = "by the first rank of each host, in one message for all of its ranks (Traeff 2004)",
+     .rounds_text = "2",
+     .elements_text = "nL",
+     .best_for = "slow networks, small calls",
+     .collective = MUSTER_GATHER,
+     BETWEEN_HOSTS(gather_hierarchical)},
+    {.name = "hierarchical",
+     .what = "by the first rank of each host, in one message for all of its ranks (Traeff 2004)",
+     .rounds_text = "2",
+     .elements_text = "nL",
+     .best_for = "slow networks, small calls",
+     .collective = MUSTER_GATHERV,
+     BETWEEN_HOSTS(gather_hierarchical)},
+    {.name = "hierarchical",
+     .what = "to the first rank of each host, in one message for all of its ranks (Traeff 2004)",
+     .rounds_text = "2",
+     .elements_text = "n(P-1)",
+     .best_for = "slow networks, small calls",
+     .collective = MUSTER_SCATTER,
+     BETWEEN_HOSTS(scatter_hierarchical)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

@@ -1,0 +1,96 @@
+/*
+ * Hierarchical scatter: the gather backward. The root sends each other host the blocks of all its
+ * ranks in one message, to the first of them, which hands them out; on its own host it does so
+ * itself. Two rounds; through each host's uplink every element goes once.
+ *
+ * Source: as in gather_hierarchical.c.
+ *
+ * Five ranks with blocks a to e on hosts {0, 1} and {2, 3, 4}, root 0:
+ *
+ *   round 0    0 -- b --> 1    0 -- cde --> 2
+ *   round 1                    2 -- d --> 3    2 -- e --> 4
+ */
+#include "collectives/algorithms/generators.h"
+
+#include "collectives/algorithms/blocks.h"
+
+static void give_from_root(const struct muster_plan *plan, const struct muster_blocks *blocks,
+                           uint32_t own_host, struct muster_builder *builder)
+{
+    const struct muster_topology *topology = plan->topology;
+    uint32_t first = topology->host_first[own_host];
+    uint32_t size = topology->host_sizes[own_host];
+    muster_builder_copy(builder, MUSTER_INPUT, muster_blocks_at(blocks, plan->root), MUSTER_OUTPUT,
+                        0);
+    /* What has farther to go, first. */
+    for (uint32_t i = 1; i < topology->hosts; i++) {
+        uint32_t host = (own_host + i) % topology->hosts;
+        uint64_t there = topology->host_first[host];
+        muster_builder_send(builder, (uint32_t)there, MUSTER_INPUT,
+                            muster_blocks_range(blocks, there, there + topology->host_sizes[host]));
+    }
+    for (uint32_t i = 1; i < size; i++) {
+        uint32_t to = first + (plan->root - first + i) % size;
+        muster_builder_send(builder, to, MUSTER_INPUT, muster_blocks_at(blocks, to));
+    }
+}
+
+/* By the first of several ranks of a host. */
+static void hand_out(const struct muster_plan *plan, uint32_t size, struct muster_builder *builder)
+{
+    uint64_t place = muster_builder_reserve(builder, size * plan->count);
+    muster_builder_recv(builder, plan->root, MUSTER_SCRATCH,
+                        (struct muster_span){.offset = place, .count = size * plan->count});
+    muster_builder_next_round(builder);
+    for (uint32_t i = 0; i < size; i++) {
+        struct muster_span block = {.offset = place + i * plan->count, .count = plan->count};
+        if (i == 0) {
+            muster_builder_copy(builder, MUSTER_SCRATCH, block, MUSTER_OUTPUT, 0);
+        } else {
+            muster_builder_send(builder, plan->rank + i, MUSTER_SCRATCH, block);
+        }
+    }
+}
+
+muster_status muster_scatter_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder)
+{
+    const struct muster_topology *topology = plan->topology;
+    const struct muster_blocks blocks = muster_blocks_of_input(plan);
+    uint32_t host = muster_topology_locate(topology, plan->rank).host;
+    uint32_t first = topology->host_first[host];
+    bool with_root = host == muster_topology_locate(topology, plan->root).host;
+    if (plan->rank == plan->root) {
+        give_from_root(plan, &blocks, host, builder);
+    } else if (!with_root && plan->rank == first && topology->host_sizes[host] > 1) {
+        hand_out(plan, topology->host_sizes[host], builder);
+    } else {
+        bool from_root = with_root || plan->rank == first;
+        muster_builder_recv(builder, from_root ? plan->root : first, MUSTER_OUTPUT,
+                            (struct muster_span){.count = plan->count});
+    }
+    return MUSTER_OK;
+}
+
+void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula)
+{
+    const struct muster_topology *topology = plan->topology;
+    uint32_t root_host = muster_topology_locate(topology, plan->root).host;
+    struct muster_formula formula = {.rounds = 1, .elements = (topology->ranks - 1) * plan->count};
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        uint32_t others = topology->host_sizes[host] - 1;
+        if (host != root_host && others > 0) {
+            formula.rounds = 2;
+        }
+        if (others > formula.local.messages) {
+            formula.local =
+                (struct muster_path){.messages = others, .elements = others * plan->count};
+        }
+    }
+    uint64_t away = topology->ranks - topology->host_sizes[root_host];
+    muster_formula_between(
+        &formula, topology,
+        (struct muster_path){.messages = topology->hosts - 1, .elements = away * plan->count}, 1);
+    *ret_formula = formula;
+}
