@@ -467,7 +467,8 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                   .ranks = ranks,
                                                   .names = context->ranks,
                                                   .order = context->contributors,
-                                                  .crowded = muster_cores_usable() < ranks};
+                                                  .crowded = muster_cores_usable() < ranks,
+                                                  .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
     *suspect = UINT32_MAX;
     if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
         return MUSTER_OK;

@@ -20,6 +20,7 @@ struct muster_memory;
 enum {
     MUSTER_MEMORY_RANKS_MAX = 64,
     MUSTER_MEMORY_SLOT_BYTES = 256 << 10, /* of input that a rank can lay down */
+    MUSTER_MEMORY_STREAM_BYTES = 4 << 20, /* an output that a core's caches do not hold */
 };
 
 struct muster_memory_options {
@@ -27,6 +28,7 @@ struct muster_memory_options {
     const uint32_t *names; /* [ranks] how texts call them; borrowed for its life */
     const uint32_t *order; /* [ranks] in which their inputs are reduced; borrowed likewise */
     bool crowded;          /* they have not a core each: who waits gives way at once */
+    size_t stream_bytes;   /* from this size on outputs go past the caches */
 };
 
 /* Makes the memory, for one rank; the others get the descriptor from it and open that.

@@ -40,7 +40,7 @@ static muster_status take_result(struct muster_memory_run *run, uint32_t rank)
     if (mapped == NULL) {
         return muster_memory_fetch(run, rank, out + offset, target, size_bytes);
     }
-    memcpy(target, mapped, size_bytes);
+    muster_memory_copy(run->streams, target, mapped, size_bytes);
     return MUSTER_OK;
 }
 
@@ -51,7 +51,8 @@ static muster_status allreduce_in_buffers(struct muster_memory_run *run,
     struct muster_memory_inputs inputs;
     const struct muster_span own = share_of(run, muster_memory_own_rank(run));
     muster_memory_find_inputs(run, exposure, NULL, &inputs);
-    TRY(muster_memory_reduce(run, &inputs, own, muster_memory_out_at(run, own.offset)));
+    TRY(muster_memory_reduce(run, &inputs, own, run->streams,
+                             muster_memory_out_at(run, own.offset)));
     TRY(muster_memory_check_buffers(run)); /* before others take it for the result */
     muster_memory_finish_step(run, MUSTER_MEMORY_STEP_SHARE);
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
@@ -107,15 +108,17 @@ static muster_status reduce_window(struct muster_memory_run *run, const struct w
                                  ? window_slot(run, window, rank)
                                  : (const char *)run->work->in + window->span.offset * size;
     }
-    TRY(muster_memory_reduce(run, &inputs, own, result));
+    TRY(muster_memory_reduce(run, &inputs, own, false, result));
     muster_memory_finish_step(run, window->step + 1);
-    memcpy(muster_memory_out_at(run, window->span.offset + own.offset), result, own.count * size);
+    muster_memory_copy(run->streams, muster_memory_out_at(run, window->span.offset + own.offset),
+                       result, own.count * size);
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
         uint32_t rank = muster_memory_other(run, i);
         const struct muster_span share = share_of_window(run, window, rank);
         TRY(muster_memory_await_step(run, rank, window->step + 1));
-        memcpy(muster_memory_out_at(run, window->span.offset + share.offset),
-               window_slot(run, window, rank) + share.offset * size, share.count * size);
+        muster_memory_copy(
+            run->streams, muster_memory_out_at(run, window->span.offset + share.offset),
+            window_slot(run, window, rank) + share.offset * size, share.count * size);
     }
     return MUSTER_OK;
 }

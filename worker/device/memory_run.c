@@ -142,10 +142,13 @@ static muster_status end(struct muster_memory_run *run, muster_status status, ui
 muster_status muster_memory_run(struct muster_memory *memory, const struct muster_memory_work *work,
                                 uint32_t *ret_suspect)
 {
+    size_t element_size_bytes = muster_type_size_bytes((muster_type)work->call->type);
     struct muster_memory_run run = {.memory = memory,
                                     .work = work,
-                                    .element_size_bytes =
-                                        muster_type_size_bytes((muster_type)work->call->type),
+                                    .element_size_bytes = element_size_bytes,
+                                    .streams = muster_shape_output_count(work->shape) *
+                                                   element_size_bytes >=
+                                               memory->options.stream_bytes,
                                     .suspect = UINT32_MAX};
     return end(&run, carry_out(&run), ret_suspect);
 }

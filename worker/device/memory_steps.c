@@ -240,7 +240,7 @@ muster_status muster_memory_take(struct muster_memory_run *run,
     }
     const char *source = (const char *)inputs->bases[rank] + offset;
     if (source != target) {
-        memcpy(target, source, size_bytes);
+        muster_memory_copy(run->streams, target, source, size_bytes);
     }
     return MUSTER_OK;
 }
@@ -253,5 +253,5 @@ muster_status muster_memory_reduce_here(struct muster_memory_run *run,
     struct muster_memory_small_room room;
     struct muster_memory_inputs inputs;
     muster_memory_find_inputs(run, exposure, &room, &inputs);
-    return muster_memory_reduce(run, &inputs, span, run->work->out);
+    return muster_memory_reduce(run, &inputs, span, run->streams, run->work->out);
 }
