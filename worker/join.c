@@ -68,7 +68,7 @@ static muster_status make_fabric(struct muster_session *session)
                 .key = session->settings.tls_key,
                 .authority = session->settings.tls_authority,
                 .name = session->settings.tls_name},
-        .shared_memory = true,
+        .shared_memory = session->settings.shared_memory,
     };
     struct muster_fabric *fabric = NULL;
     TRY(choose_listening(session, sizeof way, way, &options));

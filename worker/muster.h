@@ -156,6 +156,8 @@ typedef struct muster_options {
                                  milliseconds; 0: predict with figures of an ordinary machine;
                                  default 1 */
     int reproducible;         /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
+    int shared_memory;        /* MUSTER_SHARED_MEMORY: with members of this host that it proves to
+                                 share memory with; 0: TCP with them, too; default 1 */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);

@@ -83,6 +83,7 @@ void muster_options_init(muster_options *options)
     options->leave_on_sigterm = switch_variable("MUSTER_LEAVE_ON_SIGTERM", 1);
     options->measure = switch_variable("MUSTER_MEASURE", 1);
     options->reproducible = switch_variable("MUSTER_REPRODUCIBLE", 0);
+    options->shared_memory = switch_variable("MUSTER_SHARED_MEMORY", 1);
 }
 
 /* One number and where it may lie. */
@@ -135,6 +136,7 @@ static muster_status check_numbers(const muster_options *options)
                                     MUSTER_TCP_CONNECTIONS_MAX}));
     TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
     TRY(check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
+    TRY(check_switch(options->shared_memory, "shared_memory", "MUSTER_SHARED_MEMORY"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
 }
 
@@ -276,6 +278,7 @@ muster_status muster_settings_init(const muster_options *options,
         .leave_on_sigterm = options->leave_on_sigterm != 0,
         .measure = options->measure != 0,
         .reproducible = options->reproducible != 0,
+        .shared_memory = options->shared_memory != 0,
     };
     muster_status status = copy_strings(options, &settings);
     if (status != MUSTER_OK) {

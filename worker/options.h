@@ -29,6 +29,7 @@ struct muster_settings {
     bool leave_on_sigterm;
     bool measure; /* the links, when there is reason to */
     bool reproducible;
+    bool shared_memory; /* with members of this host, if it is proved */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

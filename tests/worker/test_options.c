@@ -27,6 +27,7 @@ static const char *const variables[] = {
     "MUSTER_CALL_TIMEOUT_MS",
     "MUSTER_LEAVE_ON_SIGTERM",
     "MUSTER_MEASURE",
+    "MUSTER_SHARED_MEMORY",
     "MUSTER_REPRODUCIBLE",
     "MUSTER_TCP_CONNECTIONS",
     "MUSTER_TLS_CERTIFICATE",
@@ -141,6 +142,22 @@ static void interfaces_choose_among_all_addresses(void **state)
     expect_refusal(NULL, "MUSTER_INTERFACE", "is no interface");
 }
 
+static void shared_memory_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_true(settings.shared_memory);
+    muster_settings_finish(&settings);
+    set("MUSTER_SHARED_MEMORY", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.shared_memory);
+    muster_settings_finish(&settings);
+    set("MUSTER_SHARED_MEMORY", "2");
+    expect_refusal(NULL, "MUSTER_SHARED_MEMORY", "from 0 to 1");
+}
+
 static void an_algorithm_is_looked_up_at_once(void **state)
 {
     (void)state;
@@ -246,6 +263,7 @@ int main(void)
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(shared_memory_can_be_switched_off, clean_environment),
         cmocka_unit_test_setup(interfaces_choose_among_all_addresses, clean_environment),
         cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
