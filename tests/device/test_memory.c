@@ -19,7 +19,6 @@
 #include "tests/support/schedules.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
-#include "worker/device/memory_parts.h"
 
 enum { OPERATIONS = 40, DEADLINE_MS = 60000, CALLS_A_ROOM = 12 };
 
@@ -256,32 +255,9 @@ static void what_is_no_such_memory_is_refused(void **state)
     muster_memory_destroy(NULL);
 }
 
-static void copies_past_the_caches_are_copies_at_every_alignment(void **state)
-{
-    (void)state;
-    enum { ROOM = 1024, LINE = 64 };
-    static const size_t sizes[] = {0, 1, 15, 63, 64, 65, 127, 128, 200, 700};
-    unsigned char source[ROOM];
-    unsigned char target[ROOM];
-    for (size_t i = 0; i < ROOM; i++) {
-        source[i] = (unsigned char)(i * 7 + i / 256);
-    }
-    for (size_t at = 0; at < LINE; at++) {
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            size_t from = (5 * at + i) % LINE;
-            memset(target, 0xee, ROOM);
-            muster_memory_copy(true, target + LINE + at, source + from, sizes[i]);
-            assert_memory_equal(target + LINE + at, source + from, sizes[i]);
-            assert_int_equal(target[LINE + at - 1], 0xee);
-            assert_int_equal(target[LINE + at + sizes[i]], 0xee);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_past_the_caches_are_copies_at_every_alignment),
         cmocka_unit_test(everything_comes_out_right_in_the_canonical_order),
         cmocka_unit_test(calls_that_differ_fail_and_the_next_ones_go_on),
         cmocka_unit_test(what_is_no_such_memory_is_refused),

@@ -40,19 +40,52 @@ static muster_status take_result(struct muster_memory_run *run, uint32_t rank)
     if (mapped == NULL) {
         return muster_memory_fetch(run, rank, out + offset, target, size_bytes);
     }
-    muster_memory_copy(run->streams, target, mapped, size_bytes);
+    muster_memory_copy_out(run, target, mapped, size_bytes);
     return MUSTER_OK;
 }
 
+static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
+{
+    return one - other < size_bytes || other - one < size_bytes;
+}
+
+/* Two ranks may both reduce everything: a second look at half of the inputs costs less than writing
+ * the results so that the other one can take them, and waiting for it, where all of it goes past
+ * the caches. But nobody may write over an input that the other one still reads. Both come to the
+ * same. */
+static bool is_done_twice(const struct muster_memory_run *run, uint64_t size_bytes)
+{
+    bool apart = true;
+    for (uint32_t rank = 0; rank < muster_memory_rank_count(run); rank++) {
+        const struct muster_memory_post *post =
+            muster_memory_post_of(run, rank, run->work->sequence);
+        apart &= !overlap(atomic_load_explicit(&post->small[0], memory_order_relaxed),
+                          atomic_load_explicit(&post->small[1], memory_order_relaxed), size_bytes);
+    }
+    return apart && muster_memory_rank_count(run) == 2 &&
+           size_bytes / 2 >= run->memory->options.stream_bytes;
+}
+
 /* All have posted. */
+static muster_status allreduce_twice(struct muster_memory_run *run,
+                                     const struct muster_memory_inputs *inputs)
+{
+    const struct muster_span whole = {.count = run->work->shape->count};
+    TRY(muster_memory_reduce(run, inputs, whole, true, run->work->out));
+    return muster_memory_leave_buffers(run);
+}
+
+/* All have posted. What the others take right away is not written past the caches. */
 static muster_status allreduce_in_buffers(struct muster_memory_run *run,
                                           const struct muster_memory_exposure *exposure)
 {
     struct muster_memory_inputs inputs;
     const struct muster_span own = share_of(run, muster_memory_own_rank(run));
     muster_memory_find_inputs(run, exposure, NULL, &inputs);
-    TRY(muster_memory_reduce(run, &inputs, own, run->streams,
-                             muster_memory_out_at(run, own.offset)));
+    if (is_done_twice(run, exposure->size_bytes)) {
+        return allreduce_twice(run, &inputs);
+    }
+    TRY(muster_memory_reduce(run, &inputs, own, false, muster_memory_out_at(run, own.offset)));
     TRY(muster_memory_check_buffers(run)); /* before others take it for the result */
     muster_memory_finish_step(run, MUSTER_MEMORY_STEP_SHARE);
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
@@ -110,15 +143,15 @@ static muster_status reduce_window(struct muster_memory_run *run, const struct w
     }
     TRY(muster_memory_reduce(run, &inputs, own, false, result));
     muster_memory_finish_step(run, window->step + 1);
-    muster_memory_copy(run->streams, muster_memory_out_at(run, window->span.offset + own.offset),
-                       result, own.count * size);
+    muster_memory_copy_out(run, muster_memory_out_at(run, window->span.offset + own.offset), result,
+                           own.count * size);
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
         uint32_t rank = muster_memory_other(run, i);
         const struct muster_span share = share_of_window(run, window, rank);
         TRY(muster_memory_await_step(run, rank, window->step + 1));
-        muster_memory_copy(
-            run->streams, muster_memory_out_at(run, window->span.offset + share.offset),
-            window_slot(run, window, rank) + share.offset * size, share.count * size);
+        muster_memory_copy_out(run, muster_memory_out_at(run, window->span.offset + share.offset),
+                               window_slot(run, window, rank) + share.offset * size,
+                               share.count * size);
     }
     return MUSTER_OK;
 }

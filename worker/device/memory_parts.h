@@ -8,10 +8,8 @@
 enum {
     /* What is reduced at a time: with what comes in between it stays in the second cache. */
     MUSTER_MEMORY_SEGMENT_BYTES = 64 << 10,
-    /* The same if the result is then copied out of there: the first cache. */
-    MUSTER_MEMORY_STREAM_SEGMENT_BYTES = 16 << 10,
     MUSTER_MEMORY_MAPPINGS_MAX = 8, /* of one rank's memory at a time */
-    MUSTER_MEMORY_LEVELS = 7,       /* of the tree over MUSTER_MEMORY_RANKS_MAX, with its leaves */
+    MUSTER_MEMORY_LEVELS = 6,       /* of the tree over MUSTER_MEMORY_RANKS_MAX */
 };
 
 /* Another rank's memory, mapped here. */
@@ -195,8 +193,9 @@ void muster_memory_find_inputs(const struct muster_memory_run *run,
                                struct muster_memory_small_room *room,
                                struct muster_memory_inputs *inputs);
 
-/* They do not overlap. `streams`: past the caches. */
-void muster_memory_copy(bool streams, void *target, const void *source, size_t size_bytes);
+/* To OUTPUT. They do not overlap. */
+void muster_memory_copy_out(const struct muster_memory_run *run, void *target, const void *source,
+                            size_t size_bytes);
 
 /* target = elements [span) of that rank's input. */
 MUSTER_CHECKED muster_status muster_memory_take(struct muster_memory_run *run,
@@ -205,7 +204,7 @@ MUSTER_CHECKED muster_status muster_memory_take(struct muster_memory_run *run,
                                                 char *target);
 
 /* target = the reduction of elements [span) of all inputs, along the tree of terms.h over
- * options.order. target may be the own input's; `streams`: it is written past the caches. */
+ * options.order. target may be the own input's. `streams`: it is written past the caches. */
 MUSTER_CHECKED muster_status muster_memory_reduce(struct muster_memory_run *run,
                                                   const struct muster_memory_inputs *inputs,
                                                   struct muster_span span, bool streams,

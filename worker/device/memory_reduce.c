@@ -6,11 +6,14 @@
  */
 #include "worker/device/memory_parts.h"
 
+#include "collectives/reduce/stream.h"
+
 struct segment {
     struct muster_memory_run *run;
     const struct muster_memory_inputs *inputs;
     uint64_t offset_bytes;
     size_t size_bytes, count;
+    bool streams;
     muster_status status;
 };
 
@@ -52,49 +55,21 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
     const void *upper = sum(segment, first + half, level - 1, 1, NULL);
     void *result = target != NULL ? target : room_for(segment, level, side);
     if (segment->status == MUSTER_OK) {
-        muster_reduction_combine(segment->run->work->reduction, result, lower, upper,
-                                 segment->count);
+        (target != NULL && segment->streams ? muster_stream_combine : muster_reduction_combine)(
+            segment->run->work->reduction, result, lower, upper, segment->count);
     }
     return result;
-}
-
-static bool is_here(const struct muster_memory_run *run, const struct muster_memory_inputs *inputs)
-{
-    for (uint32_t rank = 0; rank < muster_memory_rank_count(run); rank++) {
-        if (inputs->bases[rank] == NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Asking the kernel for a piece of another process's memory costs the same for every size. */
-static uint64_t elements_at_a_time(const struct muster_memory_run *run,
-                                   const struct muster_memory_inputs *inputs, bool streams)
-{
-    size_t size_bytes = streams && is_here(run, inputs) ? MUSTER_MEMORY_STREAM_SEGMENT_BYTES
-                                                        : MUSTER_MEMORY_SEGMENT_BYTES;
-    return size_bytes / run->element_size_bytes;
-}
-
-static muster_status reduce_segment(struct segment *segment, bool streams, void *target)
-{
-    uint32_t top = 0;
-    while (UINT32_C(1) << top < muster_memory_rank_count(segment->run)) {
-        top++;
-    }
-    const void *result = sum(segment, 0, top, 0, streams ? NULL : target);
-    if (streams && segment->status == MUSTER_OK) {
-        muster_memory_copy(true, target, result, segment->size_bytes);
-    }
-    return segment->status;
 }
 
 muster_status muster_memory_reduce(struct muster_memory_run *run,
                                    const struct muster_memory_inputs *inputs,
                                    struct muster_span span, bool streams, void *target)
 {
-    uint64_t most = elements_at_a_time(run, inputs, streams);
+    uint64_t most = MUSTER_MEMORY_SEGMENT_BYTES / run->element_size_bytes;
+    uint32_t top = 0;
+    while (UINT32_C(1) << top < run->memory->options.ranks) {
+        top++;
+    }
     for (uint64_t done = 0; done < span.count; done += most) {
         uint64_t count = span.count - done < most ? span.count - done : most;
         struct segment segment = {.run = run,
@@ -102,8 +77,10 @@ muster_status muster_memory_reduce(struct muster_memory_run *run,
                                   .offset_bytes = (span.offset + done) * run->element_size_bytes,
                                   .size_bytes = count * run->element_size_bytes,
                                   .count = count,
+                                  .streams = streams,
                                   .status = MUSTER_OK};
-        TRY(reduce_segment(&segment, streams, (char *)target + done * run->element_size_bytes));
+        (void)sum(&segment, 0, top, 0, (char *)target + done * run->element_size_bytes);
+        TRY(segment.status);
     }
     return MUSTER_OK;
 }

@@ -139,6 +139,14 @@ static muster_status end(struct muster_memory_run *run, muster_status status, ui
     return status;
 }
 
+/* What is changed in place has been read, and so is in the caches as far as they reach. */
+static bool streams(const struct muster_memory *memory, const struct muster_memory_work *work,
+                    size_t element_size_bytes)
+{
+    return work->in != work->out && muster_shape_output_count(work->shape) * element_size_bytes >=
+                                        memory->options.stream_bytes;
+}
+
 muster_status muster_memory_run(struct muster_memory *memory, const struct muster_memory_work *work,
                                 uint32_t *ret_suspect)
 {
@@ -146,9 +154,7 @@ muster_status muster_memory_run(struct muster_memory *memory, const struct muste
     struct muster_memory_run run = {.memory = memory,
                                     .work = work,
                                     .element_size_bytes = element_size_bytes,
-                                    .streams = muster_shape_output_count(work->shape) *
-                                                   element_size_bytes >=
-                                               memory->options.stream_bytes,
+                                    .streams = streams(memory, work, element_size_bytes),
                                     .suspect = UINT32_MAX};
     return end(&run, carry_out(&run), ret_suspect);
 }

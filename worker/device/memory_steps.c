@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "collectives/reduce/stream.h"
+
 /* Calls --------------------------------------------------------------------------------------- */
 
 static void pack(const struct muster_call *call, uint64_t words[5])
@@ -225,6 +227,16 @@ void muster_memory_find_inputs(const struct muster_memory_run *run,
     }
 }
 
+void muster_memory_copy_out(const struct muster_memory_run *run, void *target, const void *source,
+                            size_t size_bytes)
+{
+    if (run->streams) {
+        muster_stream_copy(target, source, size_bytes);
+    } else {
+        memcpy(target, source, size_bytes);
+    }
+}
+
 /* target = elements [span) of that rank's input. */
 muster_status muster_memory_take(struct muster_memory_run *run,
                                  const struct muster_memory_inputs *inputs, uint32_t rank,
@@ -240,7 +252,7 @@ muster_status muster_memory_take(struct muster_memory_run *run,
     }
     const char *source = (const char *)inputs->bases[rank] + offset;
     if (source != target) {
-        muster_memory_copy(run->streams, target, source, size_bytes);
+        muster_memory_copy_out(run, target, source, size_bytes);
     }
     return MUSTER_OK;
 }
