@@ -76,6 +76,22 @@ static void who_finds_itself_alone_looks_more_often_again(void **state)
     assert_int_equal(patience.looks, MUSTER_PATIENCE_LOOKS_MAX);
 }
 
+static void who_shares_a_core_for_long_sleeps_once(void **state)
+{
+    (void)state;
+    struct muster_patience patience = begin(2, UINT64_MAX);
+    for (int i = 0; i < MUSTER_PATIENCE_SHARED_MAX - 1; i++) {
+        muster_patience_gave_way(&patience, SHARED_NS);
+        assert_true(muster_patience_looks(&patience));
+    }
+    muster_patience_gave_way(&patience, SHARED_NS);
+    assert_int_equal(count_rests(&patience), 1);
+    for (int i = 0; i < 2 * MUSTER_PATIENCE_SHARED_MAX; i++) { /* now and then it is alone */
+        muster_patience_gave_way(&patience, i % 100 == 0 ? QUICK_NS : SHARED_NS);
+        assert_true(muster_patience_looks(&patience));
+    }
+}
+
 static void a_slice_that_was_lost_to_other_work_is_followed_by_sleeps(void **state)
 {
     (void)state;
@@ -120,6 +136,7 @@ int main(void)
         cmocka_unit_test(nobody_looks_on_a_quota_that_pays_for_less_than_the_members),
         cmocka_unit_test(who_shares_a_core_gives_way_after_each_look),
         cmocka_unit_test(who_finds_itself_alone_looks_more_often_again),
+        cmocka_unit_test(who_shares_a_core_for_long_sleeps_once),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),
         cmocka_unit_test(looking_that_helps_shortens_the_next_rest),

@@ -18,6 +18,10 @@ bool muster_patience_looks(struct muster_patience *patience)
         patience->resting--;
         return false;
     }
+    if (patience->shared >= MUSTER_PATIENCE_SHARED_MAX) {
+        patience->shared = 0;
+        return false;
+    }
     return patience->looks_at_all;
 }
 
@@ -25,8 +29,10 @@ void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns)
 {
     if (took_ns > MUSTER_PATIENCE_ALONE_NS) {
         patience->looks = 1;
-    } else if (patience->looks < MUSTER_PATIENCE_LOOKS_MAX) {
-        patience->looks++;
+        patience->shared++;
+    } else {
+        patience->looks += patience->looks < MUSTER_PATIENCE_LOOKS_MAX;
+        patience->shared = 0;
     }
     if (took_ns > MUSTER_PATIENCE_SLICE_NS) {
         patience->resting = patience->rest;

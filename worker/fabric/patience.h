@@ -24,11 +24,15 @@ enum {
     MUSTER_PATIENCE_LOOKS_MAX = 100, /* at memory, before it gives way */
     MUSTER_PATIENCE_REST_MIN = 128,  /* waits without a look, after a slice */
     MUSTER_PATIENCE_REST_MAX = 4096,
+    /* Members that share a core though another one is free stay there as long as they only give
+     * way: the scheduler looks for a free core when one wakes up. So now and then one sleeps. */
+    MUSTER_PATIENCE_SHARED_MAX = 256,
 };
 
 struct muster_patience {
     bool looks_at_all;
     uint32_t looks;   /* at memory, before it gives way the next time */
+    uint32_t shared;  /* times in a row that somebody else was on the core */
     uint32_t resting; /* so many of the next waits sleep at once */
     uint32_t rest;    /* after the next slice that was lost */
 };
