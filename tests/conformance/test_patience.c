@@ -40,13 +40,13 @@ static void nobody_looks_on_a_quota_that_pays_for_less_than_the_members(void **s
 {
     (void)state;
     static const struct {
-        uint32_t members;
         uint64_t millis;
+        uint32_t members;
         bool looks;
     } cases[] = {
-        {1, 0, false},        {1, CORE, false},     {1, 2 * CORE - 1, false}, {1, 2 * CORE, true},
-        {2, 2 * CORE, true},  {3, 2 * CORE, false}, {3, 3 * CORE - 1, false}, {3, 3 * CORE, true},
-        {8, 7 * CORE, false}, {0, CORE, false},     {8, UINT64_MAX - 1, true}};
+        {0, 1, false},        {CORE, 1, false},     {2 * CORE - 1, 1, false}, {2 * CORE, 1, true},
+        {2 * CORE, 2, true},  {2 * CORE, 3, false}, {3 * CORE - 1, 3, false}, {3 * CORE, 3, true},
+        {7 * CORE, 8, false}, {CORE, 0, false},     {UINT64_MAX - 1, 8, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct muster_patience patience = begin(cases[i].members, cases[i].millis);
         assert_int_equal(muster_patience_looks(&patience), cases[i].looks);
