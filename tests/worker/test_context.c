@@ -176,20 +176,45 @@ static void call_or_revoke(struct group_member *member, void *argument)
     }
 }
 
-static void a_revoked_generation_ends_the_operation(void **state)
+static void assert_revoked(const struct group_calls *calls, uint32_t first)
 {
-    (void)state;
-    struct group group;
-    struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
-    group_start_flat(&group, GROUP_INPROC, 4);
-    group_each(&group, call_or_revoke, calls);
-    for (uint32_t i = 1; i < 4; i++) {
+    for (uint32_t i = first; i < 4; i++) {
         assert_int_equal(calls->statuses[i], MUSTER_REJOIN);
         assert_non_null(strstr(calls->texts[i], "two members joined"));
         assert_int_equal(calls->suspects[i], UINT32_MAX);
     }
-    group_finish(&group);
-    free(calls);
+}
+
+static void a_revoked_generation_ends_the_operation(void **state)
+{
+    (void)state;
+    for (int transport = GROUP_INPROC; transport <= GROUP_MEMORY; transport++) {
+        struct group group;
+        struct group_calls *calls = group_calls_create(MUSTER_ALLREDUCE);
+        group_start_flat(&group, (enum group_transport)transport, 4);
+        group_each(&group, call_or_revoke, calls);
+        assert_revoked(calls, 1);
+        group_finish(&group);
+        free(calls);
+    }
+}
+
+/* Not even by the root of a small broadcast in shared memory, who never waits for anybody. */
+static void no_operation_begins_in_a_revoked_generation(void **state)
+{
+    (void)state;
+    for (int transport = GROUP_INPROC; transport <= GROUP_MEMORY; transport++) {
+        struct group group;
+        struct group_calls *calls = group_calls_create(MUSTER_BROADCAST);
+        group_start_flat(&group, (enum group_transport)transport, 4);
+        for (uint32_t i = 0; i < 4; i++) {
+            muster_fabric_revoke(group.members[i].fabric, group.generation, "two members joined");
+        }
+        group_each(&group, group_call, calls);
+        assert_revoked(calls, 0);
+        group_finish(&group);
+        free(calls);
+    }
 }
 
 /* More than one at a time --------------------------------------------------------------------- */
@@ -420,6 +445,7 @@ int main(void)
         cmocka_unit_test(who_does_not_come_is_named_at_the_deadline),
         cmocka_unit_test(who_does_not_come_is_waited_for_by_every_collective),
         cmocka_unit_test(a_revoked_generation_ends_the_operation),
+        cmocka_unit_test(no_operation_begins_in_a_revoked_generation),
         cmocka_unit_test(scopes_run_at_the_same_time),
         cmocka_unit_test(callers_of_one_context_take_turns),
         cmocka_unit_test(all_ranks_have_the_same_bits),
