@@ -48,7 +48,9 @@ enum word { PUBLISHED = 'p', FAILED = 'f', DONE = 'd', GO = 'g', REVOKED = 'r' }
 /* In memory that all share. Of each member: written by it, read when it has told its next word. */
 struct board {
     struct muster_request request; /* without buffers; written before the members are made */
-    bool shared_memory;
+    bool shared_memory;            /* is offered */
+    bool apart;     /* in network name spaces of their own, though their host has one name */
+    bool allocated; /* the members' buffers are of muster_alloc() */
     uint64_t generation;
     uint32_t size;
     uint32_t members[MEMBERS_MAX]; /* by rank */
@@ -125,12 +127,13 @@ static void publish(struct life *life, const char *listen)
 {
     struct muster_peer *peer = &life->board->peers[life->index];
     muster_random_uuid(peer->member);
-    (void)snprintf(peer->host, sizeof peer->host, "host%u", life->index);
-    const struct muster_fabric_options options = {.member = peer->member,
-                                                  .link_token = "a token",
-                                                  .listen =
-                                                      life->board->shared_memory ? NULL : listen,
-                                                  .shared_memory = life->board->shared_memory};
+    const struct board *board = life->board;
+    (void)snprintf(peer->host, sizeof peer->host, "host%u", board->shared_memory ? 0 : life->index);
+    const struct muster_fabric_options options = {
+        .member = peer->member,
+        .link_token = "a token",
+        .listen = board->shared_memory && !board->apart ? NULL : listen,
+        .shared_memory = board->shared_memory};
     if (muster_fabric_create(&options, &life->fabric) != MUSTER_OK) {
         (void)fprintf(stderr, "member %u: %s\n", life->index, muster_last_error());
         _exit(1);
@@ -220,11 +223,26 @@ static void work(struct life *life)
     say(life->tell, status == MUSTER_OK ? DONE : FAILED);
 }
 
+static char *make_buffer(const struct board *board)
+{
+    const size_t size_bytes = (size_t)COUNT_MAX * MEMBERS_MAX * ELEMENT_MAX;
+    void *buffer = NULL;
+    if (!board->allocated) {
+        buffer = malloc(size_bytes);
+    } else if (muster_alloc(size_bytes, &buffer) != MUSTER_OK) {
+        (void)fprintf(stderr, "%s\n", muster_last_error());
+    }
+    if (buffer == NULL) {
+        _exit(1);
+    }
+    return buffer;
+}
+
 static void live(struct life *life, const char *listen)
 {
     pthread_t thread;
-    life->in = calloc((size_t)COUNT_MAX * MEMBERS_MAX, ELEMENT_MAX);
-    life->out = calloc((size_t)COUNT_MAX * MEMBERS_MAX, ELEMENT_MAX);
+    life->in = make_buffer(life->board);
+    life->out = make_buffer(life->board);
     publish(life, listen);
     if (pipe(life->go) != 0 || pthread_create(&thread, NULL, listen_to_test, life) != 0) {
         _exit(1);
@@ -239,35 +257,6 @@ static void live(struct life *life, const char *listen)
 /* The network ---------------------------------------------------------------------------------- */
 
 static bool networked;
-
-/* A network of the test's own, with a bridge for those that get a host of their own. Stays where it
- * was if there can be none. */
-static bool make_network(void)
-{
-    AUTO_CLOSE int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (home < 0 || unshare(CLONE_NEWNET) != 0) {
-        return false;
-    }
-    bool made = test_ip("link set lo up") && test_ip("link add bridge type bridge") &&
-                test_ip("link set bridge up") &&
-                test_ip("link add cable type veth peer name eth0") && test_ip("link delete cable");
-    if (!made) {
-        assert_int_equal(setns(home, CLONE_NEWNET), 0);
-    }
-    return made;
-}
-
-/* In the member, which waits at its pipe meanwhile: its end of a cable to the bridge. */
-static bool plug_in(uint32_t index, pid_t pid)
-{
-    return test_ip("link add cable%u type veth peer name eth0 netns %d", index, (int)pid) &&
-           test_ip("link set cable%u master bridge up", index);
-}
-
-static void unplug(uint32_t index, bool back)
-{
-    assert_true(test_ip("link set cable%u %s", index, back ? "up" : "down"));
-}
 
 static void enter_host(struct life *life, char listen[32])
 {
@@ -303,16 +292,21 @@ static void draw(struct run *run)
     run->victim = below(run, run->size);
     run->after_calls = 1 + below(run, 6);
     run->stall_us = below(run, STALL_MAX_US);
-    run->board->shared_memory = run->fault != UNPLUGGED && below(run, 2) == 0;
+    run->board->shared_memory = below(run, 2) == 0;
+    run->board->apart = run->fault == UNPLUGGED;
+    run->board->allocated = below(run, 2) == 0;
     uint64_t count = 1 + below(run, counts[below(run, sizeof counts / sizeof counts[0])]);
     uint32_t root = below(run, run->size - 1); /* who is there in any generation */
     topology = test_topology_even(run->size, 1);
     topology_after = test_topology_even(run->size - 1, 1);
+    /* Whole-host collectives in memory are some rows of many, but another way to do it. */
+    bool in_memory = run->board->shared_memory && below(run, 2) == 0;
     do {
         run->algorithm = below(run, (uint32_t)muster_algorithm_count);
         plan = test_plan(run->algorithm, &topology, count, root);
         plan_after = test_plan(run->algorithm, &topology_after, count, root);
-    } while (muster_algorithms[run->algorithm].collective == MUSTER_BARRIER ||
+    } while ((in_memory && strcmp(muster_algorithms[run->algorithm].name, "host_memory") != 0) ||
+             muster_algorithms[run->algorithm].collective == MUSTER_BARRIER ||
              muster_collective_needs_bounds(muster_algorithms[run->algorithm].collective) ||
              !test_fits(run->algorithm, &plan) || !test_fits(run->algorithm, &plan_after));
     muster_topology_finish(&topology);
@@ -331,11 +325,15 @@ static void print_run(const struct run *run)
     const struct muster_request *request = &run->board->request;
     print_message("MUSTER_SEED=%" PRIu64
                   " member %u of %u over %s is %s %u us after call %u of "
-                  "%s %s, %" PRIu64 " %s %s\n",
-                  run->seed, run->victim, run->size, run->board->shared_memory ? "shm" : "tcp",
+                  "%s %s, %" PRIu64 " %s %s%s\n",
+                  run->seed, run->victim, run->size,
+                  !run->board->shared_memory ? "tcp"
+                  : run->board->apart        ? "shm that does not reach, so tcp"
+                                             : "shm",
                   names[run->fault], run->stall_us, run->after_calls,
                   muster_collective_name(request->collective), request->algorithm, request->count,
-                  muster_type_name(request->type), muster_op_name(request->op));
+                  muster_type_name(request->type), muster_op_name(request->op),
+                  run->board->allocated ? " of muster_alloc" : "");
 }
 
 static void start_member(struct run *run, uint32_t index)
@@ -450,6 +448,25 @@ static void await_failed(struct run *run, bool victim_too)
     }
 }
 
+/* A member in a call has memory without a name, where it has memory to share at all, and no file
+ * that it could leave behind. */
+static void check_memory(const struct run *run)
+{
+    const struct board *board = run->board;
+    char path[64];
+    char line[512];
+    bool shares = false;
+    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)run->members[run->victim].pid);
+    FILE *maps = fopen(path, "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        assert_null(strstr(line, "/dev/shm/"));
+        shares = shares || strstr(line, "/memfd:") != NULL;
+    }
+    (void)fclose(maps);
+    assert_int_equal(shares, board->allocated || (board->shared_memory && !board->apart));
+}
+
 static void strike(struct run *run)
 {
     struct member *victim = &run->members[run->victim];
@@ -457,11 +474,14 @@ static void strike(struct run *run)
            atomic_load(&run->board->called[run->victim]) < run->after_calls) {
         look_round(run);
     }
+    if (count_failed(run) == 0) {
+        check_memory(run);
+    }
     (void)usleep(run->stall_us); /* anywhere in the call, or in the next ones */
     if (run->fault == UNPLUGGED) {
-        unplug(run->victim, false);
+        assert_true(test_bridge_switch(run->victim, false));
         await_failed(run, false);
-        unplug(run->victim, true);
+        assert_true(test_bridge_switch(run->victim, true));
         await_failed(run, true);
     } else if (run->fault == STOPPED) {
         assert_int_equal(kill(victim->pid, SIGSTOP), 0);
@@ -518,7 +538,7 @@ static void run_one(uint64_t seed)
         start_member(&run, i);
         if (run.fault == UNPLUGGED) {
             await(&run, i, PUBLISHED);
-            assert_true(plug_in(i, run.members[i].pid));
+            assert_true(test_bridge_plug_in(i, run.members[i].pid));
             say(run.members[i].tell, GO);
         }
     }
@@ -545,7 +565,7 @@ static void whatever_happens_to_a_process_the_others_return_and_go_on(void **sta
     const char *text = getenv("MUSTER_RUNS");
     unsigned long runs = text != NULL ? strtoul(text, NULL, 10) : RUNS;
     uint64_t first = test_seed();
-    networked = make_network();
+    networked = test_bridge_make();
     if (!networked) {
         print_message("no network of its own (needs root and ip): nobody is unplugged\n");
     }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "worker/base/cleanup.h"
+
 bool test_ip(const char *format, ...)
 {
     char command[256] = "ip ";
@@ -46,4 +48,30 @@ int test_host_make(void)
     }
     close(home);
     return host;
+}
+
+bool test_bridge_make(void)
+{
+    AUTO_CLOSE int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (home < 0 || unshare(CLONE_NEWNET) != 0) {
+        return false;
+    }
+    bool made = test_ip("link set lo up") && test_ip("link add bridge type bridge") &&
+                test_ip("link set bridge up") &&
+                test_ip("link add cable type veth peer name eth0") && test_ip("link delete cable");
+    if (!made) {
+        test_host_enter(home);
+    }
+    return made;
+}
+
+bool test_bridge_plug_in(uint32_t index, pid_t pid)
+{
+    return test_ip("link add cable%u type veth peer name eth0 netns %d", index, (int)pid) &&
+           test_ip("link set cable%u master bridge up", index);
+}
+
+bool test_bridge_switch(uint32_t index, bool up)
+{
+    return test_ip("link set cable%u %s", index, up ? "up" : "down");
 }

@@ -6,6 +6,8 @@
 #include "worker/base/status.h"
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* Runs ip where the calling thread is. True if it went well. */
 bool test_ip(const char *format, ...) MUSTER_PRINTF(1, 2);
@@ -19,5 +21,15 @@ int test_host_here(void);
 
 /* Moves the thread there; fails the program if that fails. */
 void test_host_enter(int host);
+
+/* Goes to a new host with a bridge, for processes on hosts of their own. False: there can be none,
+ * and it has stayed where it was. */
+bool test_bridge_make(void);
+
+/* Joins the process's host to the bridge: its end of the cable is eth0. */
+bool test_bridge_plug_in(uint32_t index, pid_t pid);
+
+/* Pulls the cable, or puts it back. */
+bool test_bridge_switch(uint32_t index, bool up);
 
 #endif
