@@ -104,7 +104,7 @@ static void publish_too(struct rig *rig, const char *address, bool ahead)
         uint32_t at = ahead ? 0 : peer->address_count;
         memmove(peer->addresses[at + 1], peer->addresses[at],
                 (peer->address_count - at) * sizeof peer->addresses[0]);
-        memcpy(peer->addresses[at], address, sizeof peer->addresses[0]);
+        (void)snprintf(peer->addresses[at], sizeof peer->addresses[0], "%s", address);
         peer->address_count++;
     }
 }

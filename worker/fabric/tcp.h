@@ -122,7 +122,7 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
 /* The first bytes that go out: the socket's buffer is empty, so all of them go, or it is useless.
  */
-bool muster_tcp_path_say(struct tcp_path *path, unsigned char *bytes, size_t size);
+bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size);
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
                                 bool held);
 /* What failed on it, by the error number that one of the two has left. */

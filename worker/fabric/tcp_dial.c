@@ -25,6 +25,7 @@ void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
 {
     struct tcp_dialling *dialling = &link->dialling;
     dialling->next = dialling->count;
+    dialling->waiting = false;
     for (uint32_t i = dialling->call_count; i > 0; i--) {
         if (dialling->calls[i - 1] != but) {
             muster_tcp_path_close(dialling->calls[i - 1]);

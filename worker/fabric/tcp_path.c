@@ -98,9 +98,9 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
     return sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
 }
 
-bool muster_tcp_path_say(struct tcp_path *path, unsigned char *bytes, size_t size)
+bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
-    struct iovec part = {.iov_base = bytes, .iov_len = size};
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* it is only read */
     return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
