@@ -30,8 +30,9 @@ struct measuring {
     struct muster_context *all;
     struct muster_context *some; /* those who measure; NULL: not this rank */
     struct muster_measure_pairs pairs;
-    char *in;  /* [MUSTER_MEASURE_SOURCE_BYTES]; borrowed */
-    char *out; /* [MUSTER_MEASURE_TARGET_BYTES]; borrowed */
+    struct muster_core_figures core; /* who shares them */
+    char *in;                        /* [MUSTER_MEASURE_SOURCE_BYTES]; borrowed */
+    char *out;                       /* [MUSTER_MEASURE_TARGET_BYTES]; borrowed */
     double samples[SAMPLE_COUNT];
     uint32_t *suspect;
 };
@@ -108,6 +109,24 @@ static double *samples_of(struct measuring *measuring, enum muster_link_level le
     return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
 }
 
+/* Ranks that share the cores of one machine with too many others sleep when they wait. An exchange
+ * between two of them takes a machine that is idle the longer the deeper its cores sleep, which
+ * they do not in a collective: what counts is how long an exchange keeps a core busy when all
+ * exchange. */
+static muster_status measure_crowd(struct measuring *measuring, enum muster_link_level level,
+                                   struct muster_measure_pair *pair, double *ret_latency_us)
+{
+    uint32_t busy = muster_measure_busy(&measuring->pairs, level, MUSTER_MEASURE_SHARED);
+    if (measuring->core.one_machine == 0 || busy <= measuring->core.cores) {
+        return MUSTER_OK;
+    }
+    double exchange_us;
+    double posting_us;
+    TRY(muster_measure_latency(pair, &exchange_us, &posting_us, measuring->suspect));
+    *ret_latency_us = exchange_us * measuring->core.cores / busy;
+    return MUSTER_OK;
+}
+
 static muster_status measure_pair(struct measuring *measuring, enum muster_link_level level,
                                   enum muster_measure_stage stage,
                                   const struct muster_measure_part *part)
@@ -131,9 +150,9 @@ static muster_status measure_pair(struct measuring *measuring, enum muster_link_
                                    measuring->suspect));
         return muster_measure_rate(&pair, false, &samples[SAMPLE_BANDWIDTH], measuring->suspect);
     }
+    /* At once, while all begin at the same time. */
     TRY(muster_measure_rate(&pair, true, &samples[SAMPLE_SHARED], measuring->suspect));
-    samples[SAMPLE_SHARED] *= part->streams;
-    return MUSTER_OK;
+    return measure_crowd(measuring, level, &pair, &samples[SAMPLE_LATENCY]);
 }
 
 /* Nobody begins before those that are still at the stage before are through. */
@@ -162,7 +181,7 @@ static int compare(const void *left, const void *right)
 }
 
 /* Of those that are there; NAN if none is. Sorts them. */
-static double quantile(double *values, size_t count, double share)
+static double median(double *values, size_t count)
 {
     size_t there = 0;
     for (size_t i = 0; i < count; i++) {
@@ -171,16 +190,43 @@ static double quantile(double *values, size_t count, double share)
         }
     }
     qsort(values, there, sizeof *values, compare);
-    return there > 0 ? values[(size_t)((double)there * share)] : NAN;
+    return there > 0 ? values[there / 2] : NAN;
 }
 
-/* Where the figure to take is, from the lowest to the highest: the middle. But where streams share
- * unevenly, the one that is through last has shared all the time; those before have had more. */
-static double share_of(size_t sample)
+static bool is_shared(size_t sample)
 {
-    bool shared =
-        sample >= SAMPLE_LEVELS && (sample - SAMPLE_LEVELS) % SAMPLES_PER_LEVEL == SAMPLE_SHARED;
-    return shared ? 0.25 : 0.5;
+    return sample >= SAMPLE_LEVELS && (sample - SAMPLE_LEVELS) % SAMPLES_PER_LEVEL == SAMPLE_SHARED;
+}
+
+static enum muster_link_level level_of(size_t sample)
+{
+    return (sample - SAMPLE_LEVELS) / SAMPLES_PER_LEVEL;
+}
+
+/* Streams may share unevenly: what is shared is what all of them get together. The ranks whose
+ * streams belong together follow each other. Writes a sum for each such group, returns how many. */
+static size_t sum_streams(const struct measuring *measuring, enum muster_link_level level,
+                          const double *column, double *ret_sums)
+{
+    size_t count = 0;
+    uint32_t summed = 0;
+    double sum = 0;
+    for (uint32_t rank = 0, index = 0; rank < measuring->options->topology->ranks; rank++) {
+        if (!muster_measure_takes_part(&measuring->pairs, rank)) {
+            continue;
+        }
+        const struct muster_measure_part part =
+            muster_measure_part(&measuring->pairs, rank, level, MUSTER_MEASURE_SHARED);
+        sum += part.present ? column[index] : 0;
+        summed += part.present ? 1 : 0;
+        index++;
+        if (part.present && summed == part.streams) {
+            ret_sums[count++] = sum;
+            sum = 0;
+            summed = 0;
+        }
+    }
+    return count;
 }
 
 /* A time or a rate that can be; else what was there stays. */
@@ -212,7 +258,8 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
     uint32_t ranks = muster_context_size(measuring->some);
     AUTO_FREE double *all = calloc(ranks, sizeof measuring->samples);
     AUTO_FREE double *column = calloc(ranks, sizeof *column);
-    if (all == NULL || column == NULL) {
+    AUTO_FREE double *sums = calloc(ranks, sizeof *sums);
+    if (all == NULL || column == NULL || sums == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the figures of %u ranks", ranks);
     }
     TRY(run(measuring, measuring->some, "bruck",
@@ -223,10 +270,15 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
                                     .type = MUSTER_FLOAT64}));
     double medians[SAMPLE_COUNT];
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+        size_t count = ranks;
         for (uint32_t rank = 0; rank < ranks; rank++) {
             column[rank] = all[rank * (size_t)SAMPLE_COUNT + i];
         }
-        medians[i] = quantile(column, ranks, share_of(i));
+        if (is_shared(i)) {
+            count = sum_streams(measuring, level_of(i), column, sums);
+            memcpy(column, sums, count * sizeof *column);
+        }
+        medians[i] = median(column, count);
     }
     take_figures(medians, model);
     return MUSTER_OK;
@@ -282,6 +334,7 @@ static muster_status measure_all(struct measuring *measuring, struct muster_cost
     const struct muster_measure_options *options = measuring->options;
     TRY(make_context_of_all(measuring));
     TRY(share_cores(measuring, &model->core));
+    measuring->core = model->core;
     TRY(muster_measure_pairs_init(options->topology, &model->core, &measuring->pairs));
     if (muster_measure_takes_part(&measuring->pairs, options->rank)) {
         TRY(measure_some(measuring, model));

@@ -4,7 +4,8 @@
  * large that it takes a part of a millisecond at the rate seen so far, until it has seen enough. So
  * the time is bounded whatever the rate is, nothing has to be known beforehand, and no pause gives
  * a link that is shaped the time to save up for a burst; what it lets through at the beginning is
- * not counted.
+ * not counted. Those that share something count in the same time, and flow a little longer: a
+ * stream that is alone at the end would find all of it free.
  */
 #include "worker/measure_link.h"
 
@@ -28,10 +29,13 @@ enum {
     MESSAGE_BYTES_LEAST = 32 << 10, /* more than what a link may send without being asked */
     MESSAGE_BYTES_MAX = 256 << 10,  /* goes in one piece */
     MESSAGE_US = 250,
-    WARM_BYTES = 256 << 10, /* twice what shaped links usually let through at once */
-    WARM_US = 2000,
+    WARM_BYTES = 512 << 10, /* several times what shaped links usually let through at once */
+    WARM_US = 3000,
     COUNTED_BYTES = 8 << 20,
     COUNTED_US = 4000,
+    SHARED_US = 8000,              /* counted where all share something */
+    SHARED_BYTES_LEAST = 64 << 10, /* a message then: words wait behind what goes the other way */
+    LINGER_US = 3000,              /* not counted then: the others may have begun a little later */
     WINDOWS = 3,
 };
 
@@ -174,6 +178,8 @@ struct streams {
     struct muster_measure_pair *pair;
     struct stream ways[2]; /* from the lower, from the upper rank */
     uint8_t count;
+    bool shared; /* with other pairs: all are to flow for as long as one of them counts */
+    int64_t start_ns;
     uint32_t pending; /* transfers that are posted and not done */
     bool finished;    /* or failed */
     muster_status failure;
@@ -279,6 +285,11 @@ static bool has_seen_enough(const struct stream *stream)
 {
     uint32_t first = first_counted(stream);
     uint32_t last = stream->done - 1;
+    if (stream->streams->shared && last > 0) {
+        return bytes_between(stream, 0, last) >= WARM_BYTES + COUNTED_BYTES ||
+               stream->done_ns[last] - stream->streams->start_ns >=
+                   (WARM_US + SHARED_US + LINGER_US) * 1000L;
+    }
     return bytes_between(stream, first, last) >= COUNTED_BYTES ||
            time_between_ns(stream, first, last) >= COUNTED_US * 1000L ||
            time_between_ns(stream, 0, last) >= (WARM_US + COUNTED_US) * 1000L;
@@ -288,15 +299,16 @@ static bool has_seen_enough(const struct stream *stream)
 static uint64_t next_size_bytes(const struct stream *stream)
 {
     uint32_t last = stream->done - 1;
+    uint64_t least = stream->streams->shared ? SHARED_BYTES_LEAST : MESSAGE_BYTES_LEAST;
     if (last == 0) {
-        return MESSAGE_BYTES_LEAST;
+        return least;
     }
     int64_t time_ns = stream->done_ns[last] - stream->done_ns[last - 1];
     double bytes =
         (double)stream->sizes_bytes[last] * MESSAGE_US * 1e3 / (double)(time_ns > 0 ? time_ns : 1);
-    return bytes > MESSAGE_BYTES_MAX     ? MESSAGE_BYTES_MAX
-           : bytes < MESSAGE_BYTES_LEAST ? MESSAGE_BYTES_LEAST
-                                         : (uint64_t)bytes;
+    return bytes > MESSAGE_BYTES_MAX ? MESSAGE_BYTES_MAX
+           : bytes < (double)least   ? least
+                                     : (uint64_t)bytes;
 }
 
 /* The receiver's next word, and the receive before it; of no bytes: there is no more to come. */
@@ -416,6 +428,31 @@ static uint32_t join_those_at_once(struct stream *stream, uint32_t first)
     return count;
 }
 
+/* What had come up to some time, as if each message had come evenly since the one before. */
+static double bytes_until(const struct stream *stream, double time_ns)
+{
+    double bytes = 0;
+    double before_ns = 0;
+    for (uint32_t i = 0; i < stream->done && before_ns < time_ns; i++) {
+        double done_ns = (double)(stream->done_ns[i] - stream->streams->start_ns);
+        double share = done_ns > time_ns ? (time_ns - before_ns) / (done_ns - before_ns) : 1;
+        bytes += share * (double)stream->sizes_bytes[i];
+        before_ns = done_ns;
+    }
+    return bytes;
+}
+
+/* What came while all that share were counting, who began at about the same time: a stream that
+ * stood still while others flowed did get less, so nothing is left out. On a fast link the messages
+ * may not last so long. */
+static double shared_GBps(const struct stream *stream)
+{
+    double end_ns = (double)(stream->done_ns[stream->done - 1] - stream->streams->start_ns);
+    double whole_ns = fmax(fmin(end_ns, (WARM_US + SHARED_US) * 1e3), 1);
+    double warm_ns = whole_ns * WARM_US / (WARM_US + SHARED_US);
+    return (bytes_until(stream, whole_ns) - bytes_until(stream, warm_ns)) / (whole_ns - warm_ns);
+}
+
 /* The median of a few windows: the thread may have been away in one of them. Few messages are one
  * window. */
 static double rate_GBps(struct stream *stream)
@@ -444,6 +481,8 @@ muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_wa
     pair->sequence++;
     streams->pair = pair;
     streams->count = both_ways ? 2 : 1;
+    streams->shared = both_ways;
+    streams->start_ns = muster_clock_ns();
     muster_status status = MUSTER_OK;
     for (uint8_t i = 0; i < streams->count; i++) {
         streams->ways[i].streams = streams;
@@ -462,7 +501,7 @@ muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_wa
     if (status != MUSTER_OK || streams->failure != MUSTER_OK) {
         return end_failed(streams, status, ret_suspect);
     }
-    bool receives = both_ways || pair->index == 1;
-    *ret_GBps = receives ? rate_GBps(&streams->ways[1 - pair->index]) : NAN;
+    struct stream *incoming = &streams->ways[1 - pair->index];
+    *ret_GBps = both_ways ? shared_GBps(incoming) : pair->index == 1 ? rate_GBps(incoming) : NAN;
     return MUSTER_OK;
 }

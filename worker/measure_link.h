@@ -31,9 +31,10 @@ MUSTER_CHECKED muster_status muster_measure_latency(struct muster_measure_pair *
                                                     double *ret_latency_us, double *ret_posting_us,
                                                     uint32_t *ret_suspect);
 
-/* The rate of what arrives here; NAN on the lower rank, which only sends, unless it is to be both
- * ways. Takes some 4 ms, or two messages of 32 KiB if those take longer. The statuses are those of
- * muster_operation_run(). */
+/* The rate of what arrives here; NAN on the lower rank, which only sends. Takes up to 7 ms, or two
+ * messages of 32 KiB if those take longer. Both ways, with others that share something and begin at
+ * about the same time, it is what arrives here of what all of them get together; up to 14 ms, or
+ * two messages of 64 KiB. The statuses are those of muster_operation_run(). */
 MUSTER_CHECKED muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_ways,
                                                  double *ret_GBps, uint32_t *ret_suspect);
 

@@ -246,6 +246,16 @@ struct muster_measure_part muster_measure_part(const struct muster_measure_pairs
     return part_beyond(pairs, &here, partners[here.host], most);
 }
 
+uint32_t muster_measure_busy(const struct muster_measure_pairs *pairs, enum muster_link_level level,
+                             enum muster_measure_stage stage)
+{
+    uint32_t busy = 0;
+    for (uint32_t rank = 0; rank < pairs->topology->ranks; rank++) {
+        busy += muster_measure_part(pairs, rank, level, stage).present ? 1 : 0;
+    }
+    return busy;
+}
+
 bool muster_measure_takes_part(const struct muster_measure_pairs *pairs, uint32_t rank)
 {
     bool present = rank == 0;

@@ -47,6 +47,10 @@ struct muster_measure_part muster_measure_part(const struct muster_measure_pairs
                                                uint32_t rank, enum muster_link_level level,
                                                enum muster_measure_stage stage);
 
+/* How many ranks have a part in a stage. */
+uint32_t muster_measure_busy(const struct muster_measure_pairs *pairs, enum muster_link_level level,
+                             enum muster_measure_stage stage);
+
 /* True for rank 0, and for those that have a part in some stage. */
 bool muster_measure_takes_part(const struct muster_measure_pairs *pairs, uint32_t rank);
 

@@ -62,7 +62,30 @@ static uint32_t check_stage(const struct muster_measure_pairs *pairs, enum muste
         assert_true(muster_measure_takes_part(pairs, rank));
         busy++;
     }
+    assert_int_equal(muster_measure_busy(pairs, level, stage), busy);
     return busy;
+}
+
+/* Those whose rates are added up: of one host, or of one rack. */
+static void check_groups(const struct muster_measure_pairs *pairs, enum muster_link_level level)
+{
+    uint32_t first = UINT32_MAX;
+    uint32_t left = 0;
+    for (uint32_t rank = 0; rank < pairs->topology->ranks; rank++) {
+        struct muster_measure_part part =
+            muster_measure_part(pairs, rank, level, MUSTER_MEASURE_SHARED);
+        if (!part.present) {
+            continue;
+        }
+        first = left == 0 ? rank : first;
+        left = left == 0 ? part.streams : left;
+        struct muster_position here = muster_topology_locate(pairs->topology, rank);
+        struct muster_position other = muster_topology_locate(pairs->topology, first);
+        assert_true(level == MUSTER_LEVEL_WORLD ? here.rack == other.rack
+                                                : here.host == other.host);
+        left--;
+    }
+    assert_int_equal(left, 0);
 }
 
 static void pairs_are_mutual_and_every_level_has_some(void **state)
@@ -79,6 +102,9 @@ static void pairs_are_mutual_and_every_level_has_some(void **state)
             bool there = (muster_measure_levels(&topology) & 1U << level) != 0;
             for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
                 assert_int_equal(check_stage(&pairs, level, stage) > 0, there);
+            }
+            if (there) {
+                check_groups(&pairs, level);
             }
         }
         muster_measure_pairs_finish(&pairs);
