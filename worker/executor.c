@@ -134,25 +134,17 @@ static size_t enter_next_round(struct lane *lane, bool *ret_has_local)
     return messages;
 }
 
-static muster_status post_messages(struct lane *lane, bool sends, post_function post)
+static muster_status post_round(struct lane *lane, post_function post)
 {
     struct muster_operation *operation = lane->operation;
     for (size_t i = lane->start; i < lane->next; i++) {
         struct message *message = &operation->messages[i];
-        if (!is_local(message->step) && (message->step->kind == MUSTER_STEP_SEND) == sends) {
+        if (!is_local(message->step)) {
             bind_message(message);
             TRY(post(operation->binding->fabric, &message->transfer));
         }
     }
     return MUSTER_OK;
-}
-
-/* Receives first: the peers are told that they may send before this rank's own data fill the way to
- * them. */
-static muster_status post_round(struct lane *lane, post_function post)
-{
-    TRY(post_messages(lane, false, post));
-    return post_messages(lane, true, post);
 }
 
 /* Gives back one unit of the round. True if that was the last one: the round is over. */
