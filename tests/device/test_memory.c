@@ -44,6 +44,12 @@ static muster_status go_on(void *user, uint32_t *ret_suspect)
     return MUSTER_OK;
 }
 
+/* Two ranks have a way of their own for large outputs, so theirs always are. */
+static size_t stream_bytes(const struct party *party)
+{
+    return party->ranks == 2 ? 1000 : party->seed % 3 * 20000;
+}
+
 static muster_status sit(struct guest *guest, struct muster_memory **ret_memory)
 {
     struct party *party = guest->party;
@@ -52,9 +58,7 @@ static muster_status sit(struct guest *guest, struct muster_memory **ret_memory)
                                                   .names = party->names,
                                                   .order = party->order,
                                                   .crowded = party->seed % 2 == 0,
-                                                  .stream_bytes = party->seed / 2 % 3 == 0
-                                                                      ? MUSTER_MEMORY_STREAM_BYTES
-                                                                      : party->seed / 2 % 3 * 1000};
+                                                  .stream_bytes = stream_bytes(party)};
     if (guest->rank == 0) {
         TRY(muster_memory_create(&options, ret_memory));
         party->fd = muster_memory_descriptor(*ret_memory);
