@@ -15,7 +15,7 @@
 
 enum { FILE_BYTES_MAX = 1024 * 1024, CHAIN_MAX = 16, AUTHORITIES_MAX = 1024, NAME_MAX_BYTES = 253 };
 
-/* The smaller AES first: it is as good for this purpose, and takes a quarter less time. */
+/* The smaller AES first: it is good enough for this purpose, and takes less time. */
 static const char ciphers[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
@@ -117,9 +117,10 @@ static muster_status read_certificates(struct source source, int most,
 /* Nobody is asked for a pass phrase. */
 static int refuse_phrase(char *phrase, int size, int writing, void *asked)
 {
-    (void)phrase;
-    (void)size;
     (void)writing;
+    if (size > 0) {
+        phrase[0] = '\0';
+    }
     *(bool *)asked = true;
     return -1;
 }

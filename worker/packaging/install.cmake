@@ -27,6 +27,9 @@ foreach(folder LIBDIR INCLUDEDIR)
         set(MUSTER_PC_${folder} "\${prefix}/${CMAKE_INSTALL_${folder}}")
     endif()
 endforeach()
+if(OPENSSL_FOUND)
+    set(MUSTER_PC_TLS " -lssl -lcrypto")
+endif()
 configure_file(${templates}/muster.pc.in ${generated}/muster.pc.configured @ONLY)
 # The prefix may be given as late as `cmake --install --prefix`.
 install(CODE "
