@@ -501,6 +501,18 @@ muster_status muster_context_algorithm(struct muster_context *context,
     return MUSTER_OK;
 }
 
+muster_status muster_context_is_settled(struct muster_context *context,
+                                        const struct muster_request *request, bool *ret_settled)
+{
+    AUTO_TURN(context);
+    struct muster_asked asked;
+    TRY(muster_context_check(context, request, &asked));
+    struct muster_kept *kept;
+    TRY(muster_context_find(context, request, &asked, &kept));
+    *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return MUSTER_OK;
+}
+
 muster_status muster_context_predict(struct muster_context *context,
                                      const struct muster_request *request, double *ret_us)
 {

@@ -108,10 +108,16 @@ MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);
 
-/* Number of the algorithm that a request would run with. */
+/* Number of the algorithm that a request would run with; in a trial, if it did not count there. */
 MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *context,
                                                       const struct muster_request *request,
                                                       size_t *ret_algorithm);
+
+/* Whether it is known which algorithm that will be from now on: calls without a name may find out
+ * for a while. */
+MUSTER_CHECKED muster_status muster_context_is_settled(struct muster_context *context,
+                                                       const struct muster_request *request,
+                                                       bool *ret_settled);
 
 /* How long it would take by the cost model. Of an alltoallv a member knows only its own blocks, and
  * takes it that those of the others are like them. */

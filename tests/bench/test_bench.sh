@@ -61,6 +61,9 @@ sizes=$(grep -oE '"bytes":[0-9]+' "$folder/json" | cut -d: -f2 | uniq | xargs)
 [ "$(grep -c '"iterations":9,' "$folder/json")" = 21 ] || fail "iterations: $(cat "$folder/json")"
 [ "$(grep -o '<path class="line' "$folder/svg" | wc -l)" = 9 ] || fail "lines drawn: $(cat "$folder/svg")"
 ! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+# What jobs come to.
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4K --iterations 9 --algorithm tuned,chosen,ring >"$folder/out"
+[ "$(grep -cE ' (tuned|chosen)( +fastest)?$' "$folder/out")" = 2 ] || fail "tuned: $(cat "$folder/out")"
 # All that fit.
 "$muster" bench allgather -n 3 --transport inproc --bytes 1200 --iterations 2 --algorithm all >"$folder/out"
 [ "$(wc -l <"$folder/out")" -ge 5 ] || fail "all: $(cat "$folder/out")"

@@ -35,7 +35,9 @@ static const char doc[] =
     "COLLECTIVE is allreduce, reduce_scatter, allgather(v), broadcast, reduce, gather(v), scatter, "
     "alltoall(v), barrier or pairwise_exchange; those with a v get equal blocks."
     "\v"
-    "The links are measured, as in a job that begins, and the algorithms chosen by that. "
+    "The links are measured, as in a job that begins, and the algorithms chosen by that and by "
+    "what "
+    "a few calls take with each that is predicted to be good. "
     "The first result is checked, a few more calls warm up, then each call is timed on each rank; "
     "the time of an iteration is the slowest rank's. Bytes are those of the largest buffer of a "
     "rank, rounded up to whole elements of all ranks.\n"
@@ -64,9 +66,10 @@ static const struct argp_option argp_options[] = {
      "4,1K,16K,256K,1M,16M)",
      0},
     {"algorithm", KEY_ALGORITHM, "NAME[,NAME...]", 0,
-     "Instead of the one that is predicted to be fastest, which is \"chosen\"; \"all\" are those "
-     "that "
-     "fit. Several take turns with each size",
+     "Instead of the one that jobs find out to be the fastest in their first calls, which is "
+     "\"tuned\"; \"chosen\" is the one that is predicted to be, \"all\" are those that fit. "
+     "Several "
+     "take turns with each size",
      0},
     {"type", KEY_TYPE, "NAME", 0,
      "float32 (default), float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool", 0},

@@ -24,6 +24,8 @@ enum {
     MUSTER_BENCH_WARM_UP = 5,
 };
 
+#define MUSTER_BENCH_TUNED "tuned" /* the one that calls without a name come to */
+
 enum muster_bench_transport {
     MUSTER_BENCH_INPROC,
     MUSTER_BENCH_TCP, /* between all ranks */
@@ -39,7 +41,7 @@ struct muster_bench_options {
     size_t size_count;
     uint64_t sizes_bytes[MUSTER_BENCH_SIZES_MAX]; /* as defined by muster_bench_count() */
     size_t algorithm_count;                       /* that take turns; at least 1 */
-    /* "": the one that is chosen by cost */
+    /* "": the one that is chosen by cost; MUSTER_BENCH_TUNED */
     char algorithms[MUSTER_BENCH_ALGORITHMS_MAX][MUSTER_ALGORITHM_NAME_SIZE];
     bool all_algorithms; /* of the collective: those that do not fit are left out */
     const char *svg;     /* a file for the picture; or NULL */
@@ -96,8 +98,9 @@ struct muster_bench_board {
     struct muster_bench_seat seats[]; /* [ranks] */
 };
 
-/* --bytes: sizes, and ranges of them. --algorithm: names, "chosen" and "all"; whether they are
- * names of the collective's can only be said, and what all are, when it is known: that is find's.
+/* --bytes: sizes, and ranges of them. --algorithm: names, "tuned", "chosen", "all"; whether they
+ * are names of the collective's can only be said, and what all are, when it is known: that is
+ * find's.
  */
 MUSTER_CHECKED muster_status muster_bench_parse_sizes(const char *text,
                                                       struct muster_bench_options *options);

@@ -180,6 +180,12 @@ static double best_us(const struct muster_bench_options *options,
     return best;
 }
 
+/* An algorithm that was asked for. */
+static const char *how_found(const char *asked)
+{
+    return asked[0] == '\0' ? "  chosen" : strcmp(asked, MUSTER_BENCH_TUNED) == 0 ? "  tuned" : "";
+}
+
 muster_status muster_bench_print(const struct muster_bench_board *board,
                                  const struct muster_bench_figures *figures)
 {
@@ -196,12 +202,11 @@ muster_status muster_bench_print(const struct muster_bench_board *board,
         }
         bool several = options->algorithm_count > 1;
         bool fastest = several && !(one->p50_us > best);
-        bool chosen = several && options->algorithms[i][0] == '\0';
         /* Names have any length, so they come last. */
         (void)printf("%12" PRIu64 " %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f  %s%s%s\n",
                      one->bytes, one->iterations, one->p50_us, one->p99_us, one->min_us,
                      one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,
-                     chosen ? "  chosen" : "", fastest ? "  fastest" : "");
+                     several ? how_found(options->algorithms[i]) : "", fastest ? "  fastest" : "");
     }
     return flush();
 }

@@ -94,6 +94,7 @@ static muster_status measure_links(struct rank_run *run, struct muster_cost_mode
 
 static muster_status make_context(struct rank_run *run)
 {
+    static const struct muster_tuned_list nothing;
     uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
     for (uint32_t i = 0; i < run->topology.ranks; i++) {
         ranks[i] = i;
@@ -118,6 +119,7 @@ static muster_status make_context(struct rank_run *run)
     };
     uint32_t suspect = UINT32_MAX;
     TRY(muster_context_create(&options, &run->context));
+    muster_context_tune(run->context, &nothing);
     if (run->board->options.transport != MUSTER_BENCH_SHM) {
         return MUSTER_OK; /* what is to be measured are the links */
     }
@@ -204,6 +206,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
 {
     const struct muster_bench_options *options = &run->board->options;
     const char *name = options->algorithms[algorithm_index];
+    bool tuned = strcmp(name, MUSTER_BENCH_TUNED) == 0;
     uint64_t bytes;
     struct muster_request request = {
         .collective = options->collective,
@@ -213,7 +216,8 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .type = options->type,
         .op = options->op,
         .user_function = muster_bench_user,
-        .algorithm = name[0] != '\0' ? name : NULL,
+        .algorithm = name[0] == '\0' || tuned ? NULL : name,
+        .untuned = !tuned,
         .reproducible = options->reproducible,
     };
     set_counts(run, &request);
@@ -250,6 +254,12 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     if (request->collective != MUSTER_BARRIER) {
         TRY(muster_bench_check(request, run->rank, ranks));
     }
+    bool settled = false;
+    TRY(muster_context_is_settled(run->context, request, &settled));
+    while (!settled) {
+        TRY(call(run, request, &us));
+        TRY(muster_context_is_settled(run->context, request, &settled));
+    }
     double sum_us = 0;
     for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {
         TRY(call(run, request, &us));
@@ -269,6 +279,7 @@ static muster_status warm_entry(struct rank_run *run, size_t size_index, size_t 
     entry.fits = status == MUSTER_OK;
     if (status == MUSTER_OK) {
         TRY(check_and_warm(run, &request, &entry.warm_us));
+        TRY(muster_context_algorithm(run->context, &request, &algorithm));
         muster_algorithm_print(algorithm, entry.algorithm, sizeof entry.algorithm);
         TRY(muster_context_predict(run->context, &request, &entry.predicted_us));
     } else if (status != MUSTER_INVALID || !run->board->options.all_algorithms) {

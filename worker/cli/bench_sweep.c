@@ -157,7 +157,9 @@ muster_status muster_bench_find_algorithms(struct muster_bench_options *options)
         if (strcmp(words[i], "all") == 0) {
             options->all_algorithms = true;
             TRY(add_all(options));
-        } else if (words[i][0] == '\0' || strcmp(words[i], "chosen") == 0) {
+        } else if (words[i][0] == '\0' || strcmp(words[i], MUSTER_BENCH_TUNED) == 0) {
+            TRY(add_algorithm(options, MUSTER_BENCH_TUNED, strlen(MUSTER_BENCH_TUNED)));
+        } else if (strcmp(words[i], "chosen") == 0) {
             TRY(add_algorithm(options, "", 0));
         } else {
             TRY(muster_algorithm_find(options->collective, words[i], &algorithm));
