@@ -71,6 +71,7 @@ muster_status muster_figures_check(const struct muster_figures *figures)
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         TRY(check_link(muster_level_name(level), &model->links[level]));
     }
+    TRY(muster_tuned_check(&figures->tuned));
     return muster_cost_model_check(model);
 }
 
@@ -81,6 +82,26 @@ static json_t *encode_link(const struct muster_link_figures *link)
     return json_pack("{s:f, s:f, s:f, s:f}", "latency_us", link->latency_us, "posting_us",
                      link->posting_us, "bandwidth_GBps", link->bandwidth_GBps, "shared_GBps",
                      link->shared_GBps);
+}
+
+/* By names: numbers are of one version. NULL: no memory. */
+static json_t *encode_tuned(const struct muster_tuned_list *list)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct muster_tuned *tuned = &list->items[i];
+        enum muster_collective collective = (enum muster_collective)tuned->collective;
+        json_t *item =
+            json_pack("{s:s, s:s, s:i, s:I, s:b}", "collective", muster_collective_name(collective),
+                      "algorithm", muster_algorithms[tuned->algorithm].name, "size_class",
+                      (int)tuned->size_class, "element_size_bytes",
+                      (json_int_t)tuned->element_size_bytes, "ordered", (int)tuned->ordered);
+        if (json_array_append_new(array, item) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
 }
 
 json_t *muster_figures_encode(const struct muster_figures *figures)
@@ -98,6 +119,11 @@ json_t *muster_figures_encode(const struct muster_figures *figures)
             json_decref(object);
             object = NULL;
         }
+    }
+    if (object != NULL && figures->tuned.count > 0 &&
+        json_object_set_new(object, "tuned", encode_tuned(&figures->tuned)) != 0) {
+        json_decref(object);
+        object = NULL;
     }
     return object;
 }
@@ -117,6 +143,51 @@ static muster_status decode_link(json_t *object, struct muster_link_figures *lin
                           &link->bandwidth_GBps, "shared_GBps", &link->shared_GBps) == 0
                ? MUSTER_OK
                : wrong(&error);
+}
+
+/* What this version does not know is left out. */
+static muster_status decode_one(json_t *item, struct muster_tuned_list *list)
+{
+    const char *collective_name;
+    const char *algorithm_name;
+    json_int_t size_class;
+    json_int_t size_bytes;
+    int ordered;
+    json_error_t error;
+    enum muster_collective collective;
+    size_t algorithm;
+    if (json_unpack_ex(item, &error, 0, "{s:s, s:s, s:I, s:I, s:b}", "collective", &collective_name,
+                       "algorithm", &algorithm_name, "size_class", &size_class,
+                       "element_size_bytes", &size_bytes, "ordered", &ordered) != 0) {
+        return wrong(&error);
+    }
+    if (size_class < 0 || size_class > UINT16_MAX || size_bytes < 0 || size_bytes > UINT32_MAX) {
+        return muster_error_set(MUSTER_INVALID, "tuned: a number is out of range");
+    }
+    if (muster_collective_parse(collective_name, &collective) != MUSTER_OK ||
+        muster_algorithm_find(collective, algorithm_name, &algorithm) != MUSTER_OK) {
+        return MUSTER_OK;
+    }
+    list->items[list->count++] = (struct muster_tuned){.collective = (uint8_t)collective,
+                                                       .ordered = ordered != 0,
+                                                       .size_class = (uint16_t)size_class,
+                                                       .element_size_bytes = (uint32_t)size_bytes,
+                                                       .algorithm = (uint32_t)algorithm};
+    return MUSTER_OK;
+}
+
+/* An older version kept none. */
+static muster_status decode_tuned(json_t *array, struct muster_tuned_list *list)
+{
+    size_t count = json_array_size(array);
+    if (count > MUSTER_TUNED_MAX) {
+        return muster_error_set(MUSTER_INVALID, "tuned: %zu are more than %d", count,
+                                MUSTER_TUNED_MAX);
+    }
+    for (size_t i = 0; i < count; i++) {
+        TRY(decode_one(json_array_get(array, i), list));
+    }
+    return MUSTER_OK;
 }
 
 static muster_status decode_object(json_t *object, struct muster_figures *figures)
@@ -143,6 +214,7 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
     model->eager_bytes = (uint64_t)eager_bytes;
     figures->hosts = (uint32_t)hosts;
     figures->shape = (uint32_t)shape;
+    TRY(decode_tuned(json_object_get(object, "tuned"), &figures->tuned));
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         json_t *link = json_object_get(object, muster_level_name(level));
         if (link != NULL) {

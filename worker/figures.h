@@ -1,6 +1,6 @@
 /*
- * Link figures as they are kept with the job: a value of generation 0, as JSON, one for each set of
- * hosts that was measured.
+ * Link figures as they are kept with the job, and what was found out about algorithms there: a
+ * value of generation 0, as JSON, one for each set of hosts that was measured.
  *
  * May use: rendezvous_client, collectives, base.
  */
@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "collectives/cost.h"
+#include "collectives/tuning.h"
 #include "worker/rendezvous_client.h"
 
 enum { MUSTER_FIGURES_KEY_SIZE = 32 };
@@ -18,9 +18,10 @@ enum { MUSTER_FIGURES_KEY_SIZE = 32 };
 
 struct muster_figures {
     struct muster_cost_model model;
-    uint32_t levels; /* that were measured, as bits; 0: nothing was */
-    uint32_t hosts;  /* a number for the hosts and racks that were there */
-    uint32_t shape;  /* a number for how many members each of them had */
+    uint32_t levels;                /* that were measured, as bits; 0: nothing was */
+    uint32_t hosts;                 /* a number for the hosts and racks that were there */
+    uint32_t shape;                 /* a number for how many members each of them had */
+    struct muster_tuned_list tuned; /* by all members of that shape together */
 };
 
 /* The figures of an ordinary machine, of which nothing was measured. */

@@ -29,6 +29,7 @@ void muster_session_take_down(struct muster_session *session)
     memcpy(contexts, generation->contexts, sizeof contexts);
     memset(generation->contexts, 0, sizeof contexts);
     muster_mutex_unlock(&session->mutex);
+    muster_session_note_tuned(session, contexts[MUSTER_GLOBAL]);
     for (int i = 0; i < MUSTER_SCOPE_COUNT; i++) {
         muster_context_destroy(contexts[i]);
     }

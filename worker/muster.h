@@ -144,7 +144,7 @@ typedef struct muster_options {
     const char *algorithm; /* MUSTER_ALGORITHM: the algorithm for all collectives that have one of
                               this name and that it fits ("ring"), or one for some collectives
                               ("allreduce=ring,broadcast=binomial"); alike on all members; default:
-                              chosen by predicted cost */
+                              predicted, then found out, see tune */
     uint32_t join_timeout_ms; /* MUSTER_JOIN_TIMEOUT_MS: give up joining after; default 60,000 */
     uint32_t call_timeout_ms; /* MUSTER_CALL_TIMEOUT_MS: a collective that has not finished by
                                  then reports who it waits for, and ends with MUSTER_REJOIN;
@@ -155,9 +155,14 @@ typedef struct muster_options {
                                  hosts change (after a death at the next commit), for some tens of
                                  milliseconds; 0: predict with figures of an ordinary machine;
                                  default 1 */
-    int reproducible;         /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
-    int shared_memory;        /* MUSTER_SHARED_MEMORY: with members of this host that it proves to
-                                 share memory with; 0: TCP with them, too; default 1 */
+    int tune;          /* MUSTER_TUNE: let the first calls of each kind (some tens of them, or a few
+                          where they are long) try the algorithms that are predicted to be fast,
+                          and keep to the fastest: without `reproducible` the sums of floats may
+                          have other last bits meanwhile; 0: keep to the prediction; rank 0's word
+                          counts; default 1 */
+    int reproducible;  /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
+    int shared_memory; /* MUSTER_SHARED_MEMORY: with members of this host that it proves to share
+                          memory with; 0: TCP with them, too; default 1 */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);
@@ -197,8 +202,8 @@ MUSTER_API uint64_t muster_generation(const muster_session *session);
 
 /* Options of one call; NULL means all defaults. */
 typedef struct muster_call_options {
-    const char *algorithm; /* NULL: chosen by predicted cost (or MUSTER_ALGORITHM); else a name that
-                              `muster plan --list` prints. All members must name the same. */
+    const char *algorithm; /* NULL: chosen (or MUSTER_ALGORITHM); else a name that `muster plan
+                              --list` prints. All members must name the same. */
     uint32_t timeout_ms;   /* 0: the session's call_timeout_ms */
     int reproducible;      /* 1: floats are added in the order of the members' `order` (ranks break
                               ties), so that the same members' data give the same bits, whoever

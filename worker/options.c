@@ -82,6 +82,7 @@ void muster_options_init(muster_options *options)
     };
     options->leave_on_sigterm = switch_variable("MUSTER_LEAVE_ON_SIGTERM", 1);
     options->measure = switch_variable("MUSTER_MEASURE", 1);
+    options->tune = switch_variable("MUSTER_TUNE", 1);
     options->reproducible = switch_variable("MUSTER_REPRODUCIBLE", 0);
     options->shared_memory = switch_variable("MUSTER_SHARED_MEMORY", 1);
 }
@@ -135,6 +136,7 @@ static muster_status check_numbers(const muster_options *options)
                      (struct range){"tcp_connections", "MUSTER_TCP_CONNECTIONS", 1,
                                     MUSTER_TCP_CONNECTIONS_MAX}));
     TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
+    TRY(check_switch(options->tune, "tune", "MUSTER_TUNE"));
     TRY(check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
     TRY(check_switch(options->shared_memory, "shared_memory", "MUSTER_SHARED_MEMORY"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
@@ -277,6 +279,7 @@ muster_status muster_settings_init(const muster_options *options,
         .call_timeout_ms = options->call_timeout_ms,
         .leave_on_sigterm = options->leave_on_sigterm != 0,
         .measure = options->measure != 0,
+        .tune = options->tune != 0,
         .reproducible = options->reproducible != 0,
         .shared_memory = options->shared_memory != 0,
     };

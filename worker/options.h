@@ -28,6 +28,7 @@ struct muster_settings {
     uint32_t join_timeout_ms, call_timeout_ms;
     bool leave_on_sigterm;
     bool measure; /* the links, when there is reason to */
+    bool tune;    /* find out what is fast */
     bool reproducible;
     bool shared_memory; /* with members of this host, if it is proved */
 };

@@ -56,6 +56,8 @@ struct muster_generation {
     uint32_t *stale;        /* owned: the ranks that must get it, rising */
     uint32_t hosts;         /* a number for its hosts and racks */
     uint32_t shape;         /* a number for how many members each host has */
+    bool tunes;             /* its contexts find out what is fast; alike on all members */
+    bool keeps;             /* and rank 0 lets the job keep it: it has not failed to */
     bool tune_later;        /* the figures are those of other hosts; alike on all members */
     uint32_t contexts_made; /* numbers given to contexts, alike on all members */
 };
@@ -155,9 +157,12 @@ void muster_session_take_down(struct muster_session *session);
 MUSTER_CHECKED muster_status muster_session_tune(struct muster_session *session);
 
 /* Once the members have agreed on a commit: measures what could not be measured when the generation
- * formed, after a death, if there is anything. Blocks; with state.mutex held. Statuses are those of
- * a collective. */
+ * formed, after a death, if there is anything; rank 0 puts with the job what has been found out.
+ * Blocks; with state.mutex held. Statuses are those of a collective. */
 MUSTER_CHECKED muster_status muster_session_tune_late(struct muster_session *session);
+
+/* What the global context (NULL: there is none) has found out stays with the session. */
+void muster_session_note_tuned(struct muster_session *session, struct muster_context *global);
 
 /* A number for the hosts and racks of an answer, and one for how many members each host has. */
 void muster_tune_place(const struct muster_join_response *response, uint32_t *ret_hosts,

@@ -7,6 +7,10 @@
  * figures for these hosts, for as many members on each, or for a level that there is now; but after
  * a death, when the job is in haste and what it knows is good enough, only at the next commit.
  *
+ * With the figures goes what former generations of the same shape have found out about algorithms.
+ * The contexts go on to find out more; a member keeps that when its generation ends, so that
+ * whoever is rank 0 next can hand it on, and rank 0 puts it with the job at commits.
+ *
  * A death meanwhile ends the generation, as in any collective: the first call of the user says so.
  */
 #include <pthread.h>
@@ -29,6 +33,7 @@ enum { KEEPING_MS = 500 }; /* for a question to the service that can do without 
 struct notice {
     struct muster_figures figures;
     uint32_t measure; /* or 0 */
+    uint32_t tune;    /* 1: contexts find out what is fast; or 0 */
     uint32_t later;   /* 1: they are of other hosts, to be measured at the next commit; or 0 */
 };
 
@@ -65,8 +70,8 @@ static void fetch(struct muster_session *session, uint32_t hosts,
     }
 }
 
-/* Under the key of its hosts, and as the newest, for people. */
-static void keep(struct muster_session *session, const struct muster_figures *figures)
+/* Under the key of its hosts, and as the newest, for people. False: it could not be done. */
+static bool keep(struct muster_session *session, const struct muster_figures *figures)
 {
     char key[MUSTER_FIGURES_KEY_SIZE];
     const char *job = session->settings.job;
@@ -76,7 +81,9 @@ static void keep(struct muster_session *session, const struct muster_figures *fi
         muster_figures_put(session->caller, job, MUSTER_FIGURES_NEWEST, KEEPING_MS, figures) !=
             MUSTER_OK) {
         muster_log(MUSTER_LOG_INFO, "link figures are not kept: %s", muster_last_error());
+        return false;
     }
+    return true;
 }
 
 /* Deciding ------------------------------------------------------------------------------------- */
@@ -92,6 +99,7 @@ static void decide(struct muster_session *session, bool in_haste, struct notice 
 {
     const struct muster_generation *generation = &session->generation;
     notice->figures = session->figures;
+    notice->tune = session->settings.tune;
     if (!session->settings.measure || suit(&session->figures, generation)) {
         return;
     }
@@ -177,11 +185,12 @@ static muster_status measure(struct muster_session *session, uint32_t number,
     figures->hosts = generation->hosts;
     figures->shape = generation->shape;
     figures->levels = muster_measure_levels(&generation->topology);
+    figures->tuned.count = 0;
     refuse_absurd(session, figures);
     if (generation->rank == 0) {
         muster_log(MUSTER_LOG_INFO, "links measured in %.1f ms",
                    (double)(muster_clock_ns() - start_ns) / 1e6);
-        keep(session, figures);
+        session->generation.keeps = keep(session, figures);
     }
     return MUSTER_OK;
 }
@@ -204,6 +213,8 @@ static muster_status agree(struct muster_session *session, bool in_haste, uint32
     uint32_t number = generation->contexts_made;
     generation->contexts_made += 1 + MUSTER_MEASURE_CONTEXTS;
     generation->tune_later = false;
+    generation->tunes = false;
+    generation->keeps = true;
     if (generation->topology.ranks == 1) {
         return MUSTER_OK; /* nobody to agree with, no links */
     }
@@ -217,9 +228,44 @@ static muster_status agree(struct muster_session *session, bool in_haste, uint32
     if (notice.measure != 0) {
         TRY(measure(session, number + 1, &notice.figures, ret_suspect));
     }
+    if (!suit(&notice.figures, generation)) {
+        notice.figures.tuned.count = 0; /* it was found out elsewhere */
+    }
     session->figures = notice.figures;
+    generation->tunes = notice.tune != 0;
     generation->tune_later = notice.later != 0;
     return MUSTER_OK;
+}
+
+/* Local and cross groups differ from member to member: each begins anew. */
+static void give(struct muster_session *session, muster_scope scope)
+{
+    static const struct muster_tuned_list nothing;
+    struct muster_generation *generation = &session->generation;
+    struct muster_context *context = generation->contexts[scope];
+    muster_context_set_model(context, &session->figures.model);
+    if (generation->tunes) {
+        muster_context_tune(context, scope == MUSTER_GLOBAL ? &session->figures.tuned : &nothing);
+    }
+}
+
+void muster_session_note_tuned(struct muster_session *session, struct muster_context *global)
+{
+    const struct muster_generation *generation = &session->generation;
+    if (global != NULL && generation->tunes && suit(&session->figures, generation)) {
+        muster_context_tuned(global, &session->figures.tuned);
+    }
+}
+
+/* If there is anything new. */
+static void keep_tuned(struct muster_session *session)
+{
+    struct muster_generation *generation = &session->generation;
+    uint32_t before = session->figures.tuned.count;
+    muster_session_note_tuned(session, generation->contexts[MUSTER_GLOBAL]);
+    if (generation->keeps && session->figures.tuned.count > before) {
+        generation->keeps = keep(session, &session->figures);
+    }
 }
 
 muster_status muster_session_tune(struct muster_session *session)
@@ -235,7 +281,7 @@ muster_status muster_session_tune(struct muster_session *session)
     atomic_store(&session->planned, false);
     if (status == MUSTER_OK) {
         for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
-            muster_context_set_model(generation->contexts[scope], &session->figures.model);
+            give(session, (muster_scope)scope);
         }
         return MUSTER_OK;
     }
@@ -264,8 +310,10 @@ muster_status muster_session_tune_late(struct muster_session *session)
     if (generation->tune_later) {
         status = agree(session, false, &suspect);
         if (status == MUSTER_OK) {
-            muster_context_set_model(generation->contexts[MUSTER_GLOBAL], &session->figures.model);
+            give(session, MUSTER_GLOBAL);
         }
+    } else if (generation->rank == 0) {
+        keep_tuned(session);
     }
     muster_session_exit(session);
     return muster_session_settle(session, number, status, suspect);

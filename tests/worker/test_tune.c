@@ -351,6 +351,158 @@ static void after_a_death_the_next_commit_measures(void **state)
     }
 }
 
+/* What is found out --------------------------------------------------------------------------- */
+
+enum { CALLS = 130 }; /* more than a trial takes */
+
+static struct muster_tuned_list tuned_of(const struct crew_member *member)
+{
+    struct muster_tuned_list list;
+    memset(&list, 0, sizeof list);
+    muster_context_tuned(member->session->generation.contexts[MUSTER_GLOBAL], &list);
+    return list;
+}
+
+static void call_often(struct crew_member *member)
+{
+    double one = 1;
+    double sum = 0;
+    for (int i = 0; i < CALLS; i++) {
+        MEMBER_OK(member, muster_allreduce(member->session, MUSTER_GLOBAL, &one, &sum, 1,
+                                           MUSTER_FLOAT64, MUSTER_SUM, NULL));
+        MEMBER_CHECK(member, sum == SIZE);
+    }
+}
+
+static void find_out_and_move_over(struct crew_member *member)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    struct muster_client *client = NULL;
+    struct muster_figures kept;
+    MEMBER_CHECK(member, tuned_of(member).count == 0);
+    call_often(member);
+    MEMBER_CHECK(member, tuned_of(member).count == 1);
+    MEMBER_OK(member, muster_commit(member->session));
+    crew_meet(member); /* rank 0 is through with keeping */
+    muster_figures_key(hosts_of_crew(), key);
+    MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
+    MEMBER_OK(member, muster_figures_get(client, member->crew->job, key, TIMEOUT_MS, &kept));
+    muster_client_destroy(client);
+    struct muster_tuned_list before = tuned_of(member);
+    MEMBER_CHECK(member, memcmp(&kept.tuned, &before, sizeof before) == 0);
+    seen[member->index] = member->session->figures;
+    crew_meet(member);
+    MEMBER_OK(member, muster_session_rejoin(member->session, true));
+    struct muster_tuned_list after = tuned_of(member);
+    MEMBER_CHECK(member, memcmp(&after, &before, sizeof before) == 0);
+    call_often(member);
+}
+
+static void what_is_found_out_is_kept_with_the_job_and_handed_on(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("finds", find_out_and_move_over);
+    assert_int_equal(crew_run(&crew), 0);
+    expect_alike();
+}
+
+/* Others of the same hosts, which never met those that found it out. */
+static void take_up(struct crew_member *member)
+{
+    MEMBER_CHECK(member, tuned_of(member).count == 1);
+    MEMBER_CHECK(
+        member, memcmp(&member->session->figures.tuned, &seen[0].tuned, sizeof seen[0].tuned) == 0);
+    call_often(member);
+}
+
+static void put_what_was_found(struct crew_member *member)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    struct muster_client *client = NULL;
+    if (member->index != 0) {
+        return;
+    }
+    muster_figures_init(&seen[0]);
+    place_of_crew(&seen[0].hosts, &seen[0].shape);
+    seen[0].levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
+    seen[0].tuned.count = 1;
+    seen[0].tuned.items[0] = (struct muster_tuned){
+        .collective = MUSTER_ALLREDUCE, .size_class = 1, .element_size_bytes = sizeof(double)};
+    muster_figures_key(seen[0].hosts, key);
+    MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
+    MEMBER_OK(member, muster_figures_put(client, member->crew->job, key, TIMEOUT_MS, &seen[0]));
+    muster_client_destroy(client);
+}
+
+static void put_and_take_up(struct crew_member *member)
+{
+    put_what_was_found(member);
+    crew_meet(member);
+    member->session->settings.measure = true;
+    MEMBER_OK(member, muster_session_rejoin(member->session, true));
+    take_up(member);
+}
+
+static void what_the_job_keeps_is_taken_up(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("takes", put_and_take_up);
+    crew.prepare = may_not_measure;
+    assert_int_equal(crew_run(&crew), 0);
+}
+
+/* Rank 0's word counts, so that all do alike. */
+static void only_one_may_tune(struct crew_member *member)
+{
+    member->options.tune = member->index == 1;
+}
+
+static void call_and_find_nothing(struct crew_member *member)
+{
+    bool tunes = member->session->generation.tunes;
+    call_often(member);
+    MEMBER_CHECK(member, tuned_of(member).count == (tunes ? 1 : 0));
+    seen[member->index].levels = tunes;
+}
+
+static void whether_a_job_tunes_is_one_word_for_all(void **state)
+{
+    (void)state;
+    struct crew crew = crew_for("word", call_and_find_nothing);
+    crew.prepare = only_one_may_tune;
+    assert_int_equal(crew_run(&crew), 0);
+    for (int i = 1; i < SIZE; i++) {
+        assert_int_equal(seen[i].levels, seen[0].levels);
+    }
+}
+
+#define TUNED(fields) CORE("1") ",\"tuned\":[{" fields "}]}"
+#define ITEM(algorithm, size_class)                                                           \
+    "\"collective\":\"allreduce\",\"algorithm\":\"" algorithm "\",\"size_class\":" size_class \
+    ",\"element_size_bytes\":4,\"ordered\":false"
+
+static muster_status decode(const char *format, struct muster_figures *ret_figures)
+{
+    char text[1024];
+    int length = snprintf(text, sizeof text, format, 1U, 2U);
+    return muster_figures_decode(text, (size_t)length, ret_figures);
+}
+
+static void what_another_version_found_out_is_read_with_care(void **state)
+{
+    (void)state;
+    struct muster_figures figures;
+    assert_int_equal(decode(TUNED(ITEM("ring", "7")), &figures), MUSTER_OK);
+    assert_int_equal(figures.tuned.count, 1);
+    assert_int_equal(decode(TUNED(ITEM("from_the_future", "7")), &figures), MUSTER_OK);
+    assert_int_equal(figures.tuned.count, 0);
+    assert_int_equal(decode(CORE("1") "}", &figures), MUSTER_OK);
+    assert_int_equal(figures.tuned.count, 0);
+    assert_int_equal(decode(TUNED(ITEM("ring", "128")), &figures), MUSTER_INVALID);
+    assert_int_equal(decode(TUNED(ITEM("ring", "-1")), &figures), MUSTER_INVALID);
+    assert_int_equal(decode(TUNED("\"collective\":7"), &figures), MUSTER_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +512,10 @@ int main(void)
         cmocka_unit_test(what_the_job_keeps_and_cannot_be_is_measured_anew),
         cmocka_unit_test(what_rank_0_says_and_cannot_be_is_refused_by_all_alike),
         cmocka_unit_test(after_a_death_the_next_commit_measures),
+        cmocka_unit_test(what_is_found_out_is_kept_with_the_job_and_handed_on),
+        cmocka_unit_test(what_the_job_keeps_is_taken_up),
+        cmocka_unit_test(whether_a_job_tunes_is_one_word_for_all),
+        cmocka_unit_test(what_another_version_found_out_is_read_with_care),
     };
     if (!test_service_built()) {
         return 77;
