@@ -543,7 +543,7 @@ const struct muster_algorithm muster_algorithms[] = {
     {.name = "hierarchical",
      .what = "by the first rank of each host, in one message for all of its ranks (Traeff 2004)",
      .rounds_text = "2",
-     .elements_text = "nL",
+     .elements_text = "the blocks of a host",
      .best_for = "slow networks, small calls",
      .collective = MUSTER_GATHERV,
      BETWEEN_HOSTS(gather_hierarchical)},
