@@ -1,7 +1,7 @@
 /*
  * Link figures: what the links of each level and the cores can do, measured by the members of a
  * generation together, for the cost model. Some 10 ms where each rank has a core, some 40 where
- * links are slow.
+ * links are slow or ranks share cores.
  *
  * All tell each other which cores they may use. Then a few pairs of ranks at each level measure
  * (measure_pairs.h), first by themselves (latency, posting, a port's bandwidth), then all that
