@@ -494,14 +494,9 @@ void muster_fabric_announce(struct muster_fabric *fabric,
 {
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
-        if (link == NULL ||
-            (link->state != MUSTER_LINK_OPENING && link->state != MUSTER_LINK_OPEN)) {
-            continue;
-        }
-        const struct muster_transfer *receive =
-            muster_transfer_table_any(&link->receives, operation);
-        if (receive != NULL) {
-            link->ops->announce(link, receive);
+        if (link != NULL && link->end != NULL &&
+            (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN)) {
+            link->ops->announce(link, operation);
         }
     }
     if (fabric->leading) {

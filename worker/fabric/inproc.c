@@ -158,9 +158,14 @@ static void inproc_abort(struct muster_link *link, const struct muster_operation
     muster_inproc_tell(side->theirs);
 }
 
-static void inproc_announce(struct muster_link *link, const struct muster_transfer *receive)
+/* Sends end when the peer has looked at them. */
+static void inproc_announce(struct muster_link *link, const struct muster_operation_id *operation)
 {
     struct side *side = link->end;
+    const struct muster_transfer *receive = muster_transfer_table_any(&link->receives, operation);
+    if (receive == NULL) {
+        return;
+    }
     AUTO_LOCK(&side->pair->lock);
     if (side->theirs->call_count < CALLS_MAX) {
         side->theirs->calls[side->theirs->call_count++] =

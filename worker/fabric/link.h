@@ -118,9 +118,10 @@ struct muster_link_ops {
     void (*abort)(struct muster_link *link, const struct muster_operation_id *operation,
                   const char *reason);
 
-    /* Tells the peer how the operation of this receive is called here: the peer gives it to
-     * muster_link_heard(). Best effort; asked for again if the receive goes on waiting. */
-    void (*announce)(struct muster_link *link, const struct muster_transfer *receive);
+    /* If a message of the operation is still to come from the peer, or to be granted by it, tells
+     * it how the operation is called here; the peer gives that to muster_link_heard(). Best effort;
+     * asked for again if the message goes on waiting. */
+    void (*announce)(struct muster_link *link, const struct muster_operation_id *operation);
 
     /* Moves what can be moved without waiting; called by the leader for links that were marked. */
     void (*progress)(struct muster_link *link);
@@ -298,7 +299,7 @@ void muster_watch_change(struct muster_fabric *fabric, struct muster_watch *watc
 /* Closes the descriptor and frees the record as soon as nobody can still see it. */
 void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watch);
 
-/* Tells the peers from whom the operation still waits for messages how it is called here. */
+/* Tells the peers that the operation still waits for how it is called here. */
 void muster_fabric_announce(struct muster_fabric *fabric,
                             const struct muster_operation_id *operation);
 

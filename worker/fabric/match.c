@@ -165,9 +165,17 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
     queue_control(match, &frame, reason);
 }
 
-void muster_match_announce(struct muster_match *match, const struct muster_transfer *receive)
+/* An offer may have come when its operation was over there, and then nobody has looked at it. */
+void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation)
 {
-    muster_match_queue_about(match, MUSTER_FRAME_CALL, receive);
+    const struct muster_transfer *transfer =
+        muster_transfer_table_any(&match->link->receives, operation);
+    if (transfer == NULL) {
+        transfer = muster_transfer_table_any(&match->waiting, operation);
+    }
+    if (transfer != NULL) {
+        muster_match_queue_about(match, MUSTER_FRAME_CALL, transfer);
+    }
 }
 
 void muster_match_goodbye(struct muster_match *match)

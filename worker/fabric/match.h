@@ -68,7 +68,7 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
                            struct muster_transfer_list *ret_sends);
 void muster_match_abort(struct muster_match *match, const struct muster_operation_id *operation,
                         const char *reason);
-void muster_match_announce(struct muster_match *match, const struct muster_transfer *receive);
+void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
 /* The eager window gets so many bytes back. */

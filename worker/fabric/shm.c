@@ -284,10 +284,10 @@ static void shm_abort(struct muster_link *link, const struct muster_operation_id
     muster_match_abort(&end->match, operation, reason);
 }
 
-static void shm_announce(struct muster_link *link, const struct muster_transfer *receive)
+static void shm_announce(struct muster_link *link, const struct muster_operation_id *operation)
 {
     struct shm_link *end = link->end;
-    muster_match_announce(&end->match, receive);
+    muster_match_announce(&end->match, operation);
 }
 
 static void shm_progress(struct muster_link *link)

@@ -234,10 +234,10 @@ static void tcp_abort(struct muster_link *link, const struct muster_operation_id
     muster_match_abort(&end->match, operation, reason);
 }
 
-static void tcp_announce(struct muster_link *link, const struct muster_transfer *receive)
+static void tcp_announce(struct muster_link *link, const struct muster_operation_id *operation)
 {
     struct tcp_link *end = link->end;
-    muster_match_announce(&end->match, receive);
+    muster_match_announce(&end->match, operation);
 }
 
 static void tcp_progress(struct muster_link *link)
