@@ -488,14 +488,21 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     return MUSTER_OK;
 }
 
+/* What the next such call would run with. */
+static muster_status find_asked(struct muster_context *context,
+                                const struct muster_request *request, struct muster_kept **ret_kept)
+{
+    struct muster_asked asked;
+    TRY(muster_context_check(context, request, &asked));
+    return muster_context_find(context, request, &asked, ret_kept);
+}
+
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
     struct muster_kept *kept;
-    TRY(muster_context_find(context, request, &asked, &kept));
+    TRY(find_asked(context, request, &kept));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
@@ -505,10 +512,8 @@ muster_status muster_context_is_settled(struct muster_context *context,
                                         const struct muster_request *request, bool *ret_settled)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
     struct muster_kept *kept;
-    TRY(muster_context_find(context, request, &asked, &kept));
+    TRY(find_asked(context, request, &kept));
     *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }

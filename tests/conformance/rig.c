@@ -214,6 +214,31 @@ muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally)
     return tally->status;
 }
 
+char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer)
+{
+    char out = (char)rank;
+    char in = -1;
+    struct rig_tally tally = {.left = 2};
+    struct muster_transfer send = rig_send(rig, peer, 1, &out, 1);
+    struct muster_transfer receive = rig_receive(rig, peer, 1, &in, 1);
+    rig_post(rig, rank, &tally, &send);
+    rig_post(rig, rank, &tally, &receive);
+    muster_status status = rig_wait(rig, rank, &tally);
+    if (status != MUSTER_OK) {
+        muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
+        return rig_complaint("rank %u with %u: %s", rank, peer,
+                             tally.finished ? tally.reason : muster_last_error());
+    }
+    RIG_EXPECT(in == (char)peer);
+    return NULL;
+}
+
+char *rig_exchange(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    return rig_exchange_with(rig, rank, 1 - rank);
+}
+
 /* Data --------------------------------------------------------------------------------------- */
 
 void rig_fill(void *data, uint64_t size_bytes, uint64_t seed)

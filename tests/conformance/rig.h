@@ -85,6 +85,11 @@ void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
 /* Waits for all of them, at most RIG_PATIENCE_MS; gives the tally's status, or the wait's. */
 muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally);
 
+/* A byte each way, as operation 1 of context 0: with a peer; and, for rig_run(), between ranks 0
+ * and 1. */
+char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer);
+char *rig_exchange(struct rig *rig, uint32_t rank, void *user);
+
 /* Bytes that tell where they belong. */
 void rig_fill(void *data, uint64_t size_bytes, uint64_t seed);
 bool rig_filled(const void *data, uint64_t size_bytes, uint64_t seed);

@@ -22,26 +22,6 @@ static const struct rig_transport both = {
     .name = "shared memory, then tcp", .listen = "127.0.0.1", .shared_memory = true};
 static const struct rig_transport memory_only = {.name = "shared memory", .shared_memory = true};
 
-/* A message each way. */
-static char *exchange(struct rig *rig, uint32_t rank, void *user)
-{
-    (void)user;
-    char out = (char)rank;
-    char in = -1;
-    struct rig_tally tally = {.left = 2};
-    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &out, 1);
-    struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    muster_status status = rig_wait(rig, rank, &tally);
-    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 1);
-    if (status != MUSTER_OK) {
-        return rig_complaint("%s", tally.reason);
-    }
-    RIG_EXPECT(in == (char)(1 - rank));
-    return NULL;
-}
-
 static char *expect_shares(struct rig *rig, uint32_t rank, void *user)
 {
     const bool *expected = user;
@@ -55,7 +35,7 @@ static char *expect_shares(struct rig *rig, uint32_t rank, void *user)
 
 static void expect_exchange(struct rig *rig, bool shares)
 {
-    rig_run(rig, exchange, NULL);
+    rig_run(rig, rig_exchange, NULL);
     rig_run(rig, expect_shares, &shares);
 }
 
@@ -120,7 +100,7 @@ static void test_one_that_cannot_be_called_by_memory_agrees_on_tcp(void **state)
     muster_shm_address_print(&address, rig.peers[1].addresses[0]);
     rig_begin(&rig);
     bool shares[2];
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(muster_fabric_shares_memory(rig.fabrics[i], rig.generation, 1 - i,
                                                      muster_clock_after_ms(RIG_PATIENCE_MS),

@@ -81,21 +81,6 @@ static void end_service(struct service *service)
 
 /* Two members -------------------------------------------------------------------------------- */
 
-static char *exchange(struct rig *rig, uint32_t rank, void *user)
-{
-    (void)user;
-    char out = (char)rank;
-    char in = 77;
-    struct rig_tally tally = {.left = 2};
-    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &out, 1);
-    struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
-    RIG_EXPECT(in == (char)(1 - rank));
-    return NULL;
-}
-
 /* What every member publishes ahead of its own address, or behind it. */
 static void publish_too(struct rig *rig, const char *address, bool ahead)
 {
@@ -116,7 +101,7 @@ static void link_comes_up_beside(const char *address)
         rig_init(&rig, &tcp, 2);
         publish_too(&rig, address, ahead);
         rig_begin(&rig);
-        rig_run(&rig, exchange, NULL);
+        rig_run(&rig, rig_exchange, NULL);
         assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
         assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_opened, 1);
         rig_finish(&rig);
@@ -292,7 +277,7 @@ static char *exchange_late(struct rig *rig, uint32_t rank, void *user)
             rig_begin_one(rig, 1);
         }
     }
-    return exchange(rig, rank, NULL);
+    return rig_exchange(rig, rank, NULL);
 }
 
 static void many_calls_to_one_member_open_one_link(void **state)
@@ -339,7 +324,7 @@ static void every_address_is_listened_at(void **state)
         rig.peers[0].address_count = 1;
         memcpy(rig.peers[0].addresses[0], whole.addresses[i], sizeof whole.addresses[0]);
         rig_begin(&rig);
-        rig_run(&rig, exchange, NULL);
+        rig_run(&rig, rig_exchange, NULL);
         rig.peers[0] = whole;
         rig_replace(&rig, 1); /* so that there is no link yet */
     }

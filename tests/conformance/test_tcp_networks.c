@@ -87,31 +87,17 @@ static void lay_two_wires(void)
     give(1, "10.2.0.2/24", "eth1");
 }
 
-static char *exchange(struct rig *rig, uint32_t rank, uint32_t peer)
-{
-    char out = (char)rank;
-    char in = 77;
-    struct rig_tally tally = {.left = 2};
-    struct muster_transfer send = rig_send(rig, peer, 1, &out, 1);
-    struct muster_transfer receive = rig_receive(rig, peer, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
-    RIG_EXPECT(in == (char)peer);
-    return NULL;
-}
-
 /* Rank 0 with all the others. */
 static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
 {
     (void)user;
     for (uint32_t peer = 1; rank == 0 && peer < rig->count; peer++) {
-        char *complaint = exchange(rig, 0, peer);
+        char *complaint = rig_exchange_with(rig, 0, peer);
         if (complaint != NULL) {
             return complaint;
         }
     }
-    return rank == 0 ? NULL : exchange(rig, rank, 0);
+    return rank == 0 ? NULL : rig_exchange_with(rig, rank, 0);
 }
 
 /* The link's ends at rank 0 and at the peer begin with these. */

@@ -53,22 +53,6 @@ static void await_refused(struct rig *rig, uint64_t count)
     assert_true(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= count);
 }
 
-/* Rank 0 and 1 still understand each other. */
-static char *exchange(struct rig *rig, uint32_t rank, void *user)
-{
-    (void)user;
-    char out = (char)rank;
-    char in = 77;
-    struct rig_tally tally = {.left = 2};
-    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &out, 1);
-    struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
-    RIG_EXPECT(in == (char)(1 - rank));
-    return NULL;
-}
-
 static void a_port_scanner_is_counted(void **state)
 {
     (void)state;
@@ -78,7 +62,7 @@ static void a_port_scanner_is_counted(void **state)
     assert_true(fd >= 0);
     close(fd);
     await_refused(&rig, 1);
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
@@ -104,7 +88,7 @@ static void garbage_is_refused_at_once(void **state)
     send_bytes(fd, "GET / HTTP/1.1\r\n\r\n", 18);
     await_refused(&rig, 1);
     assert_hung_up(fd);
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
@@ -150,7 +134,7 @@ static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
     hello = good_hello(&rig);
     muster_random_uuid(hello.to);
     expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 4);
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
@@ -172,7 +156,7 @@ static void half_hellos_do_not_keep_members_out(void **state)
             look(&rig, 0, 1);
         }
     }
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     for (int i = 0; i < STALLED; i++) {
         close(fds[i]);
     }
@@ -209,7 +193,7 @@ static void ten_thousand_quick_connects_do_no_harm(void **state)
     struct rig rig;
     rig_init(&rig, &tcp, 2);
     rig_run(&rig, connect_often, &count);
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 

@@ -68,22 +68,6 @@ static uint64_t refused_by(struct rig *rig, uint32_t rank)
     return muster_fabric_figures(rig->fabrics[rank]).strangers_refused;
 }
 
-/* Rank 0 and 1 still understand each other. */
-static char *exchange(struct rig *rig, uint32_t rank, void *user)
-{
-    (void)user;
-    char out = (char)rank;
-    char in = 77;
-    struct rig_tally tally = {.left = 2};
-    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &out, 1);
-    struct muster_transfer receive = rig_receive(rig, 1 - rank, 1, &in, 1);
-    rig_post(rig, rank, &tally, &send);
-    rig_post(rig, rank, &tally, &receive);
-    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
-    RIG_EXPECT(in == (char)(1 - rank));
-    return NULL;
-}
-
 /* Members that do not agree ------------------------------------------------------------------- */
 
 /* Rank 1 is made like that. It sends to rank 0, which has nothing to say. */
@@ -288,7 +272,7 @@ static void who_has_no_good_certificate_is_refused(void **state)
         assert_false(guest.shaken);
         assert_non_null(strstr(guest.words, guests[i].words));
     }
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
@@ -346,7 +330,7 @@ static void plain_garbage_is_refused_at_once(void **state)
         assert_int_equal(refused_by(&rig, 0), i + 1);
         close(fd);
     }
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
 
@@ -363,7 +347,7 @@ static void half_handshakes_do_not_keep_members_out(void **state)
             look(&rig, 0);
         }
     }
-    rig_run(&rig, exchange, NULL);
+    rig_run(&rig, rig_exchange, NULL);
     for (int i = 0; i < HALVES; i++) {
         close(fds[i]);
     }
