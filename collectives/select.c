@@ -48,17 +48,21 @@ struct candidate {
     size_t algorithm;
     double estimate_us; /* by the formula; not less than the bound */
     double bound_us;
+    bool favourite;                       /* goes before those that are as cheap */
     bool in_memory;                       /* then the estimate is its price */
     struct muster_simulation *simulation; /* owned; NULL: not made */
 };
 
-/* By the estimate, then by the index. */
+/* By the estimate, then the favourite, then by the index. */
 static int compare_candidates(const void *left_candidate, const void *right_candidate)
 {
     const struct candidate *left = left_candidate;
     const struct candidate *right = right_candidate;
     if (left->estimate_us != right->estimate_us) {
         return left->estimate_us < right->estimate_us ? -1 : 1;
+    }
+    if (left->favourite != right->favourite) {
+        return left->favourite ? -1 : 1;
     }
     return left->algorithm < right->algorithm ? -1 : 1;
 }
@@ -227,25 +231,52 @@ static muster_status price_all(const struct muster_plan *plan, size_t element_si
         lowest_us = fmin(lowest_us, price_us);
         candidates[i].estimate_us = price_us;
     }
-    qsort(candidates, count, sizeof *candidates, compare_candidates);
     return MUSTER_OK;
 }
 
-static uint32_t list_cheapest(const struct candidate *candidates, size_t count, double slack_us,
-                              size_t favourite, uint32_t most, struct muster_priced *ret_list)
+/* One algorithm by two names, for this plan. What is predicted to take as long may be quite another
+ * one: where waking is dear, many are. */
+static bool is_same(const struct candidate *one, const struct candidate *other,
+                    const struct muster_plan *plan)
+{
+    struct muster_formula left = {0};
+    struct muster_formula right = {0};
+    if (one->estimate_us != other->estimate_us || one->in_memory || other->in_memory) {
+        return false;
+    }
+    if (one->simulation != NULL) {
+        return muster_simulation_is_alike(one->simulation, other->simulation);
+    }
+    muster_algorithm_formula(one->algorithm, plan, &left);
+    muster_algorithm_formula(other->algorithm, plan, &right);
+    return left.rounds == right.rounds && left.elements == right.elements;
+}
+
+/* An earlier one stands for it. */
+static bool is_listed(const struct candidate *candidates, size_t index,
+                      const struct muster_plan *plan)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (is_same(&candidates[i], &candidates[index], plan)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t list_cheapest(const struct candidate *candidates, size_t count,
+                              const struct muster_plan *plan, double slack_us, uint32_t most,
+                              struct muster_priced *ret_list)
 {
     uint32_t listed = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t algorithm = candidates[i].algorithm;
+    for (size_t i = 0; i < count && listed < most; i++) {
         double us = candidates[i].estimate_us;
-        if (listed > 0 && us == ret_list[listed - 1].us) {
-            if (algorithm == favourite) {
-                ret_list[listed - 1].algorithm = algorithm;
-            }
-        } else if (listed == most || us > limit_of(candidates[0].estimate_us, slack_us)) {
+        if (us > limit_of(candidates[0].estimate_us, slack_us)) {
             break;
-        } else {
-            ret_list[listed++] = (struct muster_priced){.algorithm = algorithm, .us = us};
+        }
+        if (!is_listed(candidates, i, plan)) {
+            ret_list[listed++] =
+                (struct muster_priced){.algorithm = candidates[i].algorithm, .us = us};
         }
     }
     return listed;
@@ -267,8 +298,12 @@ muster_status muster_select_several(const struct muster_plan *plan, size_t eleme
     if (plan->topology->ranks <= MUSTER_SELECT_LISTED_RANKS_MAX) {
         status = price_all(&any, element_size_bytes, model, slack_us, candidates, count);
     }
+    for (size_t i = 0; i < count; i++) {
+        candidates[i].favourite = candidates[i].algorithm == favourite;
+    }
+    qsort(candidates, count, sizeof *candidates, compare_candidates);
     if (status == MUSTER_OK) {
-        *ret_count = list_cheapest(candidates, count, slack_us, favourite, most, ret_list);
+        *ret_count = list_cheapest(candidates, count, &any, slack_us, most, ret_list);
     }
     for (size_t i = 0; i < count; i++) {
         muster_simulation_destroy(candidates[i].simulation);

@@ -27,10 +27,10 @@ struct muster_priced {
 };
 
 /* The cheapest ones, at most `most`, cheapest first: those that are not a quarter slower than the
- * first, or not slower by more than slack_us. One of those that are predicted to take exactly as
- * long stands for them, the favourite if it is one: mostly they are one algorithm by several names.
- * In jobs of more than MUSTER_SELECT_LISTED_RANKS_MAX ranks by the formulas, which cost nothing.
- * The plan's rank is ignored. */
+ * first, or not slower by more than slack_us. Where several do alike in the same time for this
+ * plan, one algorithm by several names, one stands for them, the favourite if it is one. In jobs of
+ * more than MUSTER_SELECT_LISTED_RANKS_MAX ranks by the formulas, which cost nothing. The plan's
+ * rank is ignored. */
 enum { MUSTER_SELECT_LISTED_RANKS_MAX = 16 };
 MUSTER_CHECKED muster_status muster_select_several(const struct muster_plan *plan,
                                                    size_t element_size_bytes,

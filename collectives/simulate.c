@@ -205,6 +205,48 @@ muster_status muster_simulation_add_all(struct muster_simulation *simulation, si
     return MUSTER_OK;
 }
 
+static bool do_alike(const struct muster_simulation *one, uint32_t rank,
+                     const struct muster_simulation *other, uint32_t its_rank)
+{
+    const struct muster_sim_rank *left = &one->ranks[rank];
+    const struct muster_sim_rank *right = &other->ranks[its_rank];
+    if (left->step_count != right->step_count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < left->step_count; i++) {
+        const struct muster_sim_step *step = &left->steps[i];
+        const struct muster_sim_step *its = &right->steps[i];
+        if (step->kind != its->kind || step->count != its->count || step->lane != its->lane ||
+            step->begins_round != its->begins_round ||
+            (is_message(step->kind) && muster_sim_level(one, rank, step->peer) !=
+                                           muster_sim_level(other, its_rank, its->peer))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t count_alike(const struct muster_simulation *one, uint32_t rank,
+                            const struct muster_simulation *other)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < other->topology->ranks; i++) {
+        count += do_alike(one, rank, other, i) ? 1 : 0;
+    }
+    return count;
+}
+
+bool muster_simulation_is_alike(const struct muster_simulation *one,
+                                const struct muster_simulation *other)
+{
+    for (uint32_t rank = 0; rank < one->topology->ranks; rank++) {
+        if (count_alike(one, rank, one) != count_alike(one, rank, other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What a rank does ---------------------------------------------------------------------------- */
 
 /* Where the cores of the rank's host are clocked; NULL: it has its own. */

@@ -101,6 +101,12 @@ MUSTER_CHECKED muster_status muster_simulation_add_all(struct muster_simulation 
 MUSTER_CHECKED muster_status muster_simulation_bound_us(const struct muster_simulation *simulation,
                                                         double *ret_us);
 
+/* When all ranks' schedules are there, of the same topology: as many ranks as in the one take the
+ * same steps of the same sizes over links of the same levels in the other. The two may differ in
+ * where data lies, in which rank does what, and in who is whose peer. */
+bool muster_simulation_is_alike(const struct muster_simulation *one,
+                                const struct muster_simulation *other);
+
 /* The run is to stop when this time has passed; 0: never. Before the run. */
 void muster_simulation_limit(struct muster_simulation *simulation, double limit_us);
 

@@ -277,6 +277,107 @@ static void names_are_unique_within_a_collective(void **state)
     }
 }
 
+/* Several ------------------------------------------------------------------------------------- */
+
+enum { LISTED_MAX = 8 };
+
+/* Of allreduces of floats; a trial's slack. */
+static uint32_t list_on(const struct muster_topology *topology, uint64_t count,
+                        const struct muster_cost_model *model, size_t favourite,
+                        struct muster_priced ret_list[LISTED_MAX])
+{
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = topology, .count = count};
+    uint32_t listed = 0;
+    assert_int_equal(
+        muster_select_several(&plan, 4, model, 25e3, favourite, LISTED_MAX, ret_list, &listed),
+        MUSTER_OK);
+    assert_in_range(listed, 1, LISTED_MAX);
+    for (uint32_t i = 1; i < listed; i++) {
+        assert_true(ret_list[i].us >= ret_list[i - 1].us);
+    }
+    return listed;
+}
+
+static bool is_listed(const struct muster_priced *list, uint32_t listed, const char *name)
+{
+    for (uint32_t i = 0; i < listed; i++) {
+        if (strcmp(muster_algorithms[list[i].algorithm].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two messages by all_to_one, one after the other, and two pairs of them by halving_doubling, take
+ * as long; halving_doubling and swing are the same thing for so few. */
+static void of_those_that_are_as_cheap_all_are_listed_but_one_thing_once(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(2, 1);
+    struct muster_priced list[LISTED_MAX];
+    static const char *const doubles[] = {"ring_two_phase", "halving_doubling", "swing", "bcube"};
+    static const char *const others[] = {"recursive_doubling", "all_to_one", "double_tree"};
+    for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++) {
+        size_t favourite = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, doubles[i], &favourite),
+                         MUSTER_OK);
+        uint32_t listed = list_on(&topology, 1, &muster_cost_model_default, favourite, list);
+        for (size_t j = 0; j < sizeof doubles / sizeof doubles[0]; j++) {
+            assert_true(is_listed(list, listed, doubles[j]) == (i == j));
+        }
+        for (size_t j = 0; j < sizeof others / sizeof others[0]; j++) {
+            assert_true(is_listed(list, listed, others[j]));
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+/* Four ranks on two cores over loopback, small and middle calls: what is fast there depends on what
+ * the model knows only roughly. */
+static void servers_butterflies_and_trees_are_listed_where_ranks_share_cores(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 1);
+    struct muster_cost_model model = muster_cost_model_default;
+    model.core = (struct muster_core_figures){.reduce_GBps = 25, .copy_GBps = 25, .cores = 2};
+    model.links[MUSTER_LEVEL_HOST] =
+        (struct muster_link_figures){.latency_us = 12, .bandwidth_GBps = 8, .shared_GBps = 8};
+    static const char *const shapes[] = {"all_to_one", "halving_doubling", "double_tree"};
+    for (int posting_us = 1; posting_us <= 4; posting_us *= 2) {
+        model.links[MUSTER_LEVEL_HOST].posting_us = posting_us;
+        for (uint64_t count = 1; count <= 1 << 16; count *= 16) {
+            struct muster_priced list[LISTED_MAX];
+            uint32_t listed = list_on(&topology, count, &model, 0, list);
+            for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+                if (!is_listed(list, listed, shapes[i])) {
+                    fail_msg("posting %d us, count %llu: %s is not listed", posting_us,
+                             (unsigned long long)count, shapes[i]);
+                }
+            }
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+static void large_jobs_have_a_list_by_the_formulas(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(32, 1);
+    struct muster_priced list[LISTED_MAX];
+    for (int swings = 0; swings < 2; swings++) {
+        size_t favourite = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE,
+                                               swings == 1 ? "swing" : "halving_doubling",
+                                               &favourite),
+                         MUSTER_OK);
+        uint32_t listed = list_on(&topology, 1 << 16, &muster_cost_model_default, favourite, list);
+        assert_true(is_listed(list, listed, "swing") == (swings == 1));
+        assert_true(is_listed(list, listed, "halving_doubling") == (swings == 0));
+    }
+    muster_topology_finish(&topology);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +393,9 @@ int main(void)
         cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),
         cmocka_unit_test(impossible_plans_are_refused),
         cmocka_unit_test(names_are_unique_within_a_collective),
+        cmocka_unit_test(of_those_that_are_as_cheap_all_are_listed_but_one_thing_once),
+        cmocka_unit_test(servers_butterflies_and_trees_are_listed_where_ranks_share_cores),
+        cmocka_unit_test(large_jobs_have_a_list_by_the_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

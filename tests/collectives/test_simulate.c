@@ -450,6 +450,34 @@ static void what_is_wrong_is_refused(void **state)
     muster_topology_finish(&job.topology);
 }
 
+/* A send and its receive, and one back: between other ranks, in the other order, of another size.
+ */
+static void jobs_in_which_as_many_ranks_do_the_same_are_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t from, to, back, size;
+        bool alike;
+    } others[] = {{0, 1, 0, 8, true},  {1, 0, 1, 8, true},  {2, 3, 2, 8, true},
+                  {0, 1, 0, 9, false}, {0, 2, 0, 8, false}, {0, 1, 3, 8, false}};
+    struct job one = job_on(4, 2);
+    message(&one, 0, 1, 0, 8);
+    message(&one, 1, 0, 1, 4);
+    struct muster_simulation *first = prepare(&one);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct job other = job_on(4, 2);
+        message(&other, others[i].from, others[i].to, 0, others[i].size);
+        message(&other, others[i].to, others[i].back, 1, 4);
+        struct muster_simulation *second = prepare(&other);
+        assert_true(muster_simulation_is_alike(first, second) == others[i].alike);
+        assert_true(muster_simulation_is_alike(second, first) == others[i].alike);
+        muster_simulation_destroy(second);
+        muster_topology_finish(&other.topology);
+    }
+    muster_simulation_destroy(first);
+    muster_topology_finish(&one.topology);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_deadlock_is_a_verdict_too),
         cmocka_unit_test(steps_have_their_times),
         cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(jobs_in_which_as_many_ranks_do_the_same_are_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

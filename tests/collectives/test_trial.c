@@ -261,6 +261,28 @@ static void what_is_tried_begins_with_the_predicted_one(void **state)
     }
 }
 
+/* One rank that serves the other takes as long, by the model, as all that go there and back. */
+static void what_is_predicted_to_be_as_fast_has_a_turn(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(2, 1);
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 1};
+    size_t predicted = 0;
+    size_t server = 0;
+    assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &predicted), MUSTER_OK);
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "all_to_one", &server), MUSTER_OK);
+    struct muster_trial trial;
+    assert_int_equal(muster_trial_init(&trial, predicted, &plan, 4, &muster_cost_model_default),
+                     MUSTER_OK);
+    bool tried = false;
+    for (uint32_t i = 0; i < trial.count; i++) {
+        tried = tried || trial.algorithms[i] == server;
+    }
+    assert_true(tried);
+    muster_topology_finish(&topology);
+}
+
 /* What has been found out --------------------------------------------------------------------- */
 
 static const struct muster_plan *plan_for(uint64_t count)
@@ -364,6 +386,7 @@ int main(void)
         cmocka_unit_test(who_comes_late_does_not_decide),
         cmocka_unit_test(anything_may_be_heard),
         cmocka_unit_test(what_is_tried_begins_with_the_predicted_one),
+        cmocka_unit_test(what_is_predicted_to_be_as_fast_has_a_turn),
         cmocka_unit_test(kinds_are_half_octaves),
         cmocka_unit_test(the_table_is_full_some_time),
         cmocka_unit_test(what_is_settled_goes_to_the_next_generation),
