@@ -8,6 +8,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,7 +23,7 @@
 
 #include <cmocka.h>
 
-enum { BURST_BYTES = 4000, LIVES = 20, HALVES = 200 };
+enum { BURST_BYTES = 4000, LIVES = 20, HALVES = 200, AWAY_MS = 5500 };
 
 static struct certificates certificates;
 static struct rig_transport with_tls = {.name = "tcp with TLS", .listen = "127.0.0.1"};
@@ -66,6 +67,26 @@ static void look(struct rig *rig, uint32_t rank)
 static uint64_t refused_by(struct rig *rig, uint32_t rank)
 {
     return muster_fabric_figures(rig->fabrics[rank]).strangers_refused;
+}
+
+/* Rank 0 calls and waits. Rank 1 computes for longer than a stranger would have for its hello. */
+static char *exchange_with_one_away(struct rig *rig, uint32_t rank, void *user)
+{
+    if (rank == 1) {
+        (void)poll(NULL, 0, AWAY_MS);
+    }
+    return rig_exchange(rig, rank, user);
+}
+
+static void who_looks_late_is_waited_for(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, &with_tls, 2);
+    rig_run(&rig, exchange_with_one_away, NULL);
+    assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
+    assert_int_equal(muster_fabric_figures(rig.fabrics[1]).links_lost, 0);
+    rig_finish(&rig);
 }
 
 /* Members that do not agree ------------------------------------------------------------------- */
@@ -535,6 +556,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_killed_in_the_middle_of_a_message_is_lost),
+        cmocka_unit_test(who_looks_late_is_waited_for),
         cmocka_unit_test(members_with_and_without_tls_tell_each_other),
         cmocka_unit_test(who_has_another_authority_is_refused),
         cmocka_unit_test(who_lacks_the_name_is_refused),

@@ -3,6 +3,7 @@
 #include "worker/base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -298,12 +299,27 @@ static void expire(struct muster_half *half)
     }
 }
 
+/* A member that has not looked for seconds, because it computed or had no processor, must not take
+ * that for the peer's silence: what lies in the kernel is looked at first. Once only, so that
+ * nobody keeps a connection half open by sending a byte now and then. */
+static bool prolong(struct muster_half *half)
+{
+    struct pollfd look = {.fd = half->watch.fd,
+                          .events = (half->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
+    if (half->prolonged || poll(&look, 1, 0) != 1) {
+        return false;
+    }
+    half->prolonged = true;
+    half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+    return true;
+}
+
 static int64_t expire_halves(struct muster_halves *halves, int64_t now_ns)
 {
     int64_t due_ns = MUSTER_NEVER;
     struct muster_half *half = halves->list;
     while (half != NULL) {
-        if (half->deadline_ns <= now_ns) {
+        if (half->deadline_ns <= now_ns && !prolong(half)) {
             expire(half);
             half = halves->list; /* a lost link may have closed others */
             due_ns = MUSTER_NEVER;

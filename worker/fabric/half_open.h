@@ -42,6 +42,7 @@ struct muster_half {
     struct muster_halves *all;
     enum muster_phase phase;
     int64_t deadline_ns;
+    bool prolonged;                  /* its time was over, and we were the ones who were late */
     struct muster_hello hello;       /* once it has come */
     struct muster_half *prev, *next; /* in all->list, unless OPEN */
 };

@@ -104,7 +104,7 @@ enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path)
         return TCP_INSECURE;
     }
     if (path->tls == NULL) {
-        path->half.deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+        path->half.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
         if (!begin(path, true)) {
             errno = ENOMEM;
             return TCP_BROKEN;
