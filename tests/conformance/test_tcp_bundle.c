@@ -93,6 +93,8 @@ struct saboteur {
     struct game game;
     unsigned seed;
     uint32_t cut;
+    struct end ends[ENDS_MAX]; /* of those that are left */
+    uint32_t count;
     unsigned rounds; /* the game has to go beyond */
 };
 
@@ -211,11 +213,14 @@ static uint64_t connections_lost(struct rig *rig)
     return muster_fabric_figures(rig->fabrics[0]).connections_lost;
 }
 
-/* True when it is so; false if the game is over before. */
-static bool await(struct saboteur *saboteur, bool (*is_so)(struct saboteur *saboteur))
+/* True when it is so; false if the game is over before, or it takes too long. */
+static bool await(struct saboteur *saboteur, const char *what,
+                  bool (*is_so)(struct saboteur *saboteur))
 {
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (!is_so(saboteur)) {
-        if (atomic_load(&saboteur->game.over)) {
+        if (atomic_load(&saboteur->game.over) || muster_clock_ns() > deadline_ns) {
+            print_error("%u connections are cut; awaited in vain: %s\n", saboteur->cut, what);
             return false;
         }
         (void)sched_yield();
@@ -223,10 +228,13 @@ static bool await(struct saboteur *saboteur, bool (*is_so)(struct saboteur *sabo
     return true;
 }
 
+/* Also those of calls that crossed are gone: their ends hear of that a little later. */
 static bool all_are_open(struct saboteur *saboteur)
 {
     struct rig *rig = saboteur->rig;
-    return muster_fabric_figures(rig->fabrics[0]).connections_opened == CONNECTIONS - 1 &&
+    saboteur->count = list_connections(saboteur->ends);
+    return saboteur->count == CONNECTIONS - saboteur->cut &&
+           muster_fabric_figures(rig->fabrics[0]).connections_opened == CONNECTIONS - 1 &&
            muster_fabric_figures(rig->fabrics[1]).connections_opened == CONNECTIONS - 1;
 }
 
@@ -245,16 +253,13 @@ static bool a_round_has_passed(struct saboteur *saboteur)
 static void *cut_all_but_one(void *argument)
 {
     struct saboteur *saboteur = argument;
-    while (await(saboteur, all_are_open) && saboteur->cut + 1 < CONNECTIONS) {
-        struct end ends[ENDS_MAX];
-        uint32_t count = list_connections(ends);
-        if (count != CONNECTIONS - saboteur->cut) {
-            break; /* the test says so */
-        }
-        (void)shutdown(ends[(uint32_t)rand_r(&saboteur->seed) % count].fd, SHUT_RDWR);
+    while (saboteur->cut + 1 < CONNECTIONS && await(saboteur, "all are open", all_are_open)) {
+        uint32_t chosen = (uint32_t)rand_r(&saboteur->seed) % saboteur->count;
+        (void)shutdown(saboteur->ends[chosen].fd, SHUT_RDWR);
         saboteur->cut++;
         saboteur->rounds = atomic_load(&saboteur->game.rounds) + 1;
-        if (!await(saboteur, both_have_noticed) || !await(saboteur, a_round_has_passed)) {
+        if (!await(saboteur, "both have noticed", both_have_noticed) ||
+            !await(saboteur, "a round has passed", a_round_has_passed)) {
             break;
         }
     }
