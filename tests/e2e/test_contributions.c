@@ -131,6 +131,17 @@ static void two_may_die_at_once(void **state)
     expect_last_words(4, expected);
 }
 
+/* The generations that there have been. Before the size that is waited for there may be smaller
+ * ones: the service does not wait for long for those that come late. */
+static uint32_t count_generations(void)
+{
+    struct muster_job_response job = {0};
+    assert_true(test_service_job(&service, "sums", &job));
+    uint32_t count = job.generation_count;
+    muster_job_response_finish(&job);
+    return count;
+}
+
 /* A newcomer with another state is the one that is wrong, and the job goes on without it. */
 static void a_newcomer_with_another_layout_goes_and_the_others_go_on(void **state)
 {
@@ -144,6 +155,7 @@ static void a_newcomer_with_another_layout_goes_and_the_others_go_on(void **stat
     }
     uint64_t generation = wait_for_size(3, 0);
     let_it_work(0);
+    uint32_t before = count_generations();
     (void)setenv("CONTRIBUTIONS_SPARE", "48", 1);
     start("host-b");
     (void)unsetenv("CONTRIBUTIONS_SPARE");
@@ -154,7 +166,7 @@ static void a_newcomer_with_another_layout_goes_and_the_others_go_on(void **stat
     assert_int_equal(job.departure_count, 1);
     assert_int_equal(job.departures[0].reason, MUSTER_LEAVE_FAILED);
     assert_non_null(strstr(job.departures[0].why, "\"spare\" with 48 bytes"));
-    assert_int_equal(job.generation_count, 3); /* without it, with it, without it */
+    assert_int_equal(job.generation_count, before + 2); /* with it, and without it */
     muster_job_response_finish(&job);
     start("host-b");
     (void)wait_for_size(4, generation);

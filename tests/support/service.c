@@ -169,6 +169,13 @@ int test_service_setup(void **state)
     return test_service_start(&group_service, NULL) ? 0 : -1;
 }
 
+int test_service_setup_patient(void **state)
+{
+    static const char *const patient[] = {"--settle-ms=60000", NULL};
+    (void)state;
+    return test_service_start(&group_service, patient) ? 0 : -1;
+}
+
 int test_service_teardown(void **state)
 {
     (void)state;

@@ -31,6 +31,8 @@ int test_service_stop(struct test_service *service);
 /* For cmocka: a service for all tests of a program. */
 extern struct test_service group_service;
 int test_service_setup(void **state);
+/* Jobs that may shrink begin with all the same, however slowly their members come. */
+int test_service_setup_patient(void **state);
 int test_service_teardown(void **state);
 
 /* GetJob. False: there is no such job, or no service. *ret_job is to be finished. */

@@ -207,5 +207,5 @@ int main(void)
     if (!test_service_built()) {
         return 77;
     }
-    return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
+    return cmocka_run_group_tests(tests, test_service_setup_patient, test_service_teardown);
 }
