@@ -200,7 +200,7 @@ static bool is_shared(size_t sample)
 
 static enum muster_link_level level_of(size_t sample)
 {
-    return (sample - SAMPLE_LEVELS) / SAMPLES_PER_LEVEL;
+    return (enum muster_link_level)((sample - SAMPLE_LEVELS) / SAMPLES_PER_LEVEL);
 }
 
 /* Streams may share unevenly: what is shared is what all of them get together. The ranks whose
