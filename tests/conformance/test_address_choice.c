@@ -171,6 +171,8 @@ static void a_list_that_is_none_is_refused(void **state)
     assert_int_equal(muster_interfaces_check(text), MUSTER_INVALID);
     text[MUSTER_INTERFACES_SIZE - 1] = '\0';
     assert_int_equal(muster_interfaces_check(text), MUSTER_OK);
+    assert_int_equal(muster_interfaces_check("10.0.0.0/33"), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "network \"10.0.0.0/33\": 0 to 32 bits"));
 }
 
 /* Calling ------------------------------------------------------------------------------------ */

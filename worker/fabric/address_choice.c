@@ -102,8 +102,11 @@ static bool parse_bits(const char *text, uint32_t most, uint32_t *ret_bits)
 {
     char *end = NULL;
     unsigned long bits = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || bits > most) {
+        return false;
+    }
     *ret_bits = (uint32_t)bits;
-    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && bits <= most;
+    return true;
 }
 
 /* Writes to the text: ends it before the slash. */
