@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,6 +28,7 @@ static void be_at_host(uint32_t rank, struct muster_fabric_options *options)
         options->listen = wanted[rank].listen != NULL ? wanted[rank].listen : "*";
         options->interfaces = wanted[rank].interfaces;
         options->first_address = wanted[rank].first_address;
+        options->silence_ms = wanted[rank].silence_ms;
     }
 }
 
@@ -275,6 +277,87 @@ static void who_cannot_reach_the_peer_is_reached_by_it(void **state)
     }
 }
 
+/* A wire whose ends lose a link after so long without a sign of the other's kernel. */
+static void lay_a_wire(uint32_t silence_ms)
+{
+    wire(0, 1, "eth0");
+    give(0, "10.1.0.1/24", "eth0");
+    give(1, "10.1.0.2/24", "eth0");
+    wanted[0].silence_ms = silence_ms;
+    wanted[1].silence_ms = silence_ms;
+}
+
+enum {
+    MANY = 100,
+    MANY_BYTES = 16000
+}; /* together more than the kernel holds for who does not read */
+
+/* Rank 1 computes for four times as long as its kernel may be silent, and is sent much meanwhile.
+ */
+static char *send_to_who_computes(struct rig *rig, uint32_t rank, void *user)
+{
+    const struct timespec computes = {.tv_sec = 4};
+    unsigned char *data = user;
+    struct rig_tally tally = {.left = MANY};
+    static struct muster_transfer transfers[2][MANY];
+    char *complaint = rig_exchange_with(rig, rank, 1 - rank);
+    if (complaint != NULL) {
+        return complaint;
+    }
+    if (rank == 1) {
+        (void)nanosleep(&computes, NULL);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct muster_transfer *each = &transfers[rank][i];
+        *each = rank == 0 ? rig_send(rig, 1, 2 + i, data, MANY_BYTES)
+                          : rig_receive(rig, 0, 2 + i, data + MANY_BYTES, MANY_BYTES);
+        rig_post(rig, rank, &tally, each);
+    }
+    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    return NULL;
+}
+
+static void who_computes_for_long_and_has_no_room_keeps_its_link(void **state)
+{
+    (void)state;
+    struct rig rig;
+    unsigned char *data = test_calloc(2, MANY_BYTES);
+    lay_a_wire(1000);
+    rig_init(&rig, &tcp, 2);
+    rig_run(&rig, send_to_who_computes, data);
+    rig_finish(&rig);
+    test_free(data);
+}
+
+static char *lose_the_other(struct rig *rig, uint32_t rank, void *user)
+{
+    (void)user;
+    static char bytes[2][2];
+    struct rig_tally tally = {.left = 2};
+    struct muster_transfer send = rig_send(rig, 1 - rank, 2, &bytes[rank][0], 1);
+    struct muster_transfer receive = rig_receive(rig, 1 - rank, 2, &bytes[rank][1], 1);
+    rig_post(rig, rank, &tally, &send);
+    rig_post(rig, rank, &tally, &receive);
+    muster_status status = rig_wait(rig, rank, &tally);
+    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 2);
+    RIG_EXPECT(status == MUSTER_REJOIN);
+    RIG_EXPECT(strstr(tally.reason, "Connection timed out") != NULL);
+    return NULL;
+}
+
+static void a_host_that_falls_silent_is_given_up(void **state)
+{
+    (void)state;
+    struct rig rig;
+    lay_a_wire(1000);
+    rig_init(&rig, &tcp, 2);
+    rig_run(&rig, rig_exchange, NULL);
+    AT(0, "neighbour replace 10.1.0.2 lladdr 02:00:00:00:00:77 dev eth0 nud permanent");
+    AT(1, "neighbour replace 10.1.0.1 lladdr 02:00:00:00:00:77 dev eth0 nud permanent");
+    rig_run(&rig, lose_the_other, NULL);
+    rig_finish(&rig);
+}
+
 int main(void)
 {
     home = test_host_here();
@@ -299,6 +382,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(ports_are_taken_from_the_range_at_every_address, make_hosts,
                                         drop_hosts),
         cmocka_unit_test_setup_teardown(who_cannot_reach_the_peer_is_reached_by_it, make_hosts,
+                                        drop_hosts),
+        cmocka_unit_test_setup_teardown(who_computes_for_long_and_has_no_room_keeps_its_link,
+                                        make_hosts, drop_hosts),
+        cmocka_unit_test_setup_teardown(a_host_that_falls_silent_is_given_up, make_hosts,
                                         drop_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

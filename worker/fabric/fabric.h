@@ -116,6 +116,8 @@ struct muster_fabric_options {
     struct muster_hub *hub;      /* inproc: the peers' hub; NULL: no inproc */
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
                                or more; 0: what suits each transport. For tests */
+    uint32_t silence_ms; /* TCP: how long the peer's host may give no sign though one is due, before
+                            a connection is lost; 0: 10 s. For tests */
 };
 
 /* Starts listening. MUSTER_INVALID: an address is none of this machine's or not numeric, no port is

@@ -41,6 +41,7 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     }
     muster_halves_init(&tcp->halves, fabric, &muster_tcp_half_ops);
     tcp->connections = options->connections == 0 ? 1 : options->connections;
+    tcp->silence_ms = options->silence_ms == 0 ? TCP_SILENCE_MS : options->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = begin(tcp, options);
@@ -114,10 +115,26 @@ static void tcp_begin_generation(void *transport)
     muster_halves_judge_parked(&tcp->halves);
 }
 
+static void look_for_silence(struct tcp *tcp)
+{
+    struct muster_dialler *each = NULL;
+    struct muster_dialler *next = NULL;
+    DL_FOREACH_SAFE(tcp->halves.diallers, each, next)
+    {
+        muster_tcp_lose_silent((struct tcp_link *)each);
+    }
+}
+
 static int64_t tcp_timers(void *transport, int64_t now_ns)
 {
     struct tcp *tcp = transport;
-    return muster_halves_timers(&tcp->halves, now_ns);
+    if (now_ns >= tcp->look_ns) {
+        uint32_t pause_ms = tcp->silence_ms < TCP_LOOK_MS ? tcp->silence_ms : TCP_LOOK_MS;
+        tcp->look_ns = muster_clock_after_ms(pause_ms);
+        look_for_silence(tcp);
+    }
+    int64_t due_ns = muster_halves_timers(&tcp->halves, now_ns);
+    return due_ns < tcp->look_ns ? due_ns : tcp->look_ns;
 }
 
 /* A link -------------------------------------------------------------------------------------- */

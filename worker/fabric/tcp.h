@@ -32,7 +32,9 @@ enum {
     TCP_SILENT_MS = 1000,   /* likewise, where one has taken the hello and says nothing */
     TCP_LISTEN_MAX = 12,    /* addresses */
     TCP_ANSWERS_MAX = 2,    /* read in one go: "wait", and the answer itself */
-    TCP_SILENCE_MS = 10000, /* unacknowledged data: the peer's host is gone */
+    TCP_SILENCE_MS = 10000, /* without a sign of the peer's host that is due: it is gone */
+    TCP_PROBES_MIN = 3,     /* unanswered, of whether the peer has room again */
+    TCP_LOOK_MS = 1000,     /* for such silence, that often; earlier if tests want it */
 };
 
 struct tcp_outgoing {
@@ -105,6 +107,8 @@ struct tcp {
     struct muster_socket_address own[TCP_LISTEN_MAX]; /* best first */
     uint32_t own_count;
     uint32_t connections;   /* of each link that is dialled from here */
+    uint32_t silence_ms;    /* see TCP_SILENCE_MS */
+    int64_t look_ns;        /* when to look for it next */
     struct muster_tls *tls; /* held; NULL: connections are plain */
     unsigned char *staging, *piece;
 };
@@ -133,6 +137,10 @@ void muster_tcp_path_end(struct tcp_path *path);
 void muster_tcp_path_watch(struct tcp_path *path, bool room);
 /* See TCP_LOCAL_SEND_BYTES. */
 void muster_tcp_bound_sending(int fd);
+/* For a connection that is open: its end is for muster_tcp_lose_silent() to find. */
+void muster_tcp_be_patient(int fd);
+/* Loses connections whose peer's host gives no sign any more. */
+void muster_tcp_lose_silent(struct tcp_link *end);
 
 /* tcp.c: makes a link's end; state OPENING. False if memory is out: then the link has failed. */
 bool muster_tcp_begin(struct muster_link *link);

@@ -22,6 +22,7 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     path->link = link;
     link->paths[link->path_count++] = path;
     muster_tcp_bound_sending(path->half.watch.fd);
+    muster_tcp_be_patient(path->half.watch.fd);
     muster_tcp_path_watch(path, false);
     muster_link_mark(link->link); /* frames may have come with the hello or the answer */
 }

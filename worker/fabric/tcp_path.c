@@ -157,6 +157,43 @@ void muster_tcp_bound_sending(int fd)
     }
 }
 
+/* Silence ------------------------------------------------------------------------------------ */
+
+/* TCP_USER_TIMEOUT would also end a connection to a peer that computes and has no room for more,
+ * though its kernel answers each time it is asked. */
+void muster_tcp_be_patient(int fd)
+{
+    const int none = 0;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
+static bool is_silent(const struct tcp_path *path)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (getsockopt(path->half.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+        return false;
+    }
+    bool due =
+        (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= TCP_PROBES_MIN;
+    uint32_t limit_ms = path->tcp->silence_ms;
+    return due && info.tcpi_last_ack_recv > limit_ms && info.tcpi_last_data_recv > limit_ms;
+}
+
+void muster_tcp_lose_silent(struct tcp_link *end)
+{
+    struct muster_link *link = end->link;
+    for (uint32_t i = end->path_count; i-- > 0;) {
+        if (is_silent(end->paths[i])) {
+            muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
+            if (link->end != end) {
+                return;
+            }
+            i = i < end->path_count ? i : end->path_count;
+        }
+    }
+}
+
 struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
                                         uint32_t events)
 {
