@@ -1,8 +1,9 @@
 /*
  * A context from within: what its files share.
  *
- *   context.c         making, choosing, running
+ *   context.c         members, turns, memory; what the context is asked
  *   context_tuning.c  calls while it is being found out how they are done fastest
+ *   context_call.c    one call: choosing, finding, running
  *
  * Private to the context. May use: executor.h, collectives, base.
  */
@@ -46,7 +47,7 @@ struct muster_context {
     char broken_text[MUSTER_ERROR_MAX];
 };
 
-/* All of the following are for who has the turn. */
+/* All of the following are for who has the turn. First context_call.c. */
 
 /* Leaves the bounds in the key. */
 MUSTER_CHECKED muster_status muster_context_check(struct muster_context *context,
@@ -76,7 +77,8 @@ MUSTER_CHECKED muster_status muster_context_run_numbered(struct muster_context *
                                                          const struct muster_kept *kept,
                                                          uint8_t flags, uint32_t *ret_suspect);
 
-/* Runs what `tuned` was found for: with what is found there, or with what is to be tried. */
+/* context_tuning.c. Runs what `tuned` was found for: with what is found there, or with what is to
+ * be tried. */
 MUSTER_CHECKED muster_status muster_context_run_tuned(struct muster_context *context,
                                                       const struct muster_request *request,
                                                       const struct muster_asked *asked,
