@@ -245,19 +245,20 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
 
 /* What the next such call would run with. */
 static muster_status find_asked(struct muster_context *context,
-                                const struct muster_request *request, struct muster_kept **ret_kept)
+                                const struct muster_request *request,
+                                struct muster_asked *ret_asked, struct muster_kept **ret_kept)
 {
-    struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
-    return muster_context_find(context, request, &asked, ret_kept);
+    TRY(muster_context_check(context, request, ret_asked));
+    return muster_context_find(context, request, ret_asked, ret_kept);
 }
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
     AUTO_TURN(context);
+    struct muster_asked asked;
     struct muster_kept *kept;
-    TRY(find_asked(context, request, &kept));
+    TRY(find_asked(context, request, &asked, &kept));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
     *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
@@ -267,8 +268,9 @@ muster_status muster_context_is_settled(struct muster_context *context,
                                         const struct muster_request *request, bool *ret_settled)
 {
     AUTO_TURN(context);
+    struct muster_asked asked;
     struct muster_kept *kept;
-    TRY(find_asked(context, request, &kept));
+    TRY(find_asked(context, request, &asked, &kept));
     *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
@@ -276,11 +278,10 @@ muster_status muster_context_is_settled(struct muster_context *context,
 muster_status muster_context_predict(struct muster_context *context,
                                      const struct muster_request *request, double *ret_us)
 {
-    AUTO_LOCK(&context->mutex);
+    AUTO_TURN(context);
     struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
     struct muster_kept *kept;
-    TRY(muster_context_find(context, request, &asked, &kept));
+    TRY(find_asked(context, request, &asked, &kept));
     const struct muster_plan plan = muster_context_plan(context, &asked);
     size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,

@@ -279,13 +279,15 @@ static void scopes_run_at_the_same_time(void **state)
     }
 }
 
+enum { TURNS = 200 };
+
 /* Threads of one member that call the same context take turns. Equal requests, as their order is
  * nobody's business. */
 static void *reduce_ones(void *argument)
 {
     struct scope_work *work = argument;
     struct muster_context *context = work->member->contexts[MUSTER_GLOBAL];
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < TURNS; i++) {
         int32_t one = 1;
         int32_t sum = 0;
         struct muster_request request = {.collective = MUSTER_ALLREDUCE,
@@ -302,18 +304,44 @@ static void *reduce_ones(void *argument)
     return NULL;
 }
 
-static void reduce_from_two_threads(struct group_member *member, void *argument)
+/* Asks about another call meanwhile, which must not touch what belongs to the one under way. */
+static void *ask_about_another(void *argument)
+{
+    struct scope_work *work = argument;
+    struct muster_context *context = work->member->contexts[MUSTER_GLOBAL];
+    for (int i = 0; i < TURNS; i++) {
+        float value = 0;
+        double us = 0;
+        struct muster_request request = {.collective = MUSTER_BROADCAST,
+                                         .in = &value,
+                                         .out = &value,
+                                         .count = 1,
+                                         .type = MUSTER_FLOAT32,
+                                         .deadline_ns = group_deadline()};
+        if (muster_context_predict(context, &request, &us) != MUSTER_OK || us <= 0) {
+            (void)snprintf(work->failure, sizeof work->failure, "%g us: %s", us,
+                           muster_last_error());
+        }
+    }
+    return NULL;
+}
+
+static void call_from_three_threads(struct group_member *member, void *argument)
 {
     (void)argument;
-    struct scope_work works[2] = {{.member = member}, {.member = member}};
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, reduce_ones, &works[0]) != 0) {
+    struct scope_work works[3] = {{.member = member}, {.member = member}, {.member = member}};
+    pthread_t threads[2];
+    if (pthread_create(&threads[0], NULL, reduce_ones, &works[0]) != 0 ||
+        pthread_create(&threads[1], NULL, ask_about_another, &works[1]) != 0) {
         abort();
     }
-    (void)reduce_ones(&works[1]);
-    pthread_join(thread, NULL);
-    if (works[0].failure[0] != '\0' || works[1].failure[0] != '\0') {
-        group_fail(member, "%s; %s", works[0].failure, works[1].failure);
+    (void)reduce_ones(&works[2]);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    for (int i = 0; i < 3; i++) {
+        if (works[i].failure[0] != '\0') {
+            group_fail(member, "thread %d: %s", i, works[i].failure);
+        }
     }
 }
 
@@ -322,8 +350,8 @@ static void callers_of_one_context_take_turns(void **state)
     (void)state;
     struct group group;
     group_start_flat(&group, GROUP_INPROC, 3);
-    group_each(&group, reduce_from_two_threads, NULL);
-    assert_int_equal(muster_context_progress(group.members[1].contexts[MUSTER_GLOBAL]), 40);
+    group_each(&group, call_from_three_threads, NULL);
+    assert_int_equal(muster_context_progress(group.members[1].contexts[MUSTER_GLOBAL]), 2 * TURNS);
     group_finish(&group);
 }
 
