@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/log.h"
 
 enum {
     BATCH_SIZE = 256 * MUSTER_BENCH_HOSTS_MAX, /* of one command's input */
@@ -90,6 +91,17 @@ static muster_status run_batch(const char *command, int space, const struct batc
     return how == 0 ? MUSTER_OK : say_failure(command, how, complaints);
 }
 
+/* In the thread's network namespace. */
+static bool set_sysctl(const char *path, const char *value)
+{
+    FILE *setting = fopen(path, "we");
+    if (setting == NULL) {
+        return false;
+    }
+    (void)fputs(value, setting);
+    return fclose(setting) == 0; /* which is when it is written */
+}
+
 /* Making --------------------------------------------------------------------------------------- */
 
 muster_status muster_bench_network_check_rate(const char *rate)
@@ -126,6 +138,34 @@ static muster_status make_space(int *ret_space)
     return MUSTER_OK;
 }
 
+/* The cores that this process may use, as the kernel reads masks: "3", "1,ffffffff". */
+static void format_cores(char *ret_mask, size_t size)
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    (void)sched_getaffinity(0, sizeof cores, &cores);
+    size_t used = 0;
+    for (size_t word = CPU_SETSIZE / 32; word-- > 0;) {
+        uint32_t bits = 0;
+        for (size_t i = 0; i < 32; i++) {
+            bits |= (uint32_t)(CPU_ISSET(word * 32 + i, &cores) != 0) << i;
+        }
+        if (used > 0 || bits != 0) {
+            used += (size_t)snprintf(ret_mask + used, size - used, used > 0 ? ",%08x" : "%x", bits);
+        }
+    }
+}
+
+/* For devices that are made later in the thread's namespace: each flow keeps one core, as it keeps
+ * one queue of a network card. A veth otherwise hands each packet to the core that happens to send
+ * it on, so that packets of one flow overtake each other, and TCP takes that for loss. */
+static bool steer_flows(void)
+{
+    char mask[CPU_SETSIZE / 32 * 9] = "";
+    format_cores(mask, sizeof mask);
+    return set_sysctl("/proc/sys/net/core/rps_default_mask", mask);
+}
+
 static muster_status make_spaces(struct muster_bench_network *network)
 {
     AUTO_CLOSE int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -133,11 +173,18 @@ static muster_status make_spaces(struct muster_bench_network *network)
         return muster_error_errno(MUSTER_FATAL, "--shape: /proc/thread-self/ns/net");
     }
     muster_status status = make_space(&network->bridge);
+    bool steered = status == MUSTER_OK && steer_flows();
     for (uint32_t i = 0; status == MUSTER_OK && i < network->hosts; i++) {
         status = make_space(&network->spaces[i]);
+        steered = status == MUSTER_OK && steer_flows() && steered;
     }
     if (network->bridge >= 0 && setns(home, CLONE_NEWNET) != 0 && status == MUSTER_OK) {
         return muster_error_errno(MUSTER_FATAL, "--shape: back to the own network namespace");
+    }
+    if (status == MUSTER_OK && !steered) {
+        muster_log(MUSTER_LOG_WARN,
+                   "--shape: packets of a connection may overtake each other, which TCP takes for "
+                   "loss: this kernel does not let /proc/sys/net/core/rps_default_mask be set");
     }
     return status;
 }
@@ -233,23 +280,14 @@ void muster_bench_network_destroy(struct muster_bench_network *network)
     network->bridge = -1;
 }
 
-static bool use_congestion_control(const char *name)
-{
-    FILE *setting = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "we");
-    if (setting == NULL) {
-        return false;
-    }
-    (void)fputs(name, setting);
-    return fclose(setting) == 0; /* which is when it is written */
-}
-
 /* Cubic is what Linux uses unless told otherwise. BBR, which some machines have instead, goes by a
  * rate that it estimates, and needs many round trips of a shaped link to find it again after each
  * pause. A namespace may have only what the machine allows to all: Reno always. */
 static void choose_congestion_control(void)
 {
-    if (!use_congestion_control("cubic")) {
-        (void)use_congestion_control("reno"); /* or what it has */
+    static const char path[] = "/proc/sys/net/ipv4/tcp_congestion_control";
+    if (!set_sysctl(path, "cubic")) {
+        (void)set_sysctl(path, "reno"); /* or what it has */
     }
 }
 
