@@ -179,7 +179,9 @@ void muster_context_tune(struct muster_context *context, const struct muster_tun
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)
 {
     AUTO_TURN(context);
-    muster_tuning_export(&context->tuning, ret_list);
+    if (context->tunes) {
+        muster_tuning_export(&context->tuning, ret_list);
+    }
 }
 
 /* Running ------------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ void muster_context_set_model(struct muster_context *context,
  */
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list);
 
-/* What it has found out. */
+/* What it has found out; *ret_list stays as it is if it was never told to. */
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
 /* Brings the members to memory that they share, if they are all on one host and this can be done:

@@ -314,6 +314,23 @@ static void a_new_generation_begins_anew_with_what_it_is_given(void **state)
     group_finish(&group);
 }
 
+/* As when a member dies before the contexts of a generation were told what is known. */
+static void who_was_never_told_takes_nothing_away(void **state)
+{
+    (void)state;
+    static struct found known = {.lists = {{.count = 1}}};
+    struct group group;
+    known.lists[0].items[0].element_size_bytes = 4;
+    group_start_flat(&group, GROUP_INPROC, 1);
+    group_each(&group, look, &known);
+    assert_int_equal(known.lists[0].count, 1);
+    assert_int_equal(known.lists[0].items[0].element_size_bytes, 4);
+    group_each(&group, start_tuning, NULL);
+    group_each(&group, look, &known);
+    assert_int_equal(known.lists[0].count, 0);
+    group_finish(&group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +340,7 @@ int main(void)
         cmocka_unit_test(members_stay_together_whatever_is_got_wrong),
         cmocka_unit_test(a_call_that_one_member_names_fails_while_it_is_open),
         cmocka_unit_test(a_new_generation_begins_anew_with_what_it_is_given),
+        cmocka_unit_test(who_was_never_told_takes_nothing_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
