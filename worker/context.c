@@ -133,19 +133,32 @@ uint64_t muster_context_progress(const struct muster_context *context)
 
 /* Turns --------------------------------------------------------------------------------------- */
 
-/* One caller at a time, and no lock held meanwhile: a user's function may run in between. */
-static struct muster_context *take_turn(struct muster_context *context)
+/* One caller at a time, and no lock held meanwhile: a user's function may run in between. NULL: the
+ * deadline came first. */
+static struct muster_context *take_turn_by(struct muster_context *context, int64_t deadline_ns)
 {
     AUTO_LOCK(&context->mutex);
     while (context->taken) {
-        (void)muster_condition_wait(&context->given_back, &context->mutex, MUSTER_NEVER);
+        if (!muster_condition_wait(&context->given_back, &context->mutex, deadline_ns) &&
+            context->taken) {
+            return NULL;
+        }
     }
     context->taken = true;
     return context;
 }
 
+/* Who has it gives it back by its own deadline. */
+static struct muster_context *take_turn(struct muster_context *context)
+{
+    return take_turn_by(context, MUSTER_NEVER);
+}
+
 static void give_turn(struct muster_context **context)
 {
+    if (*context == NULL) {
+        return;
+    }
     AUTO_LOCK(&(*context)->mutex);
     (*context)->taken = false;
     pthread_cond_signal(&(*context)->given_back);
@@ -186,13 +199,28 @@ void muster_context_tuned(struct muster_context *context, struct muster_tuned_li
 
 /* Running ------------------------------------------------------------------------------------- */
 
+/* The other members count a call that this one has not begun: their numbers are no longer alike. */
+static muster_status miss_turn(struct muster_context *context, const struct muster_request *request)
+{
+    atomic_store(&context->missed, true);
+    return muster_error_set(MUSTER_REJOIN,
+                            "%s (context %s, generation %llu): the deadline passed while another "
+                            "call of this member was under way",
+                            muster_collective_name(request->collective), context->name,
+                            (unsigned long long)context->generation);
+}
+
 muster_status muster_context_run(struct muster_context *context,
                                  const struct muster_request *request, uint32_t *ret_suspect)
 {
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    AUTO_TURN(context);
+    __attribute__((cleanup(give_turn))) struct muster_context *turn =
+        take_turn_by(context, request->deadline_ns);
+    if (turn == NULL || atomic_load(&context->missed)) {
+        return miss_turn(context, request);
+    }
     struct muster_asked asked;
     TRY(muster_context_check(context, request, &asked));
     if (context->broken != MUSTER_OK) {

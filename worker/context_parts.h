@@ -31,6 +31,7 @@ struct muster_context {
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
+    atomic_bool missed; /* some call did not get its turn: no operation can run any more */
 
     pthread_mutex_t mutex; /* guards `taken` */
     pthread_cond_t given_back;

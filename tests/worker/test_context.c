@@ -5,8 +5,10 @@
 #include "worker/base/clock.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,6 +357,95 @@ static void callers_of_one_context_take_turns(void **state)
     group_finish(&group);
 }
 
+/* Held by the reduction of a call of rank 0's, which has the turn until another one has given up.
+ */
+struct hold {
+    struct group_member *member;
+    sem_t begun, go_on;
+    atomic_flag is_held;
+    muster_status status; /* of the call that is held */
+};
+
+static void add_when_told(void *out, const void *left, const void *right, size_t count,
+                          muster_type type, void *user)
+{
+    struct hold *hold = user;
+    if (hold != NULL && !atomic_flag_test_and_set(&hold->is_held)) {
+        sem_post(&hold->begun);
+        sem_wait(&hold->go_on);
+    }
+    pattern_user(out, left, right, count, type, NULL);
+}
+
+static muster_status add_ones(struct group_member *member, struct hold *hold, int64_t deadline_ns)
+{
+    int32_t one = 1;
+    int32_t sum = 0;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = &one,
+                                           .out = &sum,
+                                           .count = 1,
+                                           .type = MUSTER_INT32,
+                                           .op = MUSTER_USER,
+                                           .user_function = add_when_told,
+                                           .user_data = hold,
+                                           .deadline_ns = deadline_ns};
+    return muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL);
+}
+
+static void *add_and_hold(void *argument)
+{
+    struct hold *hold = argument;
+    hold->status = add_ones(hold->member, hold, group_deadline());
+    return NULL;
+}
+
+static void expect_late(struct group_member *member)
+{
+    muster_status status = add_ones(member, NULL, muster_clock_after_ms(SHORT_MS));
+    if (status != MUSTER_REJOIN || strstr(muster_last_error(), "another call") == NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+}
+
+static void give_up_on_a_turn(struct group_member *member, void *argument)
+{
+    struct hold *hold = argument;
+    pthread_t thread;
+    if (member->rank != 0) {
+        if (add_ones(member, NULL, group_deadline()) != MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+        }
+        return;
+    }
+    hold->member = member;
+    if (pthread_create(&thread, NULL, add_and_hold, hold) != 0) {
+        abort();
+    }
+    sem_wait(&hold->begun);
+    expect_late(member); /* would wait for ever if its own deadline did not count */
+    sem_post(&hold->go_on);
+    pthread_join(thread, NULL);
+    if (hold->status != MUSTER_OK) {
+        group_fail(member, "the call that was held: %s", muster_status_name(hold->status));
+    }
+    expect_late(member); /* the others have counted the call that gave up */
+}
+
+static void who_waits_for_its_turn_gives_up_at_its_deadline(void **state)
+{
+    (void)state;
+    struct hold hold = {.is_held = ATOMIC_FLAG_INIT};
+    struct group group;
+    assert_int_equal(sem_init(&hold.begun, 0, 0), 0);
+    assert_int_equal(sem_init(&hold.go_on, 0, 0), 0);
+    group_start_flat(&group, GROUP_INPROC, 2);
+    group_each(&group, give_up_on_a_turn, &hold);
+    group_finish(&group);
+    sem_destroy(&hold.begun);
+    sem_destroy(&hold.go_on);
+}
+
 /* Results and choices ------------------------------------------------------------------------- */
 
 /* Sums that depend on the order: what one rank has, all must have, bit for bit. */
@@ -476,6 +567,7 @@ int main(void)
         cmocka_unit_test(no_operation_begins_in_a_revoked_generation),
         cmocka_unit_test(scopes_run_at_the_same_time),
         cmocka_unit_test(callers_of_one_context_take_turns),
+        cmocka_unit_test(who_waits_for_its_turn_gives_up_at_its_deadline),
         cmocka_unit_test(all_ranks_have_the_same_bits),
         cmocka_unit_test(a_named_algorithm_is_used_where_it_can_be),
         cmocka_unit_test(more_shapes_than_are_kept_still_work),
