@@ -8,12 +8,12 @@
 
 #include <cmocka.h>
 
-enum { QUICK_NS = 300, SHARED_NS = 20 * 1000, SLICE_NS = 3 * 1000 * 1000, CORE = 1000 };
+enum { QUICK_NS = 300, SHARED_NS = 20 * 1000, SLICE_NS = 3 * 1000 * 1000, CORE = 1000, CORES = 8 };
 
 static struct muster_patience begin(uint32_t members_here, uint64_t quota_millis)
 {
     struct muster_patience patience;
-    muster_patience_begin(&patience, members_here, quota_millis);
+    muster_patience_begin(&patience, members_here, CORES, quota_millis);
     return patience;
 }
 
@@ -76,6 +76,32 @@ static void who_finds_itself_alone_looks_more_often_again(void **state)
     assert_int_equal(patience.looks, MUSTER_PATIENCE_LOOKS_MAX);
 }
 
+static void who_finds_itself_alone_gives_way_less_often(void **state)
+{
+    (void)state;
+    struct muster_patience patience = begin(2, UINT64_MAX);
+    assert_int_equal(patience.pause_ns, 0);
+    for (int i = 1; i < 1000; i++) {
+        int64_t before_ns = patience.pause_ns;
+        muster_patience_gave_way(&patience, QUICK_NS);
+        assert_true(patience.pause_ns >= before_ns &&
+                    patience.pause_ns <= MUSTER_PATIENCE_PAUSE_MAX_NS);
+    }
+    assert_int_equal(patience.pause_ns, MUSTER_PATIENCE_PAUSE_MAX_NS);
+    muster_patience_gave_way(&patience, SHARED_NS);
+    assert_int_equal(patience.pause_ns, 0);
+}
+
+static void where_there_are_more_members_than_cores_all_go_on_giving_way(void **state)
+{
+    (void)state;
+    struct muster_patience patience = begin(CORES + 1, UINT64_MAX);
+    for (int i = 0; i < 1000; i++) {
+        muster_patience_gave_way(&patience, QUICK_NS);
+        assert_int_equal(patience.pause_ns, 0);
+    }
+}
+
 static void who_shares_a_core_for_long_sleeps_once(void **state)
 {
     (void)state;
@@ -136,6 +162,8 @@ int main(void)
         cmocka_unit_test(nobody_looks_on_a_quota_that_pays_for_less_than_the_members),
         cmocka_unit_test(who_shares_a_core_gives_way_after_each_look),
         cmocka_unit_test(who_finds_itself_alone_looks_more_often_again),
+        cmocka_unit_test(who_finds_itself_alone_gives_way_less_often),
+        cmocka_unit_test(where_there_are_more_members_than_cores_all_go_on_giving_way),
         cmocka_unit_test(who_shares_a_core_for_long_sleeps_once),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),

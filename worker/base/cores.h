@@ -17,4 +17,14 @@ uint32_t muster_cores_usable(void);
  * (cpu.max) and version 1 (cpu.cfs_quota_us), mounted in the usual places. */
 uint64_t muster_cores_quota_millis(const char *root);
 
+/* Between two looks at what another core writes: looking without a break keeps it back. */
+static inline void muster_cores_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

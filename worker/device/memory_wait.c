@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "worker/base/clock.h"
+#include "worker/base/cores.h"
 
 enum {
     SPINS_MIN = 16,  /* before giving way; some 300 ns */
@@ -38,15 +39,6 @@ enum {
 static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
 {
     return atomic_load_explicit(word, memory_order_acquire) >= least;
-}
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 /* Sleeping ------------------------------------------------------------------------------------ */
@@ -117,7 +109,7 @@ static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uin
             memory->spins = spins < SPINS_MAX ? 2 * spins : SPINS_MAX;
             return true;
         }
-        relax();
+        muster_cores_relax();
     }
     memory->spins = spins > 2 * SPINS_MIN ? spins / 2 : SPINS_MIN;
     memory->in_vain++;

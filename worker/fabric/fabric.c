@@ -316,7 +316,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
     muster_patience_begin(&fabric->patience, count_members_here(fabric, peers, count),
-                          muster_cores_quota_millis(""));
+                          muster_cores_usable(), muster_cores_quota_millis(""));
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }

@@ -5,7 +5,9 @@
  * (sched_yield()), so that members that share a core hand it to each other without sleeping. That
  * goes wrong twice: where a quota pays for less than the members can use, looking spends what the
  * work needs; and where other work computes on the core, who gives way gets it back only after a
- * slice of milliseconds, and sleeping is better, since a wake goes before such work.
+ * slice of milliseconds, and sleeping is better, since a wake goes before such work. So who finds
+ * nobody else on its core gives way less and less often: work of the lowest priority, which would
+ * not take the core from it, is not handed it.
  */
 #ifndef MUSTER_WORKER_FABRIC_PATIENCE_H
 #define MUSTER_WORKER_FABRIC_PATIENCE_H
@@ -21,8 +23,11 @@ enum {
     MUSTER_PATIENCE_SLICE_NS = 500 * 1000,
     /* Who gave way for less found nobody else on its core. */
     MUSTER_PATIENCE_ALONE_NS = 2 * 1000,
-    MUSTER_PATIENCE_LOOKS_MAX = 100, /* at memory, before it gives way */
-    MUSTER_PATIENCE_REST_MIN = 128,  /* waits without a look, after a slice */
+    MUSTER_PATIENCE_LOOKS_MAX = 100, /* at memory, before it looks at descriptors */
+    /* Longer than most waits of small calls, and short beside the time that it looks at all. */
+    MUSTER_PATIENCE_PAUSE_MAX_NS = 50 * 1000,
+    MUSTER_PATIENCE_PAUSE_STEP_NS = 1000,
+    MUSTER_PATIENCE_REST_MIN = 128, /* waits without a look, after a slice */
     MUSTER_PATIENCE_REST_MAX = 4096,
     /* Members that share a core though another one is free stay there as long as they only give
      * way: the scheduler looks for a free core when one wakes up. So now and then one sleeps. */
@@ -31,15 +36,17 @@ enum {
 
 struct muster_patience {
     bool looks_at_all;
-    uint32_t looks;   /* at memory, before it gives way the next time */
+    uint32_t looks;   /* at memory, before it looks at descriptors */
+    int64_t pause_ns; /* so long it only looks before it gives way */
+    int64_t pause_max_ns;
     uint32_t shared;  /* times in a row that somebody else was on the core */
     uint32_t resting; /* so many of the next waits sleep at once */
     uint32_t rest;    /* after the next slice that was lost */
 };
 
-/* A generation begins with so many members on this host. The quota is in thousandths of a core,
- * UINT64_MAX without one (muster_cores_quota_millis()). */
-void muster_patience_begin(struct muster_patience *patience, uint32_t members_here,
+/* A generation begins with so many members on this host, of which this one may use so many cores.
+ * The quota is in thousandths of a core, UINT64_MAX without one (muster_cores_quota_millis()). */
+void muster_patience_begin(struct muster_patience *patience, uint32_t members_here, uint32_t cores,
                            uint64_t quota_millis);
 
 /* A wait begins: whether to look for a while, or to sleep at once. */

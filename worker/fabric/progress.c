@@ -3,6 +3,7 @@
  * the generation is revoked, or the leader leaves and one of them takes over.
  */
 #include "worker/base/clock.h"
+#include "worker/base/cores.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
@@ -18,6 +19,7 @@ enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
     NS_PER_S = 1000000000,
+    RELAXES = 16,                   /* between two looks at descriptors */
     PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
 };
 
@@ -245,6 +247,14 @@ static bool look(const struct muster_fabric *fabric)
     return false;
 }
 
+/* Some 100 ns to 1 us. */
+static void relax(void)
+{
+    for (int i = 0; i < RELAXES; i++) {
+        muster_cores_relax();
+    }
+}
+
 /* Looks for a while, without the lock. True if there is something to do; events may have been taken
  * then. */
 static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
@@ -254,6 +264,7 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
     int64_t now_ns = muster_clock_ns();
     int64_t end_ns =
         now_ns + MUSTER_PATIENCE_NS < until_ns ? now_ns + MUSTER_PATIENCE_NS : until_ns;
+    int64_t give_way_ns = now_ns + fabric->patience.pause_ns;
     bool found = false;
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
@@ -262,12 +273,18 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
         if (!found) {
             *ret_count = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
             found = *ret_count != 0;
+            now_ns = muster_clock_ns();
+        }
+        if (!found && now_ns < give_way_ns) {
+            relax();
+            continue;
         }
         if (!found) {
-            int64_t before_ns = muster_clock_ns();
+            int64_t before_ns = now_ns;
             sched_yield(); /* to a peer that has to share this core */
             now_ns = muster_clock_ns();
             muster_patience_gave_way(&fabric->patience, now_ns - before_ns);
+            give_way_ns = now_ns + fabric->patience.pause_ns;
         }
     }
     muster_fabric_lock(fabric);
