@@ -136,6 +136,42 @@ static void a_pinned_thread_may_use_one_core(void **state)
     assert_int_equal(muster_cores_usable(), all);
 }
 
+static void who_moves_keeps_its_affinity(void **state)
+{
+    (void)state;
+    cpu_set_t before;
+    cpu_set_t after;
+    if (sched_getaffinity(0, sizeof before, &before) != 0 || CPU_COUNT(&before) < 2) {
+        skip();
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        (void)muster_cores_move(i); /* it may be there already */
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&before, &after));
+    }
+}
+
+static void who_is_pinned_stays(void **state)
+{
+    (void)state;
+    cpu_set_t before;
+    cpu_set_t one;
+    if (sched_getaffinity(0, sizeof before, &before) != 0) {
+        skip();
+    }
+    int here = sched_getcpu();
+    CPU_ZERO(&one);
+    CPU_SET((size_t)here, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_false(muster_cores_move(i));
+        cpu_set_t after;
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&one, &after));
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +183,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(groups_of_version_1_are_known, make_root, remove_root),
         cmocka_unit_test_setup_teardown(bad_numbers_are_no_quota, make_root, remove_root),
         cmocka_unit_test(a_pinned_thread_may_use_one_core),
+        cmocka_unit_test(who_moves_keeps_its_affinity),
+        cmocka_unit_test(who_is_pinned_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* How long who waits looks before it sleeps: by quota, by who else is on the core, by what giving
  * way has cost. */
+#include "tests/support/schedules.h"
 #include "worker/fabric/patience.h"
 
 #include <setjmp.h>
@@ -8,12 +9,22 @@
 
 #include <cmocka.h>
 
-enum { QUICK_NS = 300, SHARED_NS = 20 * 1000, SLICE_NS = 3 * 1000 * 1000, CORE = 1000, CORES = 8 };
+enum {
+    QUICK_NS = 300,
+    SHARED_NS = 20 * 1000,
+    SLICE_NS = 3 * 1000 * 1000,
+    CORE = 1000,
+    CORES = 8,
+    RUNS = 300,
+    TURNS_MAX = 20000
+};
 
 static struct muster_patience begin(uint32_t members_here, uint64_t quota_millis)
 {
     struct muster_patience patience;
-    muster_patience_begin(&patience, members_here, CORES, quota_millis);
+    const struct muster_patience_place place = {
+        .members_here = members_here, .cores = CORES, .quota_millis = quota_millis};
+    muster_patience_begin(&patience, &place);
     return patience;
 }
 
@@ -102,19 +113,106 @@ static void where_there_are_more_members_than_cores_all_go_on_giving_way(void **
     }
 }
 
-static void who_shares_a_core_for_long_sleeps_once(void **state)
+/* Until it sleeps or moves, as all do at the same core. */
+static uint32_t count_shared(struct muster_patience *patience, bool *ret_moves, uint32_t *ret_place)
+{
+    for (uint32_t times = 1;; times++) {
+        muster_patience_gave_way(patience, SHARED_NS);
+        assert_true(times <= MUSTER_PATIENCE_SHARED_MAX);
+        if (muster_patience_looks(patience)) {
+            *ret_moves = muster_patience_moves(patience, ret_place);
+            if (*ret_moves) {
+                return times;
+            }
+            continue;
+        }
+        *ret_moves = false;
+        assert_int_equal(count_rests(patience), 0);
+        return times;
+    }
+}
+
+static void who_shares_a_core_for_long_sleeps_once_then_moves(void **state)
 {
     (void)state;
-    struct muster_patience patience = begin(2, UINT64_MAX);
-    for (int i = 0; i < MUSTER_PATIENCE_SHARED_MAX - 1; i++) {
-        muster_patience_gave_way(&patience, SHARED_NS);
-        assert_true(muster_patience_looks(&patience));
+    const struct muster_patience_place place = {
+        .members_here = 4, .index = 3, .cores = 4, .quota_millis = UINT64_MAX};
+    struct muster_patience patience;
+    muster_patience_begin(&patience, &place);
+    uint32_t expected = MUSTER_PATIENCE_SHARED_MIN;
+    for (uint32_t i = 0; i < 20; i++) {
+        bool moves;
+        uint32_t to = UINT32_MAX;
+        assert_int_equal(count_shared(&patience, &moves, &to), expected);
+        assert_int_equal(moves, i % 2);
+        assert_int_equal(to, moves ? place.index + i / 2 : UINT32_MAX);
+        expected = moves && expected < MUSTER_PATIENCE_SHARED_MAX ? 2 * expected : expected;
     }
-    muster_patience_gave_way(&patience, SHARED_NS);
-    assert_int_equal(count_rests(&patience), 1);
-    for (int i = 0; i < 2 * MUSTER_PATIENCE_SHARED_MAX; i++) { /* now and then it is alone */
-        muster_patience_gave_way(&patience, i % 100 == 0 ? QUICK_NS : SHARED_NS);
-        assert_true(muster_patience_looks(&patience));
+    assert_int_equal(expected, MUSTER_PATIENCE_SHARED_MAX);
+}
+
+static void where_there_are_more_members_than_cores_nobody_moves(void **state)
+{
+    (void)state;
+    struct muster_patience patience = begin(CORES + 1, UINT64_MAX);
+    for (int i = 0; i < 10; i++) {
+        bool moves;
+        uint32_t to;
+        assert_int_equal(count_shared(&patience, &moves, &to), MUSTER_PATIENCE_SHARED_MAX);
+        assert_false(moves);
+    }
+}
+
+/* Members on some cores; whoever gives way finds out whether another is on its own. Sleeping is in
+ * vain here. */
+static bool all_are_apart(const uint32_t *core_of, uint32_t members)
+{
+    for (uint32_t i = 0; i < members; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (core_of[i] == core_of[j]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void give_way(struct muster_patience *patience, uint32_t *core_of, uint32_t members,
+                     uint32_t self)
+{
+    uint32_t on_its_core = 0;
+    uint32_t place;
+    for (uint32_t i = 0; i < members; i++) {
+        on_its_core += core_of[i] == core_of[self];
+    }
+    if (muster_patience_looks(patience)) {
+        if (muster_patience_moves(patience, &place)) {
+            core_of[self] = place % CORES;
+        }
+        muster_patience_gave_way(patience, on_its_core > 1 ? SHARED_NS : QUICK_NS);
+    }
+}
+
+static void members_that_move_come_apart(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed() | 1;
+    for (int run = 0; run < RUNS; run++) {
+        struct muster_patience patience[CORES];
+        uint32_t core_of[CORES];
+        uint32_t members = 2 + test_random_below(&random, CORES - 1);
+        for (uint32_t i = 0; i < members; i++) {
+            const struct muster_patience_place place = {
+                .members_here = members, .index = i, .cores = CORES, .quota_millis = UINT64_MAX};
+            muster_patience_begin(&patience[i], &place);
+            core_of[i] = test_random_below(&random, CORES);
+        }
+        int turns = 0;
+        while (!all_are_apart(core_of, members)) {
+            uint32_t self = test_random_below(&random, members);
+            give_way(&patience[self], core_of, members, self);
+            assert_true(turns++ < TURNS_MAX);
+        }
     }
 }
 
@@ -164,7 +262,9 @@ int main(void)
         cmocka_unit_test(who_finds_itself_alone_looks_more_often_again),
         cmocka_unit_test(who_finds_itself_alone_gives_way_less_often),
         cmocka_unit_test(where_there_are_more_members_than_cores_all_go_on_giving_way),
-        cmocka_unit_test(who_shares_a_core_for_long_sleeps_once),
+        cmocka_unit_test(who_shares_a_core_for_long_sleeps_once_then_moves),
+        cmocka_unit_test(where_there_are_more_members_than_cores_nobody_moves),
+        cmocka_unit_test(members_that_move_come_apart),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),
         cmocka_unit_test(looking_that_helps_shortens_the_next_rest),

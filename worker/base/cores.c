@@ -1,7 +1,6 @@
 #include "worker/base/cores.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,4 +162,67 @@ uint32_t muster_cores_usable(void)
     uint64_t paid = muster_cores_quota_millis("") / MILLIS;
     uint64_t usable = cores == UINT32_MAX || paid < cores ? paid : cores;
     return usable == 0 || usable > CPUS_MAX ? 1 : (uint32_t)usable;
+}
+
+/* Moving -------------------------------------------------------------------------------------- */
+
+/* That of the set with so many before it; there is one. */
+static unsigned core_at(const cpu_set_t *set, size_t size, uint32_t place)
+{
+    unsigned core = 0;
+    for (uint32_t left = place;; core++) {
+        if (CPU_ISSET_S(core, size, set) && left-- == 0) {
+            return core;
+        }
+    }
+}
+
+static bool go(unsigned core, cpu_set_t *scratch, size_t size)
+{
+    CPU_ZERO_S(size, scratch);
+    CPU_SET_S(core, size, scratch);
+    return sched_setaffinity(0, size, scratch) == 0;
+}
+
+/* An affinity that was set stays when a control group gets more cores, so one that was none but
+ * the group's is not set. */
+static void restore(const cpu_set_t *set, cpu_set_t *scratch, size_t size)
+{
+    memset(scratch, UINT8_MAX, size);
+    (void)sched_setaffinity(0, size, scratch);
+    CPU_ZERO_S(size, scratch);
+    (void)sched_getaffinity(0, size, scratch);
+    if (!CPU_EQUAL_S(size, scratch, set)) {
+        (void)sched_setaffinity(0, size, set);
+    }
+}
+
+static bool move(uint32_t place, cpu_set_t *set, cpu_set_t *scratch, size_t size)
+{
+    unsigned here, node, there, other_node;
+    CPU_ZERO_S(size, set);
+    if (getcpu(&here, &node) != 0 || sched_getaffinity(0, size, set) != 0) {
+        return false;
+    }
+    unsigned core = core_at(set, size, place % (uint32_t)CPU_COUNT_S(size, set));
+    if (core == here || !go(core, scratch, size)) {
+        return false;
+    }
+    bool near = getcpu(&there, &other_node) == 0 && other_node == node;
+    if (!near) {
+        (void)go(here, scratch, size);
+    }
+    restore(set, scratch, size);
+    return near;
+}
+
+bool muster_cores_move(uint32_t place)
+{
+    size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
+    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+    cpu_set_t *scratch = CPU_ALLOC(CPUS_MAX);
+    bool moved = set != NULL && scratch != NULL && move(place, set, scratch, size);
+    CPU_FREE(set);
+    CPU_FREE(scratch);
+    return moved;
 }

@@ -5,6 +5,7 @@
 #ifndef MUSTER_BASE_CORES_H
 #define MUSTER_BASE_CORES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The cores that the calling thread's affinity names, or as many as the CPU quota of its control
@@ -16,6 +17,11 @@ uint32_t muster_cores_usable(void);
  * before the names of the kernel's files: "" but for tests. Knows version 2 of control groups
  * (cpu.max) and version 1 (cpu.cfs_quota_us), mounted in the usual places. */
 uint64_t muster_cores_quota_millis(const char *root);
+
+/* Moves the calling thread to one of the cores that its affinity names, counted from 0 and round
+ * again, and leaves the affinity as it was: the scheduler may move it on. False: it stays, because
+ * it is there, because that one is of another NUMA node, or because the kernel does not let it. */
+bool muster_cores_move(uint32_t place);
 
 /* Between two looks at what another core writes: looking without a break keeps it back. */
 static inline void muster_cores_relax(void)

@@ -283,14 +283,19 @@ static void find_host(struct muster_fabric *fabric, const struct muster_peer *pe
     }
 }
 
-static uint32_t count_members_here(const struct muster_fabric *fabric,
-                                   const struct muster_peer *peers, uint32_t count)
+/* Of how many members on this host it is which, and what they have there. */
+static struct muster_patience_place find_place(const struct muster_fabric *fabric,
+                                               const struct muster_peer *peers, uint32_t count)
 {
-    uint32_t members = 0;
+    struct muster_patience_place place = {.cores = muster_cores_usable(),
+                                          .quota_millis = muster_cores_quota_millis("")};
     for (uint32_t i = 0; i < count && fabric->host[0] != '\0'; i++) {
-        members += strcmp(peers[i].host, fabric->host) == 0;
+        if (strcmp(peers[i].member, fabric->member) == 0) {
+            place.index = place.members_here;
+        }
+        place.members_here += strcmp(peers[i].host, fabric->host) == 0;
     }
-    return members;
+    return place;
 }
 
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
@@ -315,8 +320,8 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     find_host(fabric, peers, count);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
-    muster_patience_begin(&fabric->patience, count_members_here(fabric, peers, count),
-                          muster_cores_usable(), muster_cores_quota_millis(""));
+    const struct muster_patience_place place = find_place(fabric, peers, count);
+    muster_patience_begin(&fabric->patience, &place);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }

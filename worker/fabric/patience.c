@@ -2,16 +2,20 @@
 
 enum { MILLIS = 1000 }; /* in a core */
 
-void muster_patience_begin(struct muster_patience *patience, uint32_t members_here, uint32_t cores,
-                           uint64_t quota_millis)
+void muster_patience_begin(struct muster_patience *patience,
+                           const struct muster_patience_place *place)
 {
     /* The library's other threads need some of the quota, too: two cores at least. */
-    uint64_t needed = members_here < 2 ? 2 : members_here;
+    uint64_t needed = place->members_here < 2 ? 2 : place->members_here;
+    bool cores_for_all = place->members_here <= place->cores;
     *patience = (struct muster_patience){
-        .looks_at_all = quota_millis / MILLIS >= needed,
+        .looks_at_all = place->quota_millis / MILLIS >= needed,
         .looks = MUSTER_PATIENCE_LOOKS_MAX,
-        .pause_max_ns = members_here <= cores ? MUSTER_PATIENCE_PAUSE_MAX_NS : 0,
-        .rest = MUSTER_PATIENCE_REST_MIN};
+        .cores_for_all = cores_for_all,
+        .place = place->index,
+        .shared_max = cores_for_all ? MUSTER_PATIENCE_SHARED_MIN : MUSTER_PATIENCE_SHARED_MAX,
+        .rest = MUSTER_PATIENCE_REST_MIN,
+    };
 }
 
 bool muster_patience_looks(struct muster_patience *patience)
@@ -20,11 +24,43 @@ bool muster_patience_looks(struct muster_patience *patience)
         patience->resting--;
         return false;
     }
-    if (patience->shared >= MUSTER_PATIENCE_SHARED_MAX) {
+    bool moves = patience->cores_for_all && patience->slept > patience->moved;
+    if (patience->shared >= patience->shared_max && !moves) {
         patience->shared = 0;
+        patience->slept++;
         return false;
     }
     return patience->looks_at_all;
+}
+
+bool muster_patience_moves(struct muster_patience *patience, uint32_t *ret_place)
+{
+    if (patience->shared < patience->shared_max || !patience->cores_for_all ||
+        patience->slept <= patience->moved) {
+        return false;
+    }
+    *ret_place = patience->place + patience->moved;
+    patience->moved = patience->slept;
+    patience->shared = 0;
+    if (patience->shared_max < MUSTER_PATIENCE_SHARED_MAX) {
+        patience->shared_max *= 2;
+    }
+    return true;
+}
+
+static void found_alone(struct muster_patience *patience)
+{
+    patience->looks += patience->looks < MUSTER_PATIENCE_LOOKS_MAX;
+    patience->shared = 0;
+    if (!patience->cores_for_all) {
+        return;
+    }
+    if (patience->pause_ns < MUSTER_PATIENCE_PAUSE_MAX_NS) {
+        patience->pause_ns += MUSTER_PATIENCE_PAUSE_STEP_NS;
+    } else {
+        patience->shared_max = MUSTER_PATIENCE_SHARED_MIN;
+        patience->moved = patience->slept = 0;
+    }
 }
 
 void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns)
@@ -32,12 +68,9 @@ void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns)
     if (took_ns > MUSTER_PATIENCE_ALONE_NS) {
         patience->looks = 1;
         patience->pause_ns = 0;
-        patience->shared++;
+        patience->shared += took_ns <= MUSTER_PATIENCE_SLICE_NS;
     } else {
-        patience->looks += patience->looks < MUSTER_PATIENCE_LOOKS_MAX;
-        patience->pause_ns +=
-            patience->pause_ns < patience->pause_max_ns ? MUSTER_PATIENCE_PAUSE_STEP_NS : 0;
-        patience->shared = 0;
+        found_alone(patience);
     }
     if (took_ns > MUSTER_PATIENCE_SLICE_NS) {
         patience->resting = patience->rest;

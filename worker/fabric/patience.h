@@ -30,7 +30,9 @@ enum {
     MUSTER_PATIENCE_REST_MIN = 128, /* waits without a look, after a slice */
     MUSTER_PATIENCE_REST_MAX = 4096,
     /* Members that share a core though another one is free stay there as long as they only give
-     * way: the scheduler looks for a free core when one wakes up. So now and then one sleeps. */
+     * way: the scheduler looks for a free core when one wakes up. So after so many times one
+     * sleeps, and if that was in vain, moves; then after twice as many, and so on. */
+    MUSTER_PATIENCE_SHARED_MIN = 16,
     MUSTER_PATIENCE_SHARED_MAX = 256,
 };
 
@@ -38,19 +40,33 @@ struct muster_patience {
     bool looks_at_all;
     uint32_t looks;   /* at memory, before it looks at descriptors */
     int64_t pause_ns; /* so long it only looks before it gives way */
-    int64_t pause_max_ns;
-    uint32_t shared;  /* times in a row that somebody else was on the core */
-    uint32_t resting; /* so many of the next waits sleep at once */
-    uint32_t rest;    /* after the next slice that was lost */
+    bool cores_for_all;
+    uint32_t place;      /* of this member among those of this host */
+    uint32_t shared;     /* times in a row that somebody else was on the core */
+    uint32_t shared_max; /* then it is to do something about that */
+    uint32_t slept;      /* times that it has slept for that */
+    uint32_t moved;      /* and moved */
+    uint32_t resting;    /* so many of the next waits sleep at once */
+    uint32_t rest;       /* after the next slice that was lost */
 };
 
-/* A generation begins with so many members on this host, of which this one may use so many cores.
- * The quota is in thousandths of a core, UINT64_MAX without one (muster_cores_quota_millis()). */
-void muster_patience_begin(struct muster_patience *patience, uint32_t members_here, uint32_t cores,
-                           uint64_t quota_millis);
+/* Where a member is when a generation begins. */
+struct muster_patience_place {
+    uint32_t members_here; /* on this host */
+    uint32_t index;        /* of this one among them */
+    uint32_t cores;        /* that it may use */
+    uint64_t
+        quota_millis; /* thousandths of a core; UINT64_MAX: none (muster_cores_quota_millis()) */
+};
+
+void muster_patience_begin(struct muster_patience *patience,
+                           const struct muster_patience_place *place);
 
 /* A wait begins: whether to look for a while, or to sleep at once. */
 bool muster_patience_looks(struct muster_patience *patience);
+
+/* Before it looks: whether to move to another core (muster_cores_move()), and to which. */
+bool muster_patience_moves(struct muster_patience *patience, uint32_t *ret_place);
 
 /* It gave way for so long. */
 void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns);

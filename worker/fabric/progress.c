@@ -266,8 +266,13 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
         now_ns + MUSTER_PATIENCE_NS < until_ns ? now_ns + MUSTER_PATIENCE_NS : until_ns;
     int64_t give_way_ns = now_ns + fabric->patience.pause_ns;
     bool found = false;
+    uint32_t place;
+    bool moves = muster_patience_moves(&fabric->patience, &place);
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
+    if (moves) {
+        (void)muster_cores_move(place);
+    }
     while (!found && now_ns < end_ns) {
         found = look(fabric);
         if (!found) {
