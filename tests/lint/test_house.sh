@@ -37,7 +37,7 @@ done < <(find . -name '*.md' -not -path './build/*')
 # Tests that a page names exist.
 while read -r name; do
     ls tests/"${name%/*}"/test_"${name#*/}".* >/dev/null 2>&1 || complain "tests/README.md names $name, which is no test"
-done < <(grep -E '^\| ' tests/README.md | grep -oE '\b(cli|rendezvous|worker|conformance|elastic|e2e|bench|faults)/[a-z_]+' | sort -u)
+done < <(grep -E '^\| ' tests/README.md | grep -oE '\b(cli|rendezvous|worker|conformance|elastic|e2e|bench|faults|verbs)/[a-z_]+' | sort -u)
 
 # Non-static functions are muster_<module>_<verb>; only what muster.h declares is exported.
 if [ -n "${MUSTER_BIN:-}" ] && command -v nm >/dev/null; then
