@@ -117,10 +117,15 @@ struct muster_plan test_plan(size_t algorithm, const struct muster_topology *top
                              uint64_t count, uint32_t root)
 {
     enum muster_collective collective = muster_algorithms[algorithm].collective;
-    return (struct muster_plan){.collective = collective,
-                                .topology = topology,
-                                .root = muster_collective_has_root(collective) ? root : 0,
-                                .count = collective == MUSTER_BARRIER ? 0 : count};
+    struct muster_plan plan = {.collective = collective,
+                               .topology = topology,
+                               .root = muster_collective_has_root(collective) ? root : 0,
+                               .count = collective == MUSTER_BARRIER ? 0 : count};
+    if (muster_algorithm_uses_all_counts(algorithm)) {
+        const struct muster_shape shape = muster_plan_shape(&plan);
+        plan.all_counts = test_blocks_of_all(&shape);
+    }
+    return plan;
 }
 
 bool test_fits(size_t algorithm, const struct muster_plan *plan)

@@ -34,7 +34,8 @@ struct muster_check_result test_check(const struct test_job *job,
 /* Checks. Prints the verdict and the call if it is not proven. */
 struct muster_check_result test_prove(const struct test_job *job);
 
-/* A plan for this row of the table with what its collective has: a root, a count. */
+/* A plan for this row of the table with what its collective has: a root, a count, and where the row
+ * wants them the counts of all members, which are as those of test_blocks_of_all(). */
 struct muster_plan test_plan(size_t algorithm, const struct muster_topology *topology,
                              uint64_t count, uint32_t root);
 
