@@ -3,7 +3,7 @@
  * asks for the same few again and again. The table is bounded in entries and in steps; what was not
  * used for the longest time goes first.
  *
- * Private to the context. May use: executor.h, collectives, base.
+ * Private to the context. May use: context_request.h, executor.h, collectives, base.
  */
 #ifndef MUSTER_WORKER_CONTEXT_KEPT_H
 #define MUSTER_WORKER_CONTEXT_KEPT_H
@@ -14,6 +14,7 @@
 #include <uthash.h>
 
 #include "collectives/host_memory.h"
+#include "worker/context_request.h"
 #include "worker/executor.h"
 
 enum { MUSTER_KEY_BY_COST = 0 }; /* an algorithm in a key; else 1 + the index of the named one */
@@ -29,8 +30,14 @@ struct muster_call_key {
     uint32_t ordered;
     uint32_t bound_count;
     uint32_t untuned;
-    uint64_t bounds[]; /* [bound_count] of the input, then of the output */
+    uint64_t
+        bounds[]; /* [bound_count] of the input, then of the output; then all members' counts */
 };
+
+/* The most that bounds of a call of so many ranks may take. */
+#define MUSTER_KEY_ROOM(ranks)   \
+    (MUSTER_BOUNDS_ROOM(ranks) + \
+     ((ranks) <= MUSTER_ALL_COUNTS_RANKS_MAX ? (size_t)(ranks) * (ranks) : 0))
 
 struct muster_kept {
     struct muster_call_key *key;        /* owned */

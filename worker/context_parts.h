@@ -3,6 +3,7 @@
  *
  *   context.c         members, turns, memory; what the context is asked
  *   context_tuning.c  calls while it is being found out how they are done fastest
+ *   context_counts.c  what members tell each other before an alltoallv, if they must
  *   context_call.c    one call: choosing, finding, running
  *
  * Private to the context. May use: executor.h, collectives, base.
@@ -16,6 +17,7 @@
 #include "worker/base/status.h"
 #include "worker/context.h"
 #include "worker/context_choice.h"
+#include "worker/context_counts.h"
 #include "worker/context_kept.h"
 #include "worker/context_memory.h"
 #include "worker/context_request.h"
@@ -41,6 +43,7 @@ struct muster_context {
     struct muster_kept_table kept;
     bool tunes;
     struct muster_tuning tuning;
+    struct muster_context_counts counts;
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_context_memory shared; /* by all ranks; or not */
