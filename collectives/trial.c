@@ -8,17 +8,22 @@
 #include "worker/base/status.h"
 
 enum {
-    TURN = 4,      /* calls of the first round */
-    TURN_DEAR = 2, /* where they take long */
+    CALLS = 4,      /* of each in the first round */
+    CALLS_DEAR = 1, /* where they take long */
+    TURN = 2,       /* calls that one has in a row */
     SCRATCH_MAX_BYTES = 4 << 20,
 };
 
-/* A round begins only if it is likely to end before a trial has taken so long. */
+/* A round begins only if it is likely to end before so much was lost with slow algorithms, beside
+ * the time of one call. */
 static const double BUDGET_US = 100e3;
 
-/* So much slower than the fastest an algorithm must have been to be left out after a round, by
- * rounds: few calls say less than many. */
-static const float left_out[MUSTER_TRIAL_ROUNDS_MAX] = {1.5F, 1.2F, 1};
+/* So much slower than the fastest an algorithm must have been to be left out after a round: few
+ * calls say less than many. */
+static float left_out(uint32_t calls)
+{
+    return calls <= CALLS ? 1.5F : calls <= 2 * CALLS ? 1.2F : 1;
+}
 
 /* By so much another one must be faster than the predicted one to take its place. */
 static const float preference = 1.05F;
@@ -91,9 +96,9 @@ muster_status muster_trial_init(struct muster_trial *ret_trial, size_t predicted
 void muster_trial_begin(struct muster_trial *ret_trial, const size_t *algorithms, uint32_t count,
                         double predicted_us)
 {
-    bool dear = predicted_us * count * TURN > BUDGET_US;
+    bool dear = predicted_us * count * CALLS > BUDGET_US;
     *ret_trial = (struct muster_trial){
-        .predicted = algorithms[0], .count = count, .turn = dear ? TURN_DEAR : TURN};
+        .predicted = algorithms[0], .count = count, .calls = dear ? CALLS_DEAR : CALLS};
     memcpy(ret_trial->algorithms, algorithms, count * sizeof *algorithms);
 }
 
@@ -101,12 +106,24 @@ void muster_trial_begin(struct muster_trial *ret_trial, const size_t *algorithms
 
 bool muster_trial_is_due(const struct muster_trial *trial)
 {
-    return trial->made == trial->count * trial->turn;
+    return trial->made == trial->count * trial->calls;
+}
+
+static uint32_t turn_of(const struct muster_trial *trial)
+{
+    return trial->calls < TURN ? trial->calls : TURN;
+}
+
+/* The place of an algorithm's call among all of the round. */
+static uint32_t place_of(const struct muster_trial *trial, uint32_t index, uint32_t call)
+{
+    uint32_t turn = turn_of(trial);
+    return (call / turn * trial->count + index) * turn + call % turn;
 }
 
 size_t muster_trial_next(const struct muster_trial *trial)
 {
-    return trial->algorithms[trial->made / trial->turn];
+    return trial->algorithms[trial->made / turn_of(trial) % trial->count];
 }
 
 void muster_trial_note(struct muster_trial *trial, double taken_us)
@@ -153,14 +170,14 @@ static struct standing stand(const struct muster_trial *trial, const float *hear
 {
     float slowest[MUSTER_TRIAL_CALLS_MAX] = {0};
     float fastest[MUSTER_TRIAL_CALLS_MAX] = {0};
-    const float *calls = heard + 2 * (size_t)index * trial->turn;
-    for (uint32_t i = 0; i < trial->turn; i++) {
-        slowest[i] = calls[2 * i];
-        fastest[i] = -calls[2 * i + 1];
+    for (uint32_t i = 0; i < trial->calls; i++) {
+        const float *call = heard + 2 * (size_t)place_of(trial, index, i);
+        slowest[i] = call[0];
+        fastest[i] = -call[1];
     }
     return (struct standing){.algorithm = trial->algorithms[index],
-                             .slowest_us = median_of(slowest, trial->turn),
-                             .fastest_us = median_of(fastest, trial->turn)};
+                             .slowest_us = median_of(slowest, trial->calls),
+                             .fastest_us = median_of(fastest, trial->calls)};
 }
 
 /* Those that are fast first; of equal ones, those that were first before. */
@@ -204,15 +221,26 @@ static size_t verdict_of(const struct muster_trial *trial, const struct standing
     return standings[0].algorithm;
 }
 
+/* Half of those that there is room for in the next round, at most. */
 static uint32_t count_left(const struct muster_trial *trial, const struct standing *standings)
 {
-    uint32_t most = MUSTER_TRIAL_ALGORITHMS_MAX >> (trial->round + 1);
+    uint32_t most = MUSTER_TRIAL_CALLS_MAX / (2 * trial->calls);
     uint32_t count = 1;
     while (count < trial->count && count < most &&
-           standings[count].us <= left_out[trial->round] * standings[0].us) {
+           standings[count].us <= left_out(trial->calls) * standings[0].us) {
         count++;
     }
     return count;
+}
+
+/* By so many calls of each of the first ones, instead of the fastest. */
+static double lost_with(const struct standing *standings, uint32_t count, uint32_t calls)
+{
+    double lost_us = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        lost_us += calls * ((double)standings[i].us - (double)standings[0].us);
+    }
+    return lost_us;
 }
 
 bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRIAL_WORDS_MAX],
@@ -220,13 +248,11 @@ bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRI
 {
     struct standing standings[MUSTER_TRIAL_ALGORITHMS_MAX] = {{.algorithm = 0}};
     rank(trial, heard, standings);
-    for (uint32_t i = 0; i < trial->made; i++) {
-        trial->spent_us += (double)heard[2 * i];
-    }
+    trial->lost_us += lost_with(standings, trial->count, trial->calls);
     uint32_t left = count_left(trial, standings);
-    double next_us = 2.0 * trial->turn * left * (double)standings[0].slowest_us;
-    if (left == 1 || trial->round + 1 == MUSTER_TRIAL_ROUNDS_MAX ||
-        !(trial->spent_us + next_us <= BUDGET_US)) {
+    double likely_us = trial->lost_us + lost_with(standings, left, 2 * trial->calls);
+    bool once = trial->calls == 1; /* that is too little to tell those apart that are as good */
+    if (left == 1 || !(once || likely_us <= BUDGET_US + (double)standings[0].us)) {
         *ret_algorithm = verdict_of(trial, standings);
         return true;
     }
@@ -234,8 +260,7 @@ bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRI
         trial->algorithms[i] = standings[i].algorithm;
     }
     trial->count = left;
-    trial->turn *= 2;
-    trial->round++;
+    trial->calls *= 2;
     trial->made = 0;
     return false;
 }

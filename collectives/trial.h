@@ -1,11 +1,12 @@
 /*
  * A trial: which of several algorithms does one kind of call fastest, found by its first calls.
  *
- * What is predicted to be fast is tried, in rounds. In a round each algorithm has a turn of a few
- * calls; then the members tell each other what every call took them, the slower half goes, and the
- * others get twice as many calls, until one is left or the time that a trial may take is used up.
- * Members that make the same calls and hear the same times come to the same verdict: nothing here
- * depends on anything else.
+ * What is predicted to be fast is tried, in rounds. In a round the algorithms take turns, two calls
+ * at a time, so that what goes on beside them meets all alike; then the members tell each other
+ * what every call took them, the slower half goes, and the others get twice as many calls, until
+ * one is left or what is lost with those that are slower than the fastest is no longer worth it.
+ * Calls that take long begin with one call each. Members that make the same calls and hear the same
+ * times come to the same verdict: nothing here depends on anything else.
  *
  * After A. Faraj, X. Yuan, D. Lowenthal: STAR-MPI: self tuned adaptive routines for MPI collective
  * operations, ICS 2006; the rounds are the sequential halving of Z. Karnin, T. Koren, O. Somekh:
@@ -19,7 +20,7 @@
 enum {
     MUSTER_TRIAL_ALGORITHMS_MAX = 8,
     MUSTER_TRIAL_CALLS_MAX = 32, /* of a round, of all algorithms together */
-    MUSTER_TRIAL_ROUNDS_MAX = 3,
+    MUSTER_TRIAL_ROUNDS_MAX = 5,
     MUSTER_TRIAL_WORDS_MAX = 2 * MUSTER_TRIAL_CALLS_MAX,
 };
 
@@ -27,11 +28,10 @@ struct muster_trial {
     size_t algorithms[MUSTER_TRIAL_ALGORITHMS_MAX]; /* that are still in question */
     size_t predicted;                               /* the one that is taken in case of doubt */
     uint32_t count;                                 /* of algorithms */
-    uint32_t turn;                                  /* calls that each has in this round */
-    uint32_t round;
-    uint32_t made; /* calls in this round, so far */
-    double spent_us;
-    float taken_us[MUSTER_TRIAL_CALLS_MAX]; /* by this member; of those calls */
+    uint32_t calls;                                 /* that each has in this round */
+    uint32_t made;                                  /* in this round, so far, of all */
+    double lost_us;                                 /* with those that are slower */
+    float taken_us[MUSTER_TRIAL_CALLS_MAX];         /* by this member; of those calls */
 };
 
 /* Chooses what to try, for this plan: the predicted algorithm, and others that are predicted to be
