@@ -82,6 +82,7 @@ int main(int argc, char **argv)
     (void)sigaddset(&signals, SIGTERM);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a store beyond ulimit -f is an error like a full disk */
     struct musterd musterd = {0};
     muster_status status = start(&options, &musterd);
     if (status == MUSTER_OK) {

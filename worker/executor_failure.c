@@ -118,20 +118,25 @@ muster_status muster_operation_end_failed(struct muster_operation *operation, mu
 {
     const struct muster_binding *binding = operation->binding;
     char own_reason[MUSTER_ERROR_MAX];
+    char lost_reason[MUSTER_REASON_SIZE];
     (void)snprintf(own_reason, sizeof own_reason, "%s", muster_last_error());
     muster_fabric_withdraw(binding->fabric, binding->generation, binding->context,
                            binding->sequence);
     if (atomic_load(&operation->failed)) {
         status = muster_error_set(operation->failure, "%s", operation->reason);
-    } else if (status == MUSTER_RETRY) {
-        return report_deadline(operation, ret_suspect);
-    } else {
+    } else if (status != MUSTER_RETRY) {
         (void)muster_error_set(status, "%s", own_reason);
+    }
+    if ((status == MUSTER_REJOIN || status == MUSTER_RETRY) &&
+        muster_fabric_exhausted(binding->fabric, binding->generation, lost_reason)) {
+        return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
+    }
+    if (status == MUSTER_RETRY) {
+        return report_deadline(operation, ret_suspect);
     }
     if (status == MUSTER_INVALID) {
         tell_peers(operation);
     } else if (status == MUSTER_REJOIN) {
-        char lost_reason[MUSTER_REASON_SIZE];
         (void)muster_fabric_lost_peer(binding->fabric, binding->generation, ret_suspect,
                                       lost_reason);
     }

@@ -31,7 +31,7 @@ enum {
 
 /* What the thread knows of the service, to say each change once. */
 struct follower {
-    bool unreachable;
+    bool unreachable, refused;
     uint64_t revoked; /* the generation that this thread knows to be over */
     bool shown;       /* since it knows, the service has been asked again */
 };
@@ -159,7 +159,10 @@ static void heed_failure(struct muster_session *session, struct follower *follow
     }
     AUTO_LOCK(&session->mutex);
     if (!nothing_to_watch_locked(session) && !session->closing) {
-        muster_log(MUSTER_LOG_ERROR, "the service refuses to be watched: %s", muster_last_error());
+        if (!follower->refused) {
+            muster_log(MUSTER_LOG_ERROR, "the service cannot be watched: %s", muster_last_error());
+        }
+        follower->refused = true;
         wait_locked(session, REFUSED_PAUSE_MS);
     }
 }
@@ -186,6 +189,7 @@ static void watch_once(struct muster_session *session, struct follower *follower
         muster_log(MUSTER_LOG_WARN, "the service is back");
         follower->unreachable = false;
     }
+    follower->refused = false;
     heed_answer(session, follower, request->generation, &response);
 }
 

@@ -30,6 +30,7 @@ struct muster_client {
     char *body; /* owned */
     size_t body_size, body_capacity;
     bool body_too_big;
+    int socket_error; /* why there is no socket; 0: there is one */
     char problem[CURL_ERROR_SIZE];
 };
 
@@ -103,6 +104,16 @@ muster_status muster_client_check_url(const char *url)
     return split_url(url, &host, &port);
 }
 
+/* curl would not say why it has no socket. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct muster_client *client = user;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    client->socket_error = fd < 0 ? errno : 0;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 static bool add_header(struct muster_client *client, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(client->headers, line);
@@ -164,6 +175,8 @@ static bool set_up(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->problem) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK &&
@@ -277,6 +290,14 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
                                                client->url, MUSTER_ANSWER_MAX_BYTES),
                               MUSTER_RPC_INTERNAL);
     }
+    if (client->socket_error == EMFILE || client->socket_error == ENFILE) {
+        return attempt_failed(
+            muster_error_set(MUSTER_FATAL,
+                             "rendezvous %s: this process has no descriptor left "
+                             "for it (ulimit -n): %s",
+                             client->url, strerror_r(client->socket_error, words, sizeof words)),
+            MUSTER_RPC_INTERNAL);
+    }
     if (result == CURLE_OPERATION_TIMEDOUT) {
         return attempt_failed(muster_error_set(MUSTER_RETRY,
                                                "rendezvous %s: no answer within %u ms", client->url,
@@ -349,6 +370,7 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     client->body_size = 0;
     client->body_too_big = false;
     client->problem[0] = '\0';
+    client->socket_error = 0;
     if (curl_easy_setopt(client->easy, CURLOPT_URL, url) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_POSTFIELDS, request) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request)) != CURLE_OK ||

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -68,6 +69,21 @@ static void test_strange_sizes_and_pointers_do_no_harm(void **state)
     muster_free(&other);
 }
 
+static void test_a_limit_of_the_size_of_files_is_named(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    void *memory = NULL;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 65536, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    muster_status status = muster_alloc(1 << 20, &memory);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, MUSTER_FATAL);
+    assert_non_null(strstr(muster_last_error(), "ulimit -f"));
+    assert_null(memory);
+}
+
 static void test_pieces_are_bounded(void **state)
 {
     (void)state;
@@ -90,6 +106,7 @@ int main(void)
         cmocka_unit_test(test_memory_is_zeroed_and_found_by_any_part_of_it),
         cmocka_unit_test(test_another_mapping_of_its_descriptor_shows_what_is_written),
         cmocka_unit_test(test_strange_sizes_and_pointers_do_no_harm),
+        cmocka_unit_test(test_a_limit_of_the_size_of_files_is_named),
         cmocka_unit_test(test_pieces_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Peers that publish addresses at which nobody, or somebody else, is to be found: the link comes up
  * over the one that is right, whatever the others do. */
 #include "tests/conformance/rig.h"
+#include "tests/support/descriptors.h"
 #include "worker/fabric/address.h"
 #include "worker/fabric/hello.h"
 
@@ -234,6 +235,41 @@ static void a_peer_that_is_nowhere_is_lost_with_all_reasons(void **state)
     close(fds[1]);
 }
 
+static char *expect_exhausted(struct rig *rig, uint32_t rank, void *user)
+{
+    char byte = 0;
+    char reason[MUSTER_REASON_SIZE] = "";
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer send = rig_send(rig, 1 - rank, 1, &byte, 1);
+    (void)user;
+    if (rank == 1) {
+        return NULL;
+    }
+    rig_post(rig, rank, &tally, &send);
+    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
+    RIG_EXPECT(muster_fabric_exhausted(rig->fabrics[rank], rig->generation, reason));
+    RIG_EXPECT(strstr(reason, "no descriptor left") != NULL);
+    RIG_EXPECT(strstr(reason, rig->peers[1].addresses[0]) != NULL);
+    return NULL;
+}
+
+static void who_has_no_descriptor_left_blames_itself(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct rlimit before;
+    char reason[MUSTER_REASON_SIZE];
+    rig_init(&rig, &tcp, 2);
+    rig_begin(&rig);
+    descriptors_take_away(&before);
+    rig_run(&rig, expect_exhausted, NULL);
+    descriptors_give_back(&before);
+    rig_begin(&rig);
+    assert_false(muster_fabric_exhausted(rig.fabrics[0], rig.generation, reason));
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
 /* Several addresses of one member ------------------------------------------------------------ */
 
 static void listen_on_loopback(uint32_t rank, struct muster_fabric_options *options)
@@ -341,6 +377,7 @@ int main(void)
         cmocka_unit_test(another_member_is_turned_away_from),
         cmocka_unit_test(another_job_is_turned_away_from),
         cmocka_unit_test(a_peer_that_is_nowhere_is_lost_with_all_reasons),
+        cmocka_unit_test(who_has_no_descriptor_left_blames_itself),
         cmocka_unit_test(many_calls_to_one_member_open_one_link),
         cmocka_unit_test(who_is_told_to_wait_is_linked_later),
         cmocka_unit_test(every_address_is_listened_at),

@@ -1,5 +1,6 @@
 /* Who else connects to a worker's port: nobody hangs, nothing is lost, and they are counted. */
 #include "tests/conformance/rig.h"
+#include "tests/support/descriptors.h"
 #include "worker/fabric/address.h"
 #include "worker/fabric/frame.h"
 #include "worker/fabric/hello.h"
@@ -60,6 +61,37 @@ static void a_port_scanner_is_counted(void **state)
     rig_init(&rig, &tcp, 2);
     int fd = connect_to(&rig, 0);
     assert_true(fd >= 0);
+    close(fd);
+    await_refused(&rig, 1);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+/* Rank 0 looks until it says, or no longer says, that it lacks descriptors. */
+static void await_exhausted(struct rig *rig, bool wanted)
+{
+    char reason[MUSTER_REASON_SIZE];
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason) != wanted &&
+           muster_clock_ns() < deadline_ns) {
+        look(rig, 0, 5);
+    }
+    assert_int_equal(muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason), wanted);
+    assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
+}
+
+static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct rlimit before;
+    rig_init(&rig, &tcp, 2);
+    int fd = connect_to(&rig, 0); /* to the kernel, so far */
+    assert_true(fd >= 0);
+    descriptors_take_away(&before);
+    await_exhausted(&rig, true);
+    descriptors_give_back(&before);
+    await_exhausted(&rig, false);
     close(fd);
     await_refused(&rig, 1);
     rig_run(&rig, rig_exchange, NULL);
@@ -317,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost),
+        cmocka_unit_test(a_call_for_which_there_is_no_descriptor_is_taken_later),
         cmocka_unit_test(a_port_scanner_is_counted),
         cmocka_unit_test(garbage_is_refused_at_once),
         cmocka_unit_test(who_lacks_the_token_or_is_no_member_is_told_so),

@@ -40,4 +40,18 @@ serve --store "$folder/disk/jobs.db"
 expect '"value":' Get '{"job":"j","key":"k"}'
 expect '"phase":"JOB_PHASE_RUNNING"' GetJob "{\"job\":\"$refused\"}"
 stop 0
+
+# A limit of the size of files is no other thing: the service lives on.
+ulimit -S -f 64
+serve --store "$folder/limited.db" --hold-ms 100
+expect '"formed"' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"maxSize\":1}"
+refused=no
+for i in $(seq 50); do
+    answer=$(ask Put "{\"job\":\"j\",\"key\":\"k$i\",\"value\":\"$value\"}")
+    case "$answer" in *unavailable*) refused=k$i && break ;; esac
+done
+[ $refused != no ] || fail "the limit is never reached"
+expect '"revoked":false' Watch "{\"job\":\"j\",\"member\":\"$(member 1)\",\"generation\":1}"
+expect '"value":' Get '{"job":"j","key":"k1"}'
+stop 0
 echo "PASS"

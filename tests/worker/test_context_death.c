@@ -1,5 +1,6 @@
 /* A member that dies or stops in the middle of a collective: processes over TCP, killed for real.
  * Two of them, because with more it takes the service to tell those who are not its neighbours. */
+#include "tests/support/descriptors.h"
 #include "tests/support/group.h"
 #include "worker/base/clock.h"
 
@@ -232,11 +233,46 @@ static void a_stopped_process_is_named_at_the_deadline(void **state)
     munmap(board, sizeof *board);
 }
 
+/* Both dial, as both have something to send. */
+static void expect_fatal(struct group_member *member, void *argument)
+{
+    float in = 1;
+    float out = 0;
+    uint32_t suspect = UINT32_MAX;
+    (void)argument;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .algorithm = "recursive_doubling",
+                                           .in = &in,
+                                           .out = &out,
+                                           .count = 1,
+                                           .type = MUSTER_FLOAT32,
+                                           .op = MUSTER_SUM,
+                                           .deadline_ns = group_deadline()};
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &request, &suspect);
+    if (status != MUSTER_FATAL || suspect != UINT32_MAX ||
+        strstr(muster_last_error(), "this process has no descriptor left") == NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+}
+
+static void who_has_no_descriptor_left_gives_up_and_reports_nobody(void **state)
+{
+    (void)state;
+    struct group group;
+    struct rlimit before;
+    group_start_flat(&group, GROUP_TCP, RANKS);
+    descriptors_take_away(&before);
+    group_each(&group, expect_fatal, NULL);
+    descriptors_give_back(&before);
+    group_finish(&group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_process_is_named_to_the_others_at_once),
         cmocka_unit_test(a_stopped_process_is_named_at_the_deadline),
+        cmocka_unit_test(who_has_no_descriptor_left_gives_up_and_reports_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/descriptors.h"
 #include "worker/base/clock.h"
 #include "worker/rendezvous_client.h"
 
@@ -229,6 +230,31 @@ static void no_server_ends_at_the_deadline_and_names_the_url(void **state)
     muster_client_destroy(client);
 }
 
+static void a_process_without_descriptors_is_told_so_at_once(void **state)
+{
+    (void)state;
+    struct server server = {.replies = {empty_object}, .count = 1};
+    struct muster_client *client = NULL;
+    struct rlimit before;
+    json_t *answer = NULL;
+    start(&server);
+    struct muster_patience long_one = patience(5000, 20000);
+    assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
+    descriptors_take_away(&before);
+    muster_status status =
+        muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_one, &answer, NULL);
+    descriptors_give_back(&before);
+    assert_int_equal(status, MUSTER_FATAL);
+    assert_non_null(strstr(muster_last_error(), server.url));
+    assert_non_null(strstr(muster_last_error(), "no descriptor left"));
+    assert_int_equal(
+        muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_one, &answer, NULL),
+        MUSTER_OK);
+    json_decref(answer);
+    muster_client_destroy(client);
+    stop(&server);
+}
+
 static void a_server_that_never_answers_is_left(void **state)
 {
     (void)state;
@@ -337,6 +363,7 @@ int main(void)
         cmocka_unit_test(an_overloaded_server_is_asked_again),
         cmocka_unit_test(a_refusal_comes_back_at_once_with_its_text),
         cmocka_unit_test(no_server_ends_at_the_deadline_and_names_the_url),
+        cmocka_unit_test(a_process_without_descriptors_is_told_so_at_once),
         cmocka_unit_test(a_server_that_never_answers_is_left),
         cmocka_unit_test(another_thread_ends_a_held_call),
         cmocka_unit_test(an_answer_without_end_is_cut_off),

@@ -2,13 +2,29 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
+/* Beyond the limit of the size of files the kernel would kill this process (SIGXFSZ). */
+static muster_status check_limit(size_t size_bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        size_bytes > limit.rlim_cur) {
+        return muster_error_set(MUSTER_FATAL,
+                                "%zu bytes of shared memory: files of this process may have %llu "
+                                "bytes (ulimit -f), which counts here, too",
+                                size_bytes, (unsigned long long)limit.rlim_cur);
+    }
+    return MUSTER_OK;
+}
+
 muster_status muster_region_create(const char *name, size_t size_bytes, int *ret_fd)
 {
+    TRY(check_limit(size_bytes));
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "shared memory");

@@ -3,6 +3,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,7 @@ int main(int argc, char **argv)
     static const struct argp argp = {.parser = parse, .args_doc = "COMMAND [ARGS...]", .doc = doc};
     argp_program_version_hook = print_version;
     argp_err_exit_status = MUSTER_CLI_USAGE;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file beyond ulimit -f is an error like a full disk */
     struct choice choice = {0};
     char me[] = "muster"; /* in messages, however it was started */
     argv[0] = me;

@@ -161,6 +161,7 @@ static _Noreturn void child_run(const struct muster_command *command, int guard_
     (void)dup2(command->quiet ? null : pipes->output[1], STDOUT_FILENO);
     (void)dup2(pipes->error[1], STDERR_FILENO);
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, command->signals, NULL);
     (void)execvpe(command->argv[0], command->argv, command->environment);
     int number = errno;

@@ -313,6 +313,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     fabric->link_count = count;
     fabric->generation = generation;
     fabric->lost = false;
+    fabric->exhausted[0] = '\0';
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->refresh(fabric->transports[i].self);
     }
@@ -348,6 +349,16 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
     }
     *ret_rank = fabric->lost_rank;
     memcpy(ret_reason, fabric->lost_reason, MUSTER_REASON_SIZE);
+    return true;
+}
+
+bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason)
+{
+    AUTO_LOCK(&fabric->lock);
+    if (fabric->exhausted[0] == '\0' || generation != fabric->generation) {
+        return false;
+    }
+    memcpy(ret_reason, fabric->exhausted, MUSTER_REASON_SIZE);
     return true;
 }
 

@@ -242,6 +242,10 @@ MUSTER_CHECKED muster_status muster_fabric_take_descriptor(struct muster_fabric 
 bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, uint32_t *ret_rank,
                              char *ret_reason);
 
+/* Whether this process lacks descriptors to open a link of this generation, or to take a peer's
+ * call: then no peer is to be reported, this member cannot go on. ret_reason likewise. */
+bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason);
+
 /* Figures for people and tests. */
 struct muster_fabric_figures {
     uint64_t links_opened, links_lost;

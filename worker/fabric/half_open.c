@@ -1,14 +1,18 @@
 #include "worker/fabric/half_open.h"
 
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 #include <utlist.h>
+
+static const int64_t say_again_after_ns = INT64_C(60) * 1000 * 1000 * 1000;
 
 /* Records ------------------------------------------------------------------------------------ */
 
@@ -256,10 +260,36 @@ static void watch_listeners(struct muster_halves *halves, uint32_t events)
     }
 }
 
-static void pause_accepting(struct muster_halves *halves)
+/* Strangers may be what holds the descriptors: they have their time, then there is room. */
+static void note_exhausted(struct muster_halves *halves, int error)
 {
+    struct muster_fabric *fabric = halves->fabric;
+    int64_t now_ns = muster_clock_ns();
+    if (!muster_is_exhausted(error) || halves->half_open > 0) {
+        return;
+    }
+    if (!fabric->lost) {
+        (void)snprintf(fabric->exhausted, sizeof fabric->exhausted,
+                       "this process has no descriptor left for a peer's call (ulimit -n): %s",
+                       strerror(error));
+    }
+    if (now_ns >= halves->say_again_ns) {
+        halves->say_again_ns = now_ns + say_again_after_ns;
+        muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's call (ulimit -n): %s",
+                   strerror(error));
+    }
+}
+
+static void pause_accepting(struct muster_halves *halves, int error)
+{
+    note_exhausted(halves, error);
     halves->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
     watch_listeners(halves, 0);
+}
+
+static bool lacks_room(int error)
+{
+    return muster_is_exhausted(error) || error == ENOMEM || error == ENOBUFS;
 }
 
 static void accept_ready(struct muster_watch *watch, uint32_t events)
@@ -271,10 +301,13 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
         int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-                pause_accepting(halves);
+            if (lacks_room(errno)) {
+                pause_accepting(halves, errno);
             }
             return;
+        }
+        if (!halves->fabric->lost) {
+            halves->fabric->exhausted[0] = '\0'; /* there is room again */
         }
         if (halves->half_open >= MUSTER_HALF_OPEN_MAX) {
             push_out_oldest(halves);

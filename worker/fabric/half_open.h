@@ -107,6 +107,7 @@ struct muster_halves {
     const struct muster_half_ops *ops;
     struct muster_listener *listeners;
     int64_t accept_again_ns;  /* MUSTER_NEVER: accepting */
+    int64_t say_again_ns;     /* that it cannot */
     struct muster_half *list; /* oldest first */
     uint32_t half_open, parked;
     struct muster_dialler *diallers; /* the ends of all its links */

@@ -1,6 +1,7 @@
 /* What transports call: a link's states, and the ends of transfers. */
 #include "worker/fabric/link.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,6 +154,24 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     muster_transfer_table_splice(&link->receives, &ended);
     muster_link_notice(link);
     end_all(link, &ended, MUSTER_REJOIN, link->reason);
+}
+
+bool muster_is_exhausted(int error)
+{
+    return error == EMFILE || error == ENFILE;
+}
+
+void muster_link_exhausted(struct muster_link *link, const char *what)
+{
+    struct muster_fabric *fabric = link->fabric;
+    char reason[MUSTER_REASON_SIZE];
+    (void)snprintf(reason, sizeof reason,
+                   "this process has no descriptor left for it (ulimit -n): %.180s", what);
+    bool first = !fabric->lost;
+    muster_link_fail(link, MUSTER_LINK_LOST, reason);
+    if (first) {
+        memcpy(fabric->exhausted, link->reason, MUSTER_REASON_SIZE);
+    }
 }
 
 /* Transfers ---------------------------------------------------------------------------------- */

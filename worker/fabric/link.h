@@ -195,6 +195,7 @@ struct muster_fabric {
     bool lost;    /* a link of this generation was lost; the first one is: */
     uint32_t lost_rank;
     char lost_reason[MUSTER_REASON_SIZE];
+    char exhausted[MUSTER_REASON_SIZE]; /* how this process lacked descriptors; "": it did not */
 
     /* Progress. */
     int epoll_fd, wake_fd;
@@ -243,6 +244,12 @@ void muster_link_opened(struct muster_link *link);
 /* The link is over: closes it and ends its transfers with MUSTER_REJOIN. LOST: `what` says how, and
  * the loss is noted for the report; LEFT: `what` is not used. */
 void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what);
+
+/* Whether the error says that this process, or this host, can open no more descriptors. */
+bool muster_is_exhausted(int error);
+
+/* The link is lost because of that: the peer is not to blame. */
+void muster_link_exhausted(struct muster_link *link, const char *what);
 
 /* Transfers: each takes it out of nothing; the holder does so first -------------------------- */
 

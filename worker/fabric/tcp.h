@@ -78,6 +78,7 @@ struct tcp_dialling {
     bool waiting;          /* for that, and nothing else */
     bool crossed, hung_up; /* what some of the calls have come to */
     bool refused;          /* the peer's host was reached: nobody, or somebody else, is there */
+    bool exhausted;        /* this process can open no more descriptors */
     char failures[MUSTER_REASON_SIZE];
 };
 

@@ -47,6 +47,7 @@ static void note_errno(struct tcp_link *link, const struct muster_socket_address
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
     link->dialling.refused = link->dialling.refused || error == ECONNREFUSED;
+    link->dialling.exhausted = link->dialling.exhausted || muster_is_exhausted(error);
     note_failure(link, address, strerror(error));
 }
 
@@ -98,6 +99,10 @@ static void dial_others(const struct tcp_path *first)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
+    if (dialling->exhausted) {
+        muster_link_exhausted(link->link, dialling->failures);
+        return;
+    }
     if (dialling->crossed) {
         muster_dialler_crossed(&link->dialler);
         return;
