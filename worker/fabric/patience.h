@@ -27,7 +27,7 @@ enum {
     /* Longer than most waits of small calls, and short beside the time that it looks at all. */
     MUSTER_PATIENCE_PAUSE_MAX_NS = 50 * 1000,
     MUSTER_PATIENCE_PAUSE_STEP_NS = 1000,
-    MUSTER_PATIENCE_REST_MIN = 128, /* waits without a look, after a slice */
+    MUSTER_PATIENCE_REST_MIN = 16, /* waits without a look, after a slice */
     MUSTER_PATIENCE_REST_MAX = 4096,
     /* Members that share a core though another one is free stay there as long as they only give
      * way: the scheduler looks for a free core when one wakes up. So after so many times one
