@@ -33,7 +33,8 @@ struct muster_memory {
     uint64_t posted;                       /* the last operation of this rank */
     uint64_t settled;                      /* that all are known to have posted */
     uint32_t spins;                        /* how long it looks before it gives way */
-    uint32_t in_vain;                      /* so often it looked for nothing */
+    uint32_t shared;                       /* times in a row that somebody else was on the core */
+    uint32_t partings;                     /* times that it slept or moved for that */
     struct muster_memory_mappings mappings[MUSTER_MEMORY_RANKS_MAX];
     char *room; /* MUSTER_MEMORY_LEVELS x 2 segments */
 };

@@ -2,8 +2,9 @@
  * How one rank waits for another, and notices that it waits in vain.
  *
  * First it only looks, if every rank has a core of its own; then it gives way between the looks, so
- * that ranks that share a core go on; then it sleeps, a slice at a time, and after each slice sees
- * after the other one. Whoever writes wakes those who sleep.
+ * that ranks that share a core go on, and less often where nobody else is on its core; then it
+ * sleeps, a slice at a time, and after each slice sees after the other one. Whoever writes wakes
+ * those who sleep.
  *
  * Who sleeps has counted itself before its last look; who writes looks at the count after it wrote.
  * One of the two sees the other, if neither's order of the two is turned around. The writer, who is
@@ -28,9 +29,11 @@
 enum {
     SPINS_MIN = 16,  /* before giving way; some 300 ns */
     SPINS_MAX = 512, /* some 5 to 20 us */
-    YIELDS_A_LOOK_AT_THE_CLOCK = 16,
     YIELD_NS = 200 * 1000,
-    IN_VAIN_TO_MOVE = 64,
+    ALONE_NS = 2 * 1000,    /* who gave way for less found nobody else on its core */
+    OTHERS_NS = 500 * 1000, /* and who did for longer found others than ranks */
+    SHARED_MIN = 64,        /* times in a row, then it does something about that; and after */
+    SHARED_DOUBLINGS = 4,   /* that was in vain, after twice as many, so often */
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
     SLICE_MAX_NS = 16 * 1000 * 1000,
     NS_PER_S = 1000000000,
@@ -98,43 +101,68 @@ static muster_status late(struct muster_memory_run *run, uint32_t rank)
 
 /* Waiting ------------------------------------------------------------------------------------- */
 
-/* It may be in vain though there are cores enough: the other one may have been put on this core, or
- * other work be on its. Then looking keeps back the one who is waited for, so it is made shorter
- * each time, and longer again when it helped. */
+/* False at once where ranks have not a core each. */
 static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least)
 {
     uint32_t spins = memory->options.crowded ? 0 : memory->spins;
     for (uint32_t i = 0; i < spins; i++) {
         if (is_reached(word, least)) {
-            memory->spins = spins < SPINS_MAX ? 2 * spins : SPINS_MAX;
             return true;
         }
         muster_cores_relax();
     }
-    memory->spins = spins > 2 * SPINS_MIN ? spins / 2 : SPINS_MIN;
-    memory->in_vain++;
+    return false;
+}
+
+/* Looking keeps back who is waited for, if that one has been put on this core though there are
+ * others. So it is made shorter each time that there was somebody, and longer again when there was
+ * nobody: giving way hands the core even to work of the lowest priority, for a slice. */
+static void note_gave_way(struct muster_memory *memory, int64_t took_ns)
+{
+    if (took_ns < ALONE_NS) {
+        memory->spins = memory->spins < SPINS_MIN       ? SPINS_MIN
+                        : memory->spins < SPINS_MAX / 2 ? 2 * memory->spins
+                                                        : SPINS_MAX;
+        memory->shared = 0;
+        memory->partings = memory->spins == SPINS_MAX ? 0 : memory->partings;
+        return;
+    }
+    memory->spins = memory->spins > 2 * SPINS_MIN ? memory->spins / 2 : SPINS_MIN;
+    memory->shared += took_ns < OTHERS_NS;
+}
+
+static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least,
+                     int64_t until_ns)
+{
+    int64_t now_ns = muster_clock_ns();
+    while (now_ns < until_ns) {
+        (void)sched_yield();
+        int64_t took_ns = muster_clock_ns() - now_ns;
+        note_gave_way(memory, took_ns);
+        if (is_reached(word, least) || spin(memory, word, least)) {
+            return true;
+        }
+        now_ns = muster_clock_ns();
+    }
     return false;
 }
 
 /* Ranks that share a core though there are others stay there as long as they only give way: the
- * scheduler looks for an idle core when one wakes up. So now and then one sleeps. */
-static bool is_to_move(const struct muster_memory *memory)
+ * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
+ * vain, it moves to another core. True: it is to sleep. */
+static bool come_apart(struct muster_memory *memory)
 {
-    return !memory->options.crowded && memory->spins == SPINS_MIN &&
-           memory->in_vain % IN_VAIN_TO_MOVE == 0;
-}
-
-static bool give_way(const _Atomic uint64_t *word, uint64_t least, int64_t until_ns)
-{
-    do {
-        for (int i = 0; i < YIELDS_A_LOOK_AT_THE_CLOCK; i++) {
-            (void)sched_yield();
-            if (is_reached(word, least)) {
-                return true;
-            }
-        }
-    } while (muster_clock_ns() < until_ns);
-    return false;
+    uint32_t doublings = memory->partings / 2;
+    uint32_t most = SHARED_MIN << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
+    if (memory->options.crowded || memory->shared < most) {
+        return false;
+    }
+    memory->shared = 0;
+    bool moves = memory->partings++ % 2 == 1;
+    if (moves) {
+        (void)muster_cores_move(memory->options.rank + doublings);
+    }
+    return !moves;
 }
 
 static int64_t earlier(int64_t one_ns, int64_t other_ns)
@@ -150,8 +178,8 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
         return MUSTER_OK;
     }
     int64_t now_ns = muster_clock_ns();
-    if (!is_to_move(run->memory) &&
-        give_way(word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
+    if (!come_apart(run->memory) &&
+        give_way(run->memory, word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
         return MUSTER_OK;
     }
     struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
