@@ -2,8 +2,9 @@
 #ifndef MUSTER_RENDEZVOUS_JOBS_H
 #define MUSTER_RENDEZVOUS_JOBS_H
 
-#include "rendezvous/rpc.h"
+#include "rendezvous/musterd_service.h"
 #include "rendezvous/values.h"
+#include "rendezvous/watchers.h"
 #include "worker/base/thread.h"
 
 #include <stdatomic.h>

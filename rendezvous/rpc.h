@@ -5,16 +5,9 @@
 #ifndef MUSTER_RENDEZVOUS_RPC_H
 #define MUSTER_RENDEZVOUS_RPC_H
 
+#include "rendezvous/answer.h"
 #include "rendezvous/musterd_service.h"
 #include "rendezvous/watchers.h"
-
-struct muster_rpc_request {
-    enum muster_rpc_method method;
-    const char *token; /* what came with the request; NULL: none */
-    const char *body;  /* JSON; not terminated */
-    size_t size_bytes;
-    uint32_t timeout_ms; /* the caller waits no longer; UINT32_MAX: as long as it takes */
-};
 
 /* True: *ret_answer is the answer. False: the request is held, and watcher->answer will be called,
  * perhaps before this returns. Any thread; does not block but for the store. */
@@ -32,12 +25,5 @@ bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method
 
 /* Changes nothing, so that it may come as a GET. */
 bool muster_rpc_is_safe(enum muster_rpc_method method);
-
-/* Takes the object; NULL is an answer that says that memory is out. */
-struct muster_rpc_answer muster_answer_json(json_t *json);
-struct muster_rpc_answer muster_answer_error(enum muster_rpc_code code, const char *format, ...)
-    MUSTER_PRINTF(2, 3);
-/* What status and muster_last_error() say. */
-struct muster_rpc_answer muster_answer_status(muster_status status);
 
 #endif

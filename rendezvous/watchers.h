@@ -6,18 +6,12 @@
 #ifndef MUSTER_RENDEZVOUS_WATCHERS_H
 #define MUSTER_RENDEZVOUS_WATCHERS_H
 
-#include "elastic/messages.h"
+#include "rendezvous/answer.h"
 
 enum {
     MUSTER_WAITS_MAX = 4096, /* held Waits of one job */
     /* Deadlines are rounded up to this, so that many of them make one round. */
     MUSTER_DEADLINE_STEP_MS = 8,
-};
-
-struct muster_rpc_answer {
-    enum muster_rpc_code code;
-    char *body; /* owned JSON; NULL: memory is out */
-    size_t size_bytes;
 };
 
 struct muster_watcher;
