@@ -9,7 +9,6 @@
 #include "collectives/tuning.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
 #include "worker/base/status.h"
 #include "worker/base/thread.h"
 #include "worker/context_parts.h"
@@ -199,6 +198,16 @@ void muster_context_tuned(struct muster_context *context, struct muster_tuned_li
     }
 }
 
+void muster_context_set_shared(struct muster_context *context,
+                               const struct muster_context_memory *shared)
+{
+    AUTO_TURN(context);
+    muster_kept_clear(&context->kept); /* they were chosen without it */
+    context->shared = *shared;
+    muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
 /* Running ------------------------------------------------------------------------------------- */
 
 /* The other members count a call that this one has not begun: their numbers are no longer alike. */
@@ -237,44 +246,7 @@ muster_status muster_context_run(struct muster_context *context,
     return muster_context_run_numbered(context, request, &asked, kept, 0, suspect);
 }
 
-/* Shared memory ------------------------------------------------------------------------------- */
-
-uint64_t muster_context_sequence(const struct muster_context *context)
-{
-    return context->sequence;
-}
-
-muster_status muster_context_share_memory(struct muster_context *context, int64_t deadline_ns,
-                                          uint32_t *ret_suspect)
-{
-    uint32_t unused = UINT32_MAX;
-    uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
-    uint32_t ranks = context->topology.ranks;
-    struct muster_context_memory shared = {.memory = NULL};
-    const struct muster_memory_options options = {.rank = context->rank,
-                                                  .ranks = ranks,
-                                                  .names = context->ranks,
-                                                  .order = context->contributors,
-                                                  .crowded = muster_cores_usable() < ranks,
-                                                  .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
-    *suspect = UINT32_MAX;
-    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
-        return MUSTER_OK;
-    }
-    const struct muster_context_meeting meeting = {.context = context,
-                                                   .fabric = context->fabric,
-                                                   .generation = context->generation,
-                                                   .number = context->number,
-                                                   .deadline_ns = deadline_ns,
-                                                   .ret_suspect = suspect};
-    TRY(muster_context_memory_meet(&meeting, &options, &shared));
-    AUTO_TURN(context);
-    muster_kept_clear(&context->kept); /* they were chosen without it */
-    context->shared = shared;
-    muster_choices_clear(&context->choices);
-    muster_tuning_clear(&context->tuning);
-    return MUSTER_OK;
-}
+/* Asking -------------------------------------------------------------------------------------- */
 
 /* What the next such call would run with. */
 static muster_status find_asked(struct muster_context *context,

@@ -1,7 +1,8 @@
 /*
  * A context from within: what its files share.
  *
- *   context.c         members, turns, memory; what the context is asked
+ *   context_meeting.c how the members come to memory that they share
+ *   context.c         members and turns; what the context is asked
  *   context_tuning.c  calls while it is being found out how they are done fastest
  *   context_counts.c  what members tell each other before an alltoallv, if they must
  *   context_call.c    one call: choosing, finding, running
@@ -50,6 +51,10 @@ struct muster_context {
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
+
+/* context.c. From now on they share this memory, which becomes the context's. */
+void muster_context_set_shared(struct muster_context *context,
+                               const struct muster_context_memory *shared);
 
 /* All of the following are for who has the turn. First context_call.c. */
 
