@@ -1,7 +1,7 @@
 /* The public calls of state that need no other member's memory: register, commit, restore. */
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 muster_status muster_register(muster_session *session, const char *name, void *data,
                               size_t size_bytes)

@@ -17,7 +17,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum {
     REPORT_ATTEMPT_MS = 500,

@@ -8,7 +8,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum {
     JOIN_ATTEMPT_MS = MUSTER_WAIT_MAX_MS + 5000, /* before the service's hold time is known */

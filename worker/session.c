@@ -1,4 +1,4 @@
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,85 +17,6 @@ enum {
     FRUITLESS_PAUSE_MS = 20, /* after the first; doubled after each further one */
     FRUITLESS_PAUSE_MAX_MS = 1000,
 };
-
-bool muster_session_leaving(struct muster_session *session)
-{
-    return atomic_load(&session->leave_wished) || atomic_load(&session->leave_asked) ||
-           (session->sigterm_held && muster_sigterm_count() != session->sigterm_seen);
-}
-
-/* The gate ------------------------------------------------------------------------------------ */
-
-static muster_status out_of_job_locked(const struct muster_session *session)
-{
-    return muster_error_set(MUSTER_ENDED, "job %s: %s", session->settings.job, session->why);
-}
-
-muster_status muster_session_enter(struct muster_session *session)
-{
-    AUTO_LOCK(&session->mutex);
-    if (session->stage == MUSTER_STAGE_LEFT) {
-        return out_of_job_locked(session);
-    }
-    if (session->stage != MUSTER_STAGE_RUNNING) {
-        return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
-                                session->settings.job);
-    }
-    session->users++;
-    return MUSTER_OK;
-}
-
-void muster_session_exit(struct muster_session *session)
-{
-    AUTO_LOCK(&session->mutex);
-    session->users--;
-    if (session->users == 0 && session->stage != MUSTER_STAGE_RUNNING) {
-        (void)pthread_cond_broadcast(&session->changed);
-    }
-}
-
-/* A collective ended with MUSTER_REJOIN: is it worth a report, or is the job over for us? */
-static muster_status settle_rejoin(struct muster_session *session, uint64_t generation,
-                                   uint32_t suspect)
-{
-    char text[MUSTER_ERROR_MAX];
-    (void)snprintf(text, sizeof text, "%s", muster_last_error());
-    if (suspect != UINT32_MAX) {
-        muster_session_report(session, generation, suspect, text);
-    }
-    AUTO_LOCK(&session->mutex);
-    if (session->ended) {
-        return out_of_job_locked(session);
-    }
-    if (session->generation.number == generation) {
-        session->rejoin_due = true;
-    }
-    return muster_error_set(MUSTER_REJOIN, "%s", text);
-}
-
-muster_status muster_session_settle(struct muster_session *session, uint64_t generation,
-                                    muster_status status, uint32_t suspect)
-{
-    if (status == MUSTER_REJOIN) {
-        status = settle_rejoin(session, generation, suspect);
-    }
-    if (atomic_load(&session->last_status) != (int)status) {
-        atomic_store(&session->last_status, (int)status);
-    }
-    return status;
-}
-
-muster_status muster_session_run(struct muster_session *session, muster_scope scope,
-                                 const struct muster_request *request)
-{
-    uint32_t suspect = UINT32_MAX;
-    TRY(muster_session_enter(session));
-    uint64_t generation = session->generation.number;
-    muster_status status =
-        muster_context_run(session->generation.contexts[scope], request, &suspect);
-    muster_session_exit(session);
-    return muster_session_settle(session, generation, status, suspect);
-}
 
 /* Leaving ------------------------------------------------------------------------------------- */
 
@@ -143,14 +64,6 @@ static void become_left(struct muster_session *session, const char *why)
         (void)snprintf(session->why, sizeof session->why, "%s", why);
     }
     (void)pthread_cond_broadcast(&session->changed);
-}
-
-void muster_session_revoke_locked(struct muster_session *session, const char *why)
-{
-    session->rejoin_due = true;
-    if (session->fabric != NULL && session->generation.number != 0) {
-        muster_fabric_revoke(session->fabric, session->generation.number, why);
-    }
 }
 
 /* Moving over --------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 static atomic_uint received; /* lock-free, hence safe in a handler */
 static pthread_mutex_t holders_mutex = PTHREAD_MUTEX_INITIALIZER;

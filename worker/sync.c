@@ -24,7 +24,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 /* One sync; lives inside the gate. */
 struct sync {

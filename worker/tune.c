@@ -25,7 +25,7 @@
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
 #include "worker/measure.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum { KEEPING_MS = 500 }; /* for a question to the service that can do without an answer */
 

@@ -4,7 +4,7 @@
 
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 /* All members come to this barrier when their function is done, so whoever passes it knows that
  * the work is done everywhere. */

@@ -10,7 +10,7 @@
 
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum { MEMBERS = 4, REPORTER = 0, REPORTED = 1, WAIT_MS = 20000 };
 

@@ -12,7 +12,7 @@
 
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum { COUNT = 1000 };
 

@@ -11,7 +11,7 @@
 
 #include "tests/support/group.h"
 #include "worker/base/thread.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum { MEMBERS = 4, WEIGHTS = 300 };
 

@@ -14,7 +14,7 @@
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
-#include "worker/session.h"
+#include "worker/session_parts.h"
 
 enum { SIZE = 4, TIMEOUT_MS = 20000 };
 

@@ -1,7 +1,8 @@
 /*
  * The session: one process's place in a job. Private to the files that make it up:
  *
- *   session.c   opening and closing, the gate that collectives pass, what their failures lead to
+ *   session.c   opening and closing, moving over to the next generation
+ *   gate.c      the gate that collectives pass;   outcome.c: what their failures lead to
  *   join.c      Join until a generation has formed, and what is built from its answer
  *   tune.c      link figures for a generation that has formed
  *   follow.c    the session thread: Watch, which is the lease, and reports of dead peers
@@ -15,8 +16,8 @@
  *
  * May use: options, rendezvous_client, context, fabric, collectives, elastic/messages, base.
  */
-#ifndef MUSTER_WORKER_SESSION_H
-#define MUSTER_WORKER_SESSION_H
+#ifndef MUSTER_WORKER_SESSION_PARTS_H
+#define MUSTER_WORKER_SESSION_PARTS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -107,6 +108,8 @@ struct muster_session {
     atomic_int last_status;   /* of the last collective: says how to leave when closing */
 };
 
+/* gate.c */
+
 /* True if this member is to leave, whoever wants it. */
 bool muster_session_leaving(struct muster_session *session);
 
@@ -114,6 +117,14 @@ bool muster_session_leaving(struct muster_session *session);
  * MUSTER_ENDED: there is none. */
 MUSTER_CHECKED muster_status muster_session_enter(struct muster_session *session);
 void muster_session_exit(struct muster_session *session);
+
+/* Says that the session is over for good, and why. */
+MUSTER_CHECKED muster_status muster_session_out_of_job_locked(const struct muster_session *session);
+
+/* Marks that the present generation is over, and wakes everyone who waits in it. */
+void muster_session_revoke_locked(struct muster_session *session, const char *why);
+
+/* outcome.c */
 
 /* After the gate: what the outcome of a collective of that generation leads to (a report, a wish
  * to rejoin). Returns the status for the caller, and keeps the error text. */
@@ -125,6 +136,8 @@ MUSTER_CHECKED muster_status muster_session_settle(struct muster_session *sessio
 MUSTER_CHECKED muster_status muster_session_run(struct muster_session *session, muster_scope scope,
                                                 const struct muster_request *request);
 
+/* session.c */
+
 /* muster_rejoin(); with force also when nothing calls for it. */
 MUSTER_CHECKED muster_status muster_session_rejoin(struct muster_session *session, bool force);
 
@@ -134,9 +147,6 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
 
 /* All work is done, on every member: the session stays usable, but the job is over. */
 void muster_session_finish(struct muster_session *session);
-
-/* Marks that the present generation is over, and wakes everyone who waits in it. */
-void muster_session_revoke_locked(struct muster_session *session, const char *why);
 
 /* join.c. Call with `moving` held and nobody in the gate. */
 
