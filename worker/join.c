@@ -461,6 +461,7 @@ static void publish(struct muster_session *session, const struct muster_join_res
 
 static muster_status open_gate(struct muster_session *session)
 {
+    muster_session_look_around(session);
     muster_status status = muster_session_tune(session);
     AUTO_LOCK(&session->mutex);
     session->stage = status == MUSTER_OK ? MUSTER_STAGE_RUNNING : MUSTER_STAGE_JOINING;

@@ -181,7 +181,8 @@ MUSTER_API void muster_close(muster_session *session);
 
 /* Moves over to the next generation after MUSTER_REJOIN; muster_run() does this by itself. Blocks
  * like muster_open() and has its errors; MUSTER_FATAL also when more than ten generations in a row
- * ended before a collective did, as with members that cannot reach each other. Afterwards ranks and
+ * ended before a collective did, as with members that cannot reach each other (those who reach more
+ * than half of the members stay for twenty, as the others leave then). Afterwards ranks and
  * sizes may be others and muster_sync() must be called before the state is used. When no call has
  * returned MUSTER_REJOIN in this generation (another thread has moved over already) it does
  * nothing. */

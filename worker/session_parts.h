@@ -74,6 +74,7 @@ struct muster_session {
 
     pthread_mutex_t moving;
     uint32_t fruitless;            /* generations in a row without a collective; under `moving` */
+    uint32_t reached;              /* members, in a generation that follows several of these */
     struct muster_figures figures; /* by which algorithms are chosen; belongs to whoever moves, or
                                       who commits, inside the gate */
     bool tuned;                    /* some generation has formed here; under `moving` */
@@ -161,6 +162,10 @@ MUSTER_CHECKED muster_status muster_session_join(struct muster_session *session,
 void muster_session_take_down(struct muster_session *session);
 
 /* tune.c */
+
+/* After several generations in a row without a collective: finds out how many members can be
+ * reached. */
+void muster_session_look_around(struct muster_session *session);
 
 /* Agrees on link figures, in the stage TUNING, and gives them to the contexts. When a member dies
  * meanwhile the generation is revoked, and that is MUSTER_OK: the next collective says it. */

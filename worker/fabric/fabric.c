@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMBERS_MAX = 1 << 20 };
+enum { MEMBERS_MAX = 1 << 20, REACH_LOOK_MS = 20 };
 
 static const struct muster_link_ops *const transports[] = {&muster_inproc_ops, &muster_shm_ops,
                                                            &muster_tcp_ops};
@@ -360,6 +360,40 @@ bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, 
     }
     memcpy(ret_reason, fabric->exhausted, MUSTER_REASON_SIZE);
     return true;
+}
+
+/* How many links are open; *ret_trying: some may yet be. */
+static uint32_t open_all(struct muster_fabric *fabric, uint64_t generation, bool *ret_trying)
+{
+    uint32_t open = 0;
+    AUTO_LOCK(&fabric->lock);
+    *ret_trying = false;
+    for (uint32_t i = 0; generation == fabric->generation && i < fabric->link_count; i++) {
+        struct muster_link *link = fabric->links[i];
+        if (link != NULL) {
+            muster_link_open(link);
+            open += link->state == MUSTER_LINK_OPEN;
+            *ret_trying = *ret_trying || link->state == MUSTER_LINK_OPENING;
+        }
+    }
+    return open;
+}
+
+uint32_t muster_fabric_reach(struct muster_fabric *fabric, uint64_t generation, int64_t deadline_ns)
+{
+    const bool never = false;
+    for (;;) {
+        bool trying = false;
+        uint32_t open = open_all(fabric, generation, &trying);
+        int64_t next_ns = muster_clock_after_ms(REACH_LOOK_MS);
+        muster_status status =
+            trying ? muster_fabric_wait(fabric, generation, &never,
+                                        next_ns < deadline_ns ? next_ns : deadline_ns)
+                   : MUSTER_OK;
+        if (status != MUSTER_RETRY || muster_clock_ns() >= deadline_ns) {
+            return open;
+        }
+    }
 }
 
 muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generation)

@@ -246,6 +246,11 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
  * call: then no peer is to be reported, this member cannot go on. ret_reason likewise. */
 bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason);
 
+/* Opens the links to all members, and waits until each is open or lost, the generation is over, or
+ * the deadline has passed. Returns how many are open. */
+uint32_t muster_fabric_reach(struct muster_fabric *fabric, uint64_t generation,
+                             int64_t deadline_ns);
+
 /* Figures for people and tests. */
 struct muster_fabric_figures {
     uint64_t links_opened, links_lost;
