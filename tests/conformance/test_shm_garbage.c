@@ -122,11 +122,24 @@ static struct muster_frame random_frame(const struct rig *rig)
     };
     frame.length = frame.kind == MUSTER_FRAME_EAGER     ? (uint32_t)frame.total % 5000
                    : frame.kind == MUSTER_FRAME_SEGMENT ? frame.length
-                   : frame.kind == MUSTER_FRAME_OFFER   ? below(2) * 48
+                   : frame.kind == MUSTER_FRAME_OFFER   ? below(MUSTER_OFFER_MAX + 1)
                    : frame.kind == MUSTER_FRAME_ABORT   ? frame.length % 200
                                                         : 0;
     frame.offset = frame.kind == MUSTER_FRAME_SEGMENT || below(2) == 0 ? below(3) : 0;
     return frame;
+}
+
+/* Appends it to the ring. */
+static void write_frame(const struct pretender *pretender, const unsigned char *bytes, size_t size)
+{
+    struct shm_memory *memory = (struct shm_memory *)pretender->memory;
+    uint64_t written = atomic_load(&memory->sides[0].written.bytes);
+    unsigned char *ring = pretender->memory + SHM_HEAD_BYTES;
+    for (size_t i = 0; i < size; i++) {
+        ring[(written + i) % SHM_RING_BYTES] = bytes[i];
+    }
+    written += (size + MUSTER_CACHE_LINE - 1) & -(uint64_t)MUSTER_CACHE_LINE;
+    atomic_store(&memory->sides[0].written.bytes, written);
 }
 
 /* Frames one after the other, as a member would write them, but what they say is by chance; now and
@@ -134,8 +147,6 @@ static struct muster_frame random_frame(const struct rig *rig)
 static void write_randomly(const struct rig *rig, const struct pretender *pretender)
 {
     struct shm_memory *memory = (struct shm_memory *)pretender->memory;
-    uint64_t written = atomic_load(&memory->sides[0].written.bytes);
-    unsigned char *ring = pretender->memory + SHM_HEAD_BYTES;
     struct muster_frame frame = random_frame(rig);
     unsigned char bytes[MUSTER_FRAME_SIZE + 5000];
     for (size_t i = 0; i < sizeof bytes; i++) {
@@ -145,13 +156,10 @@ static void write_randomly(const struct rig *rig, const struct pretender *preten
     for (uint32_t i = below(16) == 0 ? 3 : 0; i > 0; i--) {
         bytes[below(MUSTER_FRAME_SIZE)] = (unsigned char)rand_r(&seed);
     }
-    for (size_t i = 0; i < MUSTER_FRAME_SIZE + frame.length; i++) {
-        ring[(written + i) % SHM_RING_BYTES] = bytes[i];
+    write_frame(pretender, bytes, MUSTER_FRAME_SIZE + (size_t)frame.length);
+    if (below(32) == 0) {
+        atomic_fetch_add(&memory->sides[0].written.bytes, (uint64_t)rand_r(&seed) << below(33));
     }
-    written +=
-        (MUSTER_FRAME_SIZE + frame.length + MUSTER_CACHE_LINE - 1) & -(uint64_t)MUSTER_CACHE_LINE;
-    written += below(32) == 0 ? (uint64_t)rand_r(&seed) << below(33) : 0;
-    atomic_store(&memory->sides[0].written.bytes, written);
     if (below(8) == 0) {
         atomic_store(&memory->sides[0].read.bytes, (uint64_t)rand_r(&seed) << below(33));
     }
@@ -180,18 +188,25 @@ static void post_some(struct rig *rig, struct rig_tally *tally, struct muster_tr
     }
 }
 
-static void live(unsigned char *data)
+/* Opens a link as rank 1. */
+static struct pretender join(struct rig *rig)
 {
     static const struct shm_packet confirm = {.kind = SHM_CONFIRM};
+    uint64_t verdict = 0;
+    struct pretender pretender = pretend(rig, "a token that both ends have", true, &verdict);
+    assert_int_equal(verdict, MUSTER_WELCOME);
+    assert_true(muster_shm_packet_send(pretender.socket, &confirm, -1));
+    look(rig, 1);
+    return pretender;
+}
+
+static void live(unsigned char *data)
+{
     struct rig rig;
     struct rig_tally tally = {.left = 6};
     struct muster_transfer transfers[6];
-    uint64_t verdict = 0;
     rig_init(&rig, &memory_only, 2);
-    struct pretender pretender = pretend(&rig, "a token that both ends have", true, &verdict);
-    assert_int_equal(verdict, MUSTER_WELCOME);
-    assert_true(muster_shm_packet_send(pretender.socket, &confirm, -1));
-    look(&rig, 1);
+    struct pretender pretender = join(&rig);
     post_some(&rig, &tally, transfers, data);
     for (uint32_t i = below(WRITES); i > 0; i--) {
         write_randomly(&rig, &pretender);
@@ -214,6 +229,45 @@ static void test_nothing_that_a_member_writes_does_more_than_lose_its_link(void 
         live(data);
     }
     free(data);
+}
+
+/* It is asked for the message instead, and nothing behind the offer is read. */
+static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void **state)
+{
+    (void)state;
+    static unsigned char data[LARGE_BYTES];
+    struct rig rig;
+    struct rig_tally tally = {.left = 1};
+    rig_init(&rig, &memory_only, 2);
+    struct pretender pretender = join(&rig);
+    struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
+    rig_post(&rig, 0, &tally, &receive);
+    look(&rig, 1);
+    const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
+    uint64_t said = atomic_load(&memory->sides[1].written.bytes);
+    const struct muster_frame frame = {.kind = MUSTER_FRAME_OFFER,
+                                       .key = receive.key,
+                                       .call = rig_call,
+                                       .total = LARGE_BYTES,
+                                       .length = 1};
+    unsigned char bytes[MUSTER_FRAME_SIZE + 1] = {0};
+    muster_frame_encode_local(&frame, bytes);
+    write_frame(&pretender, bytes, sizeof bytes);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (atomic_load(&memory->sides[1].written.bytes) == said &&
+           muster_clock_ns() < deadline_ns) {
+        look(&rig, 1);
+    }
+    unsigned char grant[MUSTER_FRAME_SIZE];
+    struct muster_frame answer;
+    memcpy(grant, pretender.memory + SHM_HEAD_BYTES + SHM_RING_BYTES + said, sizeof grant);
+    assert_int_equal(muster_frame_decode_local(grant, &answer), MUSTER_OK);
+    assert_int_equal(answer.kind, MUSTER_FRAME_GRANT);
+    assert_int_equal(answer.offset, 0);
+    forget(&pretender);
+    look(&rig, 1);
+    muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
+    rig_finish(&rig);
 }
 
 /* Strangers ---------------------------------------------------------------------------------- */
@@ -271,6 +325,7 @@ int main(void)
     print_message("seed %u\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_that_a_member_writes_does_more_than_lose_its_link),
+        cmocka_unit_test(test_an_offer_that_does_not_say_where_the_data_is_is_not_taken),
         cmocka_unit_test(test_strangers_are_turned_away_and_counted),
         cmocka_unit_test(test_a_member_that_does_not_share_the_memory_it_says_is_refused),
     };

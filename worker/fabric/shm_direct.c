@@ -211,6 +211,16 @@ static const unsigned char *find_mapped(const struct shm_link *link, const struc
 
 /* The receiver ------------------------------------------------------------------------------- */
 
+/* False if it does not say where the data is: the peer may write what it likes. */
+static bool read_offer(const struct muster_early *take, struct offer *ret_offer)
+{
+    if (take->frame.length != sizeof *ret_offer) {
+        return false;
+    }
+    memcpy(ret_offer, take->data, sizeof *ret_offer);
+    return ret_offer->slot < SHM_OFFERS_MAX;
+}
+
 /* A piece of the data, without the lock. */
 struct reading {
     struct shm_link *link;
@@ -275,20 +285,17 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void take_piece(struct shm_link *link, struct muster_early *take,
+static void take_piece(struct shm_link *link, struct muster_early *take, const struct offer *offer,
                        struct muster_transfer *receive)
 {
     struct muster_fabric *fabric = link->link->fabric;
-    struct offer offer;
-    memcpy(&offer, take->data, sizeof offer);
     struct reading reading = {.link = link,
                               .receive = receive,
-                              .mapped = find_mapped(link, &offer, receive->size_bytes),
-                              .offer = &offer,
+                              .mapped = find_mapped(link, offer, receive->size_bytes),
+                              .offer = offer,
                               .offset = receive->moved_bytes,
                               .size = piece_size(receive)};
-    bool good = take->frame.length == sizeof offer && offer.slot < SHM_OFFERS_MAX &&
-                (reading.mapped != NULL || link->path->pid != 0);
+    bool good = reading.mapped != NULL || link->path->pid != 0;
     if (good) {
         muster_fabric_unlock(fabric);
         good = read_piece(&reading);
@@ -302,7 +309,7 @@ static void take_piece(struct shm_link *link, struct muster_early *take,
     if (receive->moved_bytes < receive->size_bytes) {
         DL_DELETE(link->match.takes, take); /* the others have their turn */
         DL_APPEND(link->match.takes, take);
-    } else if (is_offered(link, &offer) && (reading.mapped != NULL || peer_lives(link->path))) {
+    } else if (is_offered(link, offer) && (reading.mapped != NULL || peer_lives(link->path))) {
         muster_match_taken(&link->match, take);
     } else {
         muster_match_not_taken(&link->match, take);
@@ -311,13 +318,11 @@ static void take_piece(struct shm_link *link, struct muster_early *take,
 
 /* The descriptor of a piece is on its way before the offer, over the socket. False if the link is
  * over. */
-static bool fetch_piece(struct shm_link *link, const struct muster_early *take,
+static bool fetch_piece(struct shm_link *link, const struct offer *offer,
                         const struct muster_transfer *receive)
 {
-    struct offer offer;
-    memcpy(&offer, take->data, sizeof offer);
-    if (offer.region == 0 || receive->moved_bytes > 0 ||
-        find_mapped(link, &offer, receive->size_bytes) != NULL) {
+    if (offer->region == 0 || receive->moved_bytes > 0 ||
+        find_mapped(link, offer, receive->size_bytes) != NULL) {
         return true;
     }
     return muster_shm_packets(link->path);
@@ -336,13 +341,14 @@ bool muster_shm_take_offers(struct shm_link *end)
         if (take == NULL) {
             return true;
         }
+        struct offer offer;
         struct muster_transfer *receive = muster_match_take_receive(&end->match, take);
-        if (receive == NULL) {
+        if (receive == NULL || !read_offer(take, &offer)) {
             muster_match_not_taken(&end->match, take);
-        } else if (!fetch_piece(end, take, receive)) {
+        } else if (!fetch_piece(end, &offer, receive)) {
             return false;
         } else {
-            take_piece(end, take, receive);
+            take_piece(end, take, &offer, receive);
         }
     }
     if (end->match.takes != NULL) {
