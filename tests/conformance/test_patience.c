@@ -253,6 +253,22 @@ static void looking_that_helps_shortens_the_next_rest(void **state)
     assert_int_equal(count_rests(&patience), MUSTER_PATIENCE_REST_MIN);
 }
 
+/* Rests that were shortened are no power of two any more. */
+static void rests_that_were_shortened_stay_bounded_when_they_grow(void **state)
+{
+    (void)state;
+    struct muster_patience patience = begin(2, UINT64_MAX);
+    for (int i = 0; i < 20; i++) {
+        muster_patience_gave_way(&patience, SLICE_NS);
+        muster_patience_found(&patience);
+        (void)count_rests(&patience);
+        muster_patience_gave_way(&patience, SLICE_NS);
+        assert_true(count_rests(&patience) <= MUSTER_PATIENCE_REST_MAX);
+    }
+    muster_patience_gave_way(&patience, SLICE_NS);
+    assert_int_equal(count_rests(&patience), MUSTER_PATIENCE_REST_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +283,7 @@ int main(void)
         cmocka_unit_test(members_that_move_come_apart),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),
+        cmocka_unit_test(rests_that_were_shortened_stay_bounded_when_they_grow),
         cmocka_unit_test(looking_that_helps_shortens_the_next_rest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

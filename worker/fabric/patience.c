@@ -74,9 +74,8 @@ void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns)
     }
     if (took_ns > MUSTER_PATIENCE_SLICE_NS) {
         patience->resting = patience->rest;
-        if (patience->rest < MUSTER_PATIENCE_REST_MAX) {
-            patience->rest *= 2;
-        }
+        patience->rest = patience->rest < MUSTER_PATIENCE_REST_MAX / 2 ? 2 * patience->rest
+                                                                       : MUSTER_PATIENCE_REST_MAX;
     }
 }
 
