@@ -319,6 +319,38 @@ static void test_a_member_that_does_not_share_the_memory_it_says_is_refused(void
     rig_finish(&rig);
 }
 
+/* Rank 0 can reach rank 1 by no transport in that generation. */
+static void expect_nobody_there(struct rig *rig)
+{
+    const struct muster_peer there = rig->peers[1];
+    unsigned char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    (void)snprintf(rig->peers[1].addresses[0], MUSTER_ADDRESS_SIZE, "shm://0-1/1/nobody");
+    (void)snprintf(rig->peers[1].addresses[1], MUSTER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
+    rig_begin(rig);
+    struct muster_transfer send = rig_send(rig, 1, 1, &byte, 1);
+    rig_post(rig, 0, &tally, &send);
+    assert_int_equal(rig_wait(rig, 0, &tally), MUSTER_REJOIN);
+    rig->peers[1] = there;
+    rig_begin(rig);
+}
+
+static void test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain(void **state)
+{
+    (void)state;
+    static const struct rig_transport both = {
+        .name = "shared memory, then tcp", .listen = "127.0.0.1", .shared_memory = true};
+    struct rig rig;
+    uint64_t verdict = 0;
+    rig_init(&rig, &both, 2);
+    expect_nobody_there(&rig);
+    struct pretender liar = pretend(&rig, "a token that both ends have", false, &verdict);
+    assert_int_equal(verdict, MUSTER_REFUSED_MEMORY);
+    rig_run(&rig, rig_exchange, NULL);
+    forget(&liar);
+    rig_finish(&rig);
+}
+
 int main(void)
 {
     muster_random_bytes(&seed, sizeof seed);
@@ -328,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_an_offer_that_does_not_say_where_the_data_is_is_not_taken),
         cmocka_unit_test(test_strangers_are_turned_away_and_counted),
         cmocka_unit_test(test_a_member_that_does_not_share_the_memory_it_says_is_refused),
+        cmocka_unit_test(test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

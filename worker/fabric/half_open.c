@@ -176,8 +176,7 @@ void muster_halves_judge_parked(struct muster_halves *halves)
 
 static enum muster_verdict begin_link(struct muster_halves *halves, struct muster_link *link)
 {
-    link->ops = halves->ops->link_ops;
-    link->transport = halves;
+    muster_link_called(link, halves);
     return halves->ops->begin(link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
@@ -187,7 +186,7 @@ static enum muster_verdict begin_link(struct muster_halves *halves, struct muste
 enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct muster_link *link)
 {
     const struct muster_half_ops *ops = halves->ops;
-    bool ours = link->ops == ops->link_ops && link->end != NULL;
+    bool ours = link->transport == halves && link->end != NULL;
     switch (link->state) {
     case MUSTER_LINK_IDLE:
         return begin_link(halves, link);

@@ -56,8 +56,6 @@ struct muster_dialler {
 
 /* What a transport provides. */
 struct muster_half_ops {
-    const struct muster_link_ops *link_ops;
-
     /* What a caller is told when the link is open, or on its way, over another transport. */
     enum muster_verdict elsewhere;
 

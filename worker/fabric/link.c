@@ -1,6 +1,7 @@
 /* What transports call: a link's states, and the ends of transfers. */
 #include "worker/fabric/link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +22,24 @@ bool muster_link_has_scheme(const char *address, const char *scheme)
     return strncmp(address, scheme, length) == 0 && strncmp(address + length, "://", 3) == 0;
 }
 
+static void use_transport(struct muster_link *link, uint32_t slot)
+{
+    link->ops = link->fabric->transports[slot].ops;
+    link->transport = link->fabric->transports[slot].self;
+    link->tried |= UINT32_C(1) << slot;
+}
+
+void muster_link_called(struct muster_link *link, const void *transport)
+{
+    uint32_t slot = 0;
+    while (link->fabric->transports[slot].self != transport) {
+        slot++;
+        assert(slot < MUSTER_TRANSPORTS_MAX);
+    }
+    link->tried = 0;
+    use_transport(link, slot);
+}
+
 static bool choose_transport(struct muster_link *link)
 {
     const struct muster_fabric *fabric = link->fabric;
@@ -29,9 +48,7 @@ static bool choose_transport(struct muster_link *link)
             if ((link->tried >> k & 1) == 0 &&
                 muster_link_has_scheme(link->peer.addresses[i],
                                        fabric->transports[k].ops->scheme)) {
-                link->ops = fabric->transports[k].ops;
-                link->transport = fabric->transports[k].self;
-                link->tried |= UINT32_C(1) << k;
+                use_transport(link, k);
                 return true;
             }
         }

@@ -228,6 +228,9 @@ bool muster_link_has_scheme(const char *address, const char *scheme);
 /* Opens it if it is idle. */
 void muster_link_open(struct muster_link *link);
 
+/* It is idle, and its peer calls over this transport, which opens it now. */
+void muster_link_called(struct muster_link *link, const void *transport);
+
 /* Has the leader call ops->progress soon. */
 void muster_link_mark(struct muster_link *link);
 

@@ -398,7 +398,6 @@ static void dial(struct muster_dialler *dialler)
 }
 
 const struct muster_half_ops muster_shm_half_ops = {
-    .link_ops = &muster_shm_ops,
     .elsewhere = MUSTER_REFUSED_MEMORY,
     .accepted = accepted,
     .answer = answer,

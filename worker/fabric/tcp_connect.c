@@ -334,7 +334,6 @@ static void dial(struct muster_dialler *dialler)
 }
 
 const struct muster_half_ops muster_tcp_half_ops = {
-    .link_ops = &muster_tcp_ops,
     .elsewhere = MUSTER_REFUSED_CROSSED,
     .accepted = accepted,
     .answer = answer,
