@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -19,6 +20,7 @@ enum {
     EVENTS_MAX = 64,          /* taken from epoll at a time */
     TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
     NS_PER_S = 1000000000,
+    NS_PER_MS = 1000000,
     RELAXES = 16,                   /* between two looks at descriptors */
     PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
 };
@@ -260,7 +262,6 @@ static void relax(void)
 static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
                              struct epoll_event *events, int *ret_count)
 {
-    const struct timespec none = {0};
     int64_t now_ns = muster_clock_ns();
     int64_t end_ns =
         now_ns + MUSTER_PATIENCE_NS < until_ns ? now_ns + MUSTER_PATIENCE_NS : until_ns;
@@ -276,7 +277,7 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
     while (!found && now_ns < end_ns) {
         found = look(fabric);
         if (!found) {
-            *ret_count = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, &none, NULL);
+            *ret_count = epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, 0);
             found = *ret_count != 0;
             now_ns = muster_clock_ns();
         }
@@ -299,20 +300,29 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
     return found;
 }
 
+/* Sleeps for so long; negative: until something comes. */
+static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
+                     struct epoll_event *events)
+{
+    const struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? NULL : &left, NULL);
+    if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
+        return got;
+    }
+    /* A kernel before Linux 5.11, or a filter of system calls that is as old: whole milliseconds,
+     * rounded up, which lets nobody turn in circles before its time. */
+    int64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS > 0);
+    int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+    return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
+}
+
 /* Sleeps until the time, unless somebody wakes it. Called without the lock. */
 static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
 {
-    const struct timespec none = {0};
     int64_t now_ns = muster_clock_ns();
-    int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-    struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    int64_t left_ns = until_ns == MUSTER_NEVER ? -1 : until_ns > now_ns ? until_ns - now_ns : 0;
     atomic_store(&fabric->sleeping, true);
-    if (atomic_load(&fabric->woken)) {
-        left = none;
-    }
-    int got =
-        epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX,
-                     until_ns == MUSTER_NEVER && !atomic_load(&fabric->woken) ? NULL : &left, NULL);
+    int got = sleep_for(fabric, atomic_load(&fabric->woken) ? 0 : left_ns, events);
     atomic_store(&fabric->sleeping, false);
     return got;
 }

@@ -5,6 +5,7 @@
 #include "worker/fabric/shm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static bool send_hello(struct shm_path *path)
         return false;
     }
     AUTO_CLOSE int passed = memory_fd;
-    path->memory_fd = dup(passed);
+    path->memory_fd = fcntl(passed, F_DUPFD_CLOEXEC, 0); /* another thread may start a program */
     if (path->memory_fd < 0 || !muster_shm_map(path, 0)) {
         return false;
     }
