@@ -1,7 +1,8 @@
 /*
  * Inside the TCP transport. tcp.c has the slots, tcp_connect.c listens and accepts, tcp_dial.c
  * dials, tcp_path.c has the record of a connection, tcp_secure.c has what TLS adds before it is
- * open, tcp_send.c and tcp_receive.c move bytes.
+ * open, tcp_send.c and tcp_receive.c move bytes, tcp_bundle.c those of several connections,
+ * tcp_lose.c says what becomes of a link when a connection ends.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -121,8 +122,6 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_pha
 void muster_tcp_path_close(struct tcp_path *path);
 /* All connections of the link, also those that are not open yet. */
 void muster_tcp_paths_close(struct tcp_link *link);
-/* A connection is at its end: the link goes on with the others, or ends too. */
-void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 /* As sendmsg() and readv(), through TLS where the connection has it. held: see tls.h. */
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
 /* The first bytes that go out: the socket's buffer is empty, so all of them go, or it is useless.
@@ -140,6 +139,10 @@ void muster_tcp_path_watch(struct tcp_path *path, bool room);
 void muster_tcp_bound_sending(int fd);
 /* For a connection that is open: its end is for muster_tcp_lose_silent() to find. */
 void muster_tcp_be_patient(int fd);
+
+/* tcp_lose.c */
+/* A connection is at its end: the link goes on with the others, or ends too. */
+void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 /* Loses connections whose peer's host gives no sign any more. */
 void muster_tcp_lose_silent(struct tcp_link *end);
 
