@@ -193,6 +193,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
 static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
+    end->dialler.redial_ns = MUSTER_NEVER;
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(TAKE(end->bundle));
     muster_match_left(&end->match, ret_sends);

@@ -36,6 +36,8 @@ enum {
     TCP_SILENCE_MS = 10000, /* without a sign of the peer's host that is due: it is gone */
     TCP_PROBES_MIN = 3,     /* unanswered, of whether the peer has room again */
     TCP_LOOK_MS = 1000,     /* for such silence, that often; earlier if tests want it */
+    TCP_REOPEN_MS = 100,    /* then what is missing of a bundle is called again; doubles */
+    TCP_REOPEN_MAX = 8,     /* times */
 };
 
 struct tcp_outgoing {
@@ -97,9 +99,11 @@ struct tcp_link {
     struct tcp_path *path;                              /* the first that is OPEN, or NULL */
     struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN */
     uint32_t path_count;
-    struct tcp_bundle *bundle; /* NULL: one connection and no more */
-    uint32_t ticket;           /* of the calls to it */
-    bool parting, parted;      /* goodbye is queued; it is out */
+    struct tcp_bundle *bundle;          /* NULL: one connection and no more */
+    uint32_t ticket;                    /* of the calls to it */
+    struct muster_socket_address there; /* where it was dialled; size 0: the peer has dialled */
+    uint32_t missed;      /* times it has called for what the bundle lacks, since it lost one */
+    bool parting, parted; /* goodbye is queued; it is out */
     struct tcp_dialling dialling;
 };
 
@@ -165,12 +169,15 @@ int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 /* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);
-/* The dialler's time has come: the next address, or all of them again. */
+/* The dialler's time has come: the next address, or all of them again, or what the bundle lacks. */
 void muster_tcp_dial_due(struct tcp_link *link);
 /* It is DIALLING: connect() has ended, or TLS goes on. */
 void muster_tcp_connected(struct tcp_path *path);
 void muster_tcp_dial_failed(struct tcp_path *path, int error);
 void muster_tcp_read_answer(struct tcp_path *path);
+/* A connection of the bundle is missing. If this member has dialled the link it calls again, later;
+ * unless it has done so too often. */
+void muster_tcp_miss_one(struct tcp_link *link);
 /* Ends the calls that are under way but for this one (or NULL), and makes no more. */
 void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but);
 

@@ -7,6 +7,7 @@
  */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 #include "worker/base/random.h"
 #include "worker/fabric/tcp.h"
 
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <utlist.h>
 
 static void lose(struct tcp_link *link, const char *what)
 {
@@ -84,12 +86,42 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
     return 0;
 }
 
-/* The other connections go where the first went. One that does not come about is done without. */
-static void dial_others(const struct tcp_path *first)
+/* The other connections of a bundle ---------------------------------------------------------- */
+
+void muster_tcp_miss_one(struct tcp_link *link)
 {
-    struct tcp_link *link = first->link;
-    for (uint32_t i = 1; i < link->tcp->connections; i++) {
-        (void)call(link, &first->remote, i);
+    bool dialled = link->there.size > 0;
+    if (!dialled || link->parting || link->dialler.redial_ns != MUSTER_NEVER) {
+        return;
+    }
+    if (link->missed == TCP_REOPEN_MAX) {
+        muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u connections",
+                   link->link->rank, link->link->peer.host, link->path_count,
+                   link->tcp->connections);
+        return;
+    }
+    link->dialler.redial_ns = muster_clock_after_ms((uint32_t)TCP_REOPEN_MS << link->missed++);
+}
+
+static uint32_t count_calls(const struct tcp_link *link)
+{
+    uint32_t count = 0;
+    const struct muster_half *half = NULL;
+    DL_FOREACH(link->tcp->halves.list, half)
+    {
+        count += ((const struct tcp_path *)half)->link == link;
+    }
+    return count;
+}
+
+/* They go where the first went. */
+static void dial_others(struct tcp_link *link)
+{
+    uint32_t have = link->path_count + count_calls(link);
+    for (uint32_t i = have; i < link->tcp->connections; i++) {
+        if (call(link, &link->there, i) != 0) {
+            muster_tcp_miss_one(link);
+        }
     }
 }
 
@@ -162,7 +194,9 @@ void muster_tcp_dial(struct tcp_link *link)
 void muster_tcp_dial_due(struct tcp_link *link)
 {
     const struct tcp_dialling *dialling = &link->dialling;
-    if (dialling->next < dialling->count) {
+    if (link->link->state == MUSTER_LINK_OPEN) {
+        dial_others(link);
+    } else if (dialling->next < dialling->count) {
         call_next(link);
     } else if (dialling->waiting) {
         lose(link, dialling->failures);
@@ -182,6 +216,8 @@ static void go_on(struct tcp_path *path, const char *what)
     muster_tcp_path_close(path);
     if (first) {
         call_next(link);
+    } else {
+        muster_tcp_miss_one(link);
     }
 }
 
@@ -294,8 +330,9 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
     struct tcp_link *link = path->link;
     switch (verdict) {
     case MUSTER_WELCOME:
+        link->there = path->remote;
         muster_tcp_open_link(path, link, path->tcp->connections, link->ticket);
-        dial_others(path);
+        dial_others(link);
         break;
     case MUSTER_WAIT:
         link->dialler.redial_ns = MUSTER_NEVER;
@@ -321,10 +358,12 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
 /* To one more connection of a bundle. */
 static void answered_other(struct tcp_path *path, enum muster_verdict verdict)
 {
+    struct tcp_link *link = path->link;
     if (verdict == MUSTER_WELCOME) {
-        muster_tcp_widen_link(path, path->link);
+        muster_tcp_widen_link(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
+        muster_tcp_miss_one(link);
     }
 }
 
