@@ -214,6 +214,29 @@ muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally)
     return tally->status;
 }
 
+void rig_look(struct rig *rig, uint32_t rank, uint32_t ms)
+{
+    bool never = false;
+    muster_status status =
+        muster_fabric_wait(rig->fabrics[rank], rig->generation, &never, muster_clock_after_ms(ms));
+    (void)status;
+}
+
+struct rig_tally rig_send_unasked(struct rig *rig)
+{
+    char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer send = rig_send(rig, 0, 1, &byte, 1);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    rig_post(rig, 1, &tally, &send);
+    while (!tally.finished && muster_clock_ns() < deadline_ns) {
+        rig_look(rig, 0, 1);
+        rig_look(rig, 1, 1);
+    }
+    assert_true(tally.finished);
+    return tally;
+}
+
 char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer)
 {
     char out = (char)rank;

@@ -85,6 +85,11 @@ void rig_post(struct rig *rig, uint32_t rank, struct rig_tally *tally,
 /* Waits for all of them, at most RIG_PATIENCE_MS; gives the tally's status, or the wait's. */
 muster_status rig_wait(struct rig *rig, uint32_t rank, struct rig_tally *tally);
 
+/* The rank's fabric moves on for so long, though nobody waits for anything. */
+void rig_look(struct rig *rig, uint32_t rank, uint32_t ms);
+/* Rank 1 sends a byte to rank 0, which does not receive it. Moves both on until that has ended. */
+struct rig_tally rig_send_unasked(struct rig *rig);
+
 /* A byte each way, as operation 1 of context 0: with a peer; and, for rig_run(), between ranks 0
  * and 1. */
 char *rig_exchange_with(struct rig *rig, uint32_t rank, uint32_t peer);

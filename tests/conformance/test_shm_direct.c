@@ -154,14 +154,6 @@ static void withdraw_in_the_middle(struct muster_transfer *transfer, uint64_t of
     munmap(torn->data, LARGE_BYTES); /* whoever still reads it must bear that */
 }
 
-static void look(struct rig *rig, uint32_t rank, uint32_t ms)
-{
-    bool never = false;
-    muster_status status =
-        muster_fabric_wait(rig->fabrics[rank], rig->generation, &never, muster_clock_after_ms(ms));
-    (void)status;
-}
-
 static void test_what_is_withdrawn_while_it_is_read_is_not_delivered(void **state)
 {
     (void)state;
@@ -179,11 +171,11 @@ static void test_what_is_withdrawn_while_it_is_read_is_not_delivered(void **stat
     rig_post(&rig, 1, &received, &receive);
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (!torn.withdrawn && muster_clock_ns() < deadline_ns) {
-        look(&rig, 0, 1);
-        look(&rig, 1, 1);
+        rig_look(&rig, 0, 1);
+        rig_look(&rig, 1, 1);
     }
     assert_true(torn.withdrawn);
-    look(&rig, 1, 20); /* it must not be delivered, however long one waits */
+    rig_look(&rig, 1, 20); /* it must not be delivered, however long one waits */
     assert_int_equal(received.left, 1);
     assert_int_equal(sent.left, 1);
     muster_fabric_withdraw(rig.fabrics[1], rig.generation, 0, 1);

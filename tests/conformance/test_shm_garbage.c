@@ -27,14 +27,6 @@ struct pretender {
     unsigned char *memory; /* as the dialler's side, each ring once */
 };
 
-static void look(struct rig *rig, uint32_t ms)
-{
-    bool never = false;
-    muster_status status =
-        muster_fabric_wait(rig->fabrics[0], rig->generation, &never, muster_clock_after_ms(ms));
-    (void)status;
-}
-
 static int call(const struct rig *rig)
 {
     struct shm_address address;
@@ -69,7 +61,7 @@ static uint64_t await_answer(struct rig *rig, int fd, struct shm_packet *ret_ans
         if (got != 0) {
             return got > 0 ? ret_answer->word : 0;
         }
-        look(rig, 1);
+        rig_look(rig, 0, 1);
     }
     fail_msg("no answer");
     return 0;
@@ -196,7 +188,7 @@ static struct pretender join(struct rig *rig)
     struct pretender pretender = pretend(rig, "a token that both ends have", true, &verdict);
     assert_int_equal(verdict, MUSTER_WELCOME);
     assert_true(muster_shm_packet_send(pretender.socket, &confirm, -1));
-    look(rig, 1);
+    rig_look(rig, 0, 1);
     return pretender;
 }
 
@@ -213,10 +205,10 @@ static void live(unsigned char *data)
         if (below(8) == 0) {
             say_randomly(&pretender);
         }
-        look(&rig, 1);
+        rig_look(&rig, 0, 1);
     }
     forget(&pretender);
-    look(&rig, 1);
+    rig_look(&rig, 0, 1);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
     rig_finish(&rig);
 }
@@ -242,7 +234,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     struct pretender pretender = join(&rig);
     struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
     rig_post(&rig, 0, &tally, &receive);
-    look(&rig, 1);
+    rig_look(&rig, 0, 1);
     const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
     uint64_t said = atomic_load(&memory->sides[1].written.bytes);
     const struct muster_frame frame = {.kind = MUSTER_FRAME_OFFER,
@@ -256,7 +248,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (atomic_load(&memory->sides[1].written.bytes) == said &&
            muster_clock_ns() < deadline_ns) {
-        look(&rig, 1);
+        rig_look(&rig, 0, 1);
     }
     unsigned char grant[MUSTER_FRAME_SIZE];
     struct muster_frame answer;
@@ -265,7 +257,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     assert_int_equal(answer.kind, MUSTER_FRAME_GRANT);
     assert_int_equal(answer.offset, 0);
     forget(&pretender);
-    look(&rig, 1);
+    rig_look(&rig, 0, 1);
     muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
     rig_finish(&rig);
 }
@@ -277,7 +269,7 @@ static void expect_refused(struct rig *rig, uint64_t count)
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
            muster_clock_ns() < deadline_ns) {
-        look(rig, 1);
+        rig_look(rig, 0, 1);
     }
     assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
 }

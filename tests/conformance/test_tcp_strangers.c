@@ -35,20 +35,12 @@ static int connect_to(const struct rig *rig, uint32_t rank)
     return fd;
 }
 
-static void look(struct rig *rig, uint32_t rank, uint32_t ms)
-{
-    bool never = false;
-    muster_status status =
-        muster_fabric_wait(rig->fabrics[rank], rig->generation, &never, muster_clock_after_ms(ms));
-    (void)status;
-}
-
 static void await_refused(struct rig *rig, uint64_t count)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
            muster_clock_ns() < deadline_ns) {
-        look(rig, 0, 5);
+        rig_look(rig, 0, 5);
     }
     /* A member whose call has crossed another may have hung up, too. */
     assert_true(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= count);
@@ -74,7 +66,7 @@ static void await_exhausted(struct rig *rig, bool wanted)
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason) != wanted &&
            muster_clock_ns() < deadline_ns) {
-        look(rig, 0, 5);
+        rig_look(rig, 0, 5);
     }
     assert_int_equal(muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason), wanted);
     assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
@@ -185,7 +177,7 @@ static void half_hellos_do_not_keep_members_out(void **state)
         assert_true(fds[i] >= 0);
         send_bytes(fds[i], bytes, 100);
         if (i % 50 == 0) {
-            look(&rig, 0, 1);
+            rig_look(&rig, 0, 1);
         }
     }
     rig_run(&rig, rig_exchange, NULL);
@@ -203,7 +195,7 @@ static char *connect_often(struct rig *rig, uint32_t rank, void *user)
         int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
         while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < (uint64_t)count &&
                muster_clock_ns() < deadline_ns) {
-            look(rig, 0, 5);
+            rig_look(rig, 0, 5);
         }
         RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= (uint64_t)count);
         return NULL;
@@ -235,15 +227,7 @@ static void another_token_is_a_clear_error_for_the_dialler(void **state)
     struct rig rig;
     rig_init(&rig, &tcp, 2);
     muster_fabric_set_token(rig.fabrics[1], "another one");
-    char byte = 0;
-    struct rig_tally tally = {.left = 1};
-    struct muster_transfer send = rig_send(&rig, 0, 1, &byte, 1);
-    rig_post(&rig, 1, &tally, &send);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (!tally.finished && muster_clock_ns() < deadline_ns) {
-        look(&rig, 0, 1);
-        look(&rig, 1, 1);
-    }
+    struct rig_tally tally = rig_send_unasked(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
     char expected[MUSTER_REASON_SIZE];
     (void)snprintf(expected, sizeof expected,
@@ -291,7 +275,7 @@ static void live_as_child(int in, int out)
     struct rig_tally tally = {.left = 1};
     struct muster_transfer hello = rig_send(&rig, 0, 1, &byte, 1);
     rig_post(&rig, 0, &tally, &hello);
-    look(&rig, 0, RIG_PATIENCE_MS);
+    rig_look(&rig, 0, RIG_PATIENCE_MS);
     _exit(0);
 }
 

@@ -56,14 +56,6 @@ static int remove_certificates(void **state)
     return 0;
 }
 
-static void look(struct rig *rig, uint32_t rank)
-{
-    bool never = false;
-    muster_status status =
-        muster_fabric_wait(rig->fabrics[rank], rig->generation, &never, muster_clock_after_ms(2));
-    (void)status;
-}
-
 static uint64_t refused_by(struct rig *rig, uint32_t rank)
 {
     return muster_fabric_figures(rig->fabrics[rank]).strangers_refused;
@@ -100,22 +92,15 @@ static void expect_refusal(const struct rig_transport *zero, const struct rig_tr
     rig.transport = one;
     rig_replace(&rig, 1);
     rig_begin(&rig);
-    char byte = 0;
-    struct rig_tally tally = {.left = 1};
-    struct muster_transfer send = rig_send(&rig, 0, 1, &byte, 1);
-    rig_post(&rig, 1, &tally, &send);
-    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (!tally.finished && muster_clock_ns() < deadline_ns) {
-        look(&rig, 0);
-        look(&rig, 1);
-    }
+    struct rig_tally tally = rig_send_unasked(&rig);
     assert_int_equal(tally.status, MUSTER_REJOIN);
     if (strstr(tally.reason, words) == NULL ||
         strstr(tally.reason, "link to rank 0 (host host-0): ") == NULL) {
         fail_msg("\"%s\" should say \"%s\"", tally.reason, words);
     }
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (refused_by(&rig, 0) == 0 && muster_clock_ns() < deadline_ns) {
-        look(&rig, 0);
+        rig_look(&rig, 0, 2);
     }
     assert_int_equal(refused_by(&rig, 0), 1);
     rig_finish(&rig);
@@ -257,7 +242,7 @@ static void host_guest(struct rig *rig, struct guest *guest, uint64_t refused)
     start_guest(guest);
     while ((!atomic_load(&guest->over) || refused_by(rig, 0) < refused) &&
            muster_clock_ns() < deadline_ns) {
-        look(rig, 0);
+        rig_look(rig, 0, 2);
     }
     assert_true(atomic_load(&guest->over));
     end_guest(guest);
@@ -346,7 +331,7 @@ static void plain_garbage_is_refused_at_once(void **state)
         assert_int_equal(send(fd, bytes[i], size, MSG_NOSIGNAL), (ssize_t)size);
         int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
         while (refused_by(&rig, 0) < i + 1 && muster_clock_ns() < deadline_ns) {
-            look(&rig, 0);
+            rig_look(&rig, 0, 2);
         }
         assert_int_equal(refused_by(&rig, 0), i + 1);
         close(fd);
@@ -365,7 +350,7 @@ static void half_handshakes_do_not_keep_members_out(void **state)
         fds[i] = connect_to(&rig);
         assert_int_equal(send(fds[i], "\x16\x03\x01\x02", 4, MSG_NOSIGNAL), 4);
         if (i % 50 == 0) {
-            look(&rig, 0);
+            rig_look(&rig, 0, 2);
         }
     }
     rig_run(&rig, rig_exchange, NULL);
@@ -460,7 +445,7 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
     while (muster_fabric_figures(rig.fabrics[0]).links_opened == 0 &&
            muster_clock_ns() < deadline_ns) {
-        look(&rig, 0);
+        rig_look(&rig, 0, 2);
     }
     struct muster_transfer never = rig_receive(&rig, 1, 1, bytes, sizeof bytes);
     rig_post(&rig, 0, &tally, &never);
