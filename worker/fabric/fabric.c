@@ -539,21 +539,6 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
     }
 }
 
-void muster_fabric_announce(struct muster_fabric *fabric,
-                            const struct muster_operation_id *operation)
-{
-    for (uint32_t i = 0; i < fabric->link_count; i++) {
-        struct muster_link *link = fabric->links[i];
-        if (link != NULL && link->end != NULL &&
-            (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN)) {
-            link->ops->announce(link, operation);
-        }
-    }
-    if (fabric->leading) {
-        muster_fabric_wake(fabric);
-    }
-}
-
 void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
                          uint32_t context, uint64_t sequence, const char *reason)
 {

@@ -309,10 +309,6 @@ void muster_watch_change(struct muster_fabric *fabric, struct muster_watch *watc
 /* Closes the descriptor and frees the record as soon as nobody can still see it. */
 void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watch);
 
-/* Tells the peers that the operation still waits for how it is called here. */
-void muster_fabric_announce(struct muster_fabric *fabric,
-                            const struct muster_operation_id *operation);
-
 /* progress.c, called by fabric.c. Over: MUSTER_REJOIN, and the text says why. */
 muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t generation);
 MUSTER_CHECKED muster_status muster_progress_init(struct muster_fabric *fabric);

@@ -404,6 +404,21 @@ static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, i
     }
 }
 
+/* Tells the peers that the operation still waits for how it is called here. */
+static void announce(struct muster_fabric *fabric, const struct muster_operation_id *operation)
+{
+    for (uint32_t i = 0; i < fabric->link_count; i++) {
+        struct muster_link *link = fabric->links[i];
+        if (link != NULL && link->end != NULL &&
+            (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN)) {
+            link->ops->announce(link, operation);
+        }
+    }
+    if (fabric->leading) {
+        muster_fabric_wake(fabric);
+    }
+}
+
 /* Returns when to be called again. */
 static int64_t announce_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
                                  int64_t now_ns)
@@ -415,7 +430,7 @@ static int64_t announce_when_due(struct muster_fabric *fabric, struct muster_wai
         waiter->patience_ns = PATIENCE_NS;
         waiter->announce_ns = now_ns + PATIENCE_NS;
     } else if (now_ns >= waiter->announce_ns) {
-        muster_fabric_announce(fabric, waiter->operation);
+        announce(fabric, waiter->operation);
         waiter->patience_ns *= 2;
         waiter->announce_ns = now_ns + waiter->patience_ns;
     }
