@@ -20,6 +20,7 @@ bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
                      enum muster_phase phase)
 {
     half->all = halves;
+    half->watch.ready = halves->ops->ready;
     half->phase = phase;
     half->deadline_ns = MUSTER_NEVER;
     if (muster_watch_add(halves->fabric, &half->watch) != MUSTER_OK) {

@@ -64,6 +64,9 @@ struct muster_half_ops {
     struct muster_half *(*accepted)(struct muster_halves *halves, int fd,
                                     const struct muster_socket_address *remote);
 
+    /* There is news on a connection, open or not: see struct muster_watch. */
+    void (*ready)(struct muster_watch *watch, uint32_t events);
+
     /* Sends the verdict; false if that failed. */
     bool (*answer)(struct muster_half *half, enum muster_verdict verdict);
 
@@ -125,8 +128,8 @@ void muster_halves_judge_parked(struct muster_halves *halves);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
 int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
 
-/* Adds a connection whose record is zeroed but for its watch, whose descriptor it takes; false if
- * the watch cannot be added: then the descriptor is closed. */
+/* Adds a connection whose record is zeroed but for its watch's descriptor, which it takes, events
+ * and free(); false if the watch cannot be added: then the descriptor is closed. */
 bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
                      enum muster_phase phase);
 /* It is open, or closing: out of the list. */

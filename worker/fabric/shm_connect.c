@@ -40,8 +40,6 @@ void muster_shm_path_close(struct shm_path *path)
     muster_watch_retire(path->shm->halves.fabric, &path->half.watch);
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events);
-
 /* Takes the descriptor, also on failure. */
 static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
 {
@@ -52,8 +50,7 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
     }
     path->shm = shm;
     path->memory_fd = -1;
-    path->half.watch =
-        (struct muster_watch){.fd = fd, .events = EPOLLIN, .ready = path_ready, .free = free_path};
+    path->half.watch = (struct muster_watch){.fd = fd, .events = EPOLLIN, .free = free_path};
     if (!muster_half_add(&shm->halves, &path->half, phase)) {
         free(path);
         return NULL;
@@ -401,6 +398,7 @@ static void dial(struct muster_dialler *dialler)
 const struct muster_half_ops muster_shm_half_ops = {
     .elsewhere = MUSTER_REFUSED_MEMORY,
     .accepted = accepted,
+    .ready = path_ready,
     .answer = answer,
     .close = close_half,
     .from = say_from,

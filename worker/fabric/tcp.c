@@ -139,23 +139,6 @@ static int64_t tcp_timers(void *transport, int64_t now_ns)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-bool muster_tcp_begin(struct muster_link *link)
-{
-    struct tcp *tcp = link->transport;
-    struct tcp_link *end = calloc(1, sizeof *end);
-    if (end == NULL) {
-        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
-        return false;
-    }
-    end->link = link;
-    end->tcp = tcp;
-    end->match.link = link;
-    muster_dialler_add(&tcp->halves, &end->dialler);
-    link->end = end;
-    link->state = MUSTER_LINK_OPENING;
-    return true;
-}
-
 static void tcp_open(struct muster_link *link)
 {
     if (muster_tcp_begin(link)) {

@@ -1,8 +1,8 @@
 /*
  * Inside the TCP transport. tcp.c has the slots, tcp_connect.c listens and accepts, tcp_dial.c
- * dials, tcp_path.c has the record of a connection, tcp_secure.c has what TLS adds before it is
- * open, tcp_send.c and tcp_receive.c move bytes, tcp_bundle.c those of several connections,
- * tcp_lose.c says what becomes of a link when a connection ends.
+ * dials, tcp_open.c is where both lead, tcp_path.c has the record of a connection, tcp_secure.c has
+ * what TLS adds before it is open, tcp_send.c and tcp_receive.c move bytes, tcp_bundle.c those of
+ * several connections, tcp_lose.c says what becomes of a link when a connection ends.
  *
  * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
  *
@@ -126,6 +126,8 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_pha
 void muster_tcp_path_close(struct tcp_path *path);
 /* All connections of the link, also those that are not open yet. */
 void muster_tcp_paths_close(struct tcp_link *link);
+/* Ends the calls that are under way but for this one (or NULL), and makes no more. */
+void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but);
 /* As sendmsg() and readv(), through TLS where the connection has it. held: see tls.h. */
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count);
 /* The first bytes that go out: the socket's buffer is empty, so all of them go, or it is useless.
@@ -150,14 +152,9 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 /* Loses connections whose peer's host gives no sign any more. */
 void muster_tcp_lose_silent(struct tcp_link *end);
 
-/* tcp.c: makes a link's end; state OPENING. False if memory is out: then the link has failed. */
+/* tcp_open.c */
+/* Makes a link's end; state OPENING. False if memory is out: then the link has failed. */
 bool muster_tcp_begin(struct muster_link *link);
-
-/* tcp_connect.c */
-extern const struct muster_half_ops muster_tcp_half_ops;
-void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
-MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
-                                               const struct muster_fabric_options *options);
 /* The first connection of a link is there: calls that are still under way end. */
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
                           uint32_t ticket);
@@ -166,6 +163,11 @@ void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
 /* Reads up to `size` bytes of a hello or an answer. 1: all of it is there; 0: not yet; -1: errno is
  * set, 0 at the end of the stream. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
+
+/* tcp_connect.c */
+extern const struct muster_half_ops muster_tcp_half_ops;
+MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
+                                               const struct muster_fabric_options *options);
 
 /* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);
@@ -178,8 +180,6 @@ void muster_tcp_read_answer(struct tcp_path *path);
 /* A connection of the bundle is missing. If this member has dialled the link it calls again, later;
  * unless it has done so too often. */
 void muster_tcp_miss_one(struct tcp_link *link);
-/* Ends the calls that are under way but for this one (or NULL), and makes no more. */
-void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but);
 
 /* tcp_secure.c: what comes before the hello and its answer. */
 enum muster_tcp_secured {

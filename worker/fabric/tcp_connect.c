@@ -1,4 +1,4 @@
-/* How connections begin: listening, accepting, opening. */
+/* Connections that others begin: listening, accepting; and what is done when one has news. */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
@@ -11,71 +11,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-#include <utlist.h>
-
-/* Opening ------------------------------------------------------------------------------------ */
-
-static void open_path(struct tcp_path *path, struct tcp_link *link)
-{
-    muster_half_leave(&path->half);
-    path->have = 0;
-    path->link = link;
-    link->paths[link->path_count++] = path;
-    muster_tcp_bound_sending(path->half.watch.fd);
-    muster_tcp_be_patient(path->half.watch.fd);
-    muster_tcp_path_watch(path, false);
-    muster_link_mark(link->link); /* frames may have come with the hello or the answer */
-}
-
-static void say_open(const struct tcp_path *path, const struct muster_link *link)
-{
-    char here[MUSTER_ADDRESS_SIZE];
-    char there[MUSTER_ADDRESS_SIZE];
-    struct muster_socket_address own = {.size = sizeof own.storage};
-    (void)getsockname(path->half.watch.fd, (struct sockaddr *)&own.storage, &own.size);
-    muster_address_print(&own, here);
-    muster_address_print(&path->remote, there);
-    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s link from %s to %s", link->rank, link->peer.host,
-               here, there);
-}
-
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
-                          uint32_t ticket)
-{
-    muster_tcp_calls_drop(link, path);
-    open_path(path, link);
-    say_open(path, link->link);
-    link->path = path;
-    link->dialler.redial_ns = MUSTER_NEVER;
-    if (connections > 1) {
-        link->bundle = muster_tcp_bundle_create(ticket);
-        link->match.payload_max = MUSTER_PIECE_BYTES;
-        link->match.broken = link->match.broken || link->bundle == NULL;
-    }
-    muster_link_opened(link->link);
-}
-
-void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
-{
-    open_path(path, link);
-    link->tcp->halves.fabric->figures.connections_opened++;
-    muster_link_mark(link->link);
-}
-
-int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
-{
-    struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
-    ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
-    if (got < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    }
-    if (got == 0) {
-        errno = 0;
-        return -1;
-    }
-    path->have += (uint32_t)got;
-    return path->have == size;
-}
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
@@ -109,11 +44,6 @@ static struct muster_half *accepted(struct muster_halves *halves, int fd,
     return &path->half;
 }
 
-static struct tcp_link *end_of(struct muster_link *link)
-{
-    return link->ops == &muster_tcp_ops ? link->end : NULL;
-}
-
 static bool calls(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
@@ -128,7 +58,7 @@ static bool calls(const struct muster_link *link)
 /* One more connection of a link that is open. */
 static void take_other_call(struct tcp_path *path, struct muster_link *link)
 {
-    struct tcp_link *end = end_of(link);
+    struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
     bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
                 end->bundle->ticket == path->half.hello.ticket &&
                 end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
@@ -147,12 +77,12 @@ static void take_call(struct muster_half *half, struct muster_link *link)
         return;
     }
     enum muster_verdict verdict = muster_half_verdict(half->all, link);
-    struct tcp_link *end = end_of(link);
     if (verdict != MUSTER_WELCOME) {
         (void)answer(&path->half, verdict);
         muster_tcp_path_close(path);
         return;
     }
+    struct tcp_link *end = link->end;
     muster_tcp_calls_drop(end, NULL);
     if (!answer(&path->half, verdict)) {
         muster_tcp_path_close(path); /* the caller will notice, and dial again */
@@ -186,7 +116,7 @@ static void read_hello(struct tcp_path *path)
     muster_half_greeted(&path->half, path->header);
 }
 
-void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
+static void path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
     switch (path->half.phase) {
@@ -336,6 +266,7 @@ static void dial(struct muster_dialler *dialler)
 const struct muster_half_ops muster_tcp_half_ops = {
     .elsewhere = MUSTER_REFUSED_CROSSED,
     .accepted = accepted,
+    .ready = path_ready,
     .answer = answer,
     .close = close_half,
     .from = say_from,

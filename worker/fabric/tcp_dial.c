@@ -23,18 +23,6 @@ static void lose(struct tcp_link *link, const char *what)
     muster_link_fail(link->link, MUSTER_LINK_LOST, what);
 }
 
-void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
-{
-    struct tcp_dialling *dialling = &link->dialling;
-    dialling->next = dialling->count;
-    dialling->waiting = false;
-    for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1] != but) {
-            muster_tcp_path_close(dialling->calls[i - 1]);
-        }
-    }
-}
-
 /* Notes why an address does not serve. */
 static void note_failure(struct tcp_link *link, const char *address, const char *what)
 {

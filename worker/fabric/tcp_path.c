@@ -71,6 +71,18 @@ void muster_tcp_paths_close(struct tcp_link *link)
     }
 }
 
+void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
+{
+    struct tcp_dialling *dialling = &link->dialling;
+    dialling->next = dialling->count;
+    dialling->waiting = false;
+    for (uint32_t i = dialling->call_count; i > 0; i--) {
+        if (dialling->calls[i - 1] != but) {
+            muster_tcp_path_close(dialling->calls[i - 1]);
+        }
+    }
+}
+
 /* Bytes -------------------------------------------------------------------------------------- */
 
 ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count)
@@ -159,8 +171,7 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_pha
     }
     path->tcp = tcp;
     path->in.piece = tcp->piece;
-    path->half.watch = (struct muster_watch){
-        .fd = fd, .events = events, .ready = muster_tcp_path_ready, .free = free_path};
+    path->half.watch = (struct muster_watch){.fd = fd, .events = events, .free = free_path};
     set_options(fd);
     if (!muster_half_add(&tcp->halves, &path->half, phase)) {
         free(path);
