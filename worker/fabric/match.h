@@ -8,7 +8,8 @@
  * needs no buffer, so a message always arrives once both ends have posted it, however much of other
  * operations is waiting: see README.md for the argument.
  *
- * Threads: the fabric's lock, but for muster_arrival_place(), which gives it up.
+ * Threads: the fabric's lock; what hands data to consume functions gives it up for that, and says
+ * so.
  */
 #ifndef MUSTER_WORKER_FABRIC_MATCH_H
 #define MUSTER_WORKER_FABRIC_MATCH_H

@@ -168,28 +168,6 @@ static void shm_doze(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-bool muster_shm_begin(struct muster_link *link)
-{
-    struct shm *shm = link->transport;
-    struct shm_link *end = calloc(1, sizeof *end);
-    if (end == NULL) {
-        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
-        return false;
-    }
-    end->link = link;
-    end->shm = shm;
-    end->match.link = link;
-    end->match.local = true;
-    end->match.direct = &muster_shm_direct;
-    end->match.payload_max = SHM_PAYLOAD_MAX;
-    end->arrival.piece = shm->piece;
-    atomic_init(&end->blocked, SHM_ROOM);
-    muster_dialler_add(&shm->halves, &end->dialler);
-    link->end = end;
-    link->state = MUSTER_LINK_OPENING;
-    return true;
-}
-
 static void shm_open(struct muster_link *link)
 {
     if (muster_shm_begin(link)) {

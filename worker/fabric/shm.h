@@ -1,7 +1,7 @@
 /*
  * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links, shm_memory.c
  * maps and proves their memory, shm_packet.c is what goes over their sockets, shm_move.c moves
- * messages through the rings.
+ * messages through the rings, shm_offer.c offers large ones, shm_direct.c takes them.
  *
  * A link is a connection of sequenced packets in the abstract name space, and a memory that both
  * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
@@ -11,7 +11,7 @@
  * which the other must find there: only then is the link open. If that fails the link goes on to
  * the peer's next transport.
  *
- * Threads: the fabric's lock, but for muster_shm_has_news().
+ * Threads: the fabric's lock; the leader may look for news without it (the slot has_news).
  */
 #ifndef MUSTER_WORKER_FABRIC_SHM_H
 #define MUSTER_WORKER_FABRIC_SHM_H
@@ -130,6 +130,18 @@ struct shm_piece {
     size_t size_bytes;
 };
 
+/* The payload of an offer. */
+struct shm_offer {
+    uint64_t ticket;
+    uint64_t address;    /* of the data in the sender's process */
+    uint64_t region;     /* the piece of muster_alloc() that it is in; 0: none */
+    uint64_t offset;     /* of the data in that */
+    uint64_t size_bytes; /* of the piece */
+    uint32_t slot;
+    uint32_t unused; /* zero */
+};
+_Static_assert(sizeof(struct shm_offer) <= MUSTER_OFFER_MAX, "an offer fits into its frame");
+
 /* What link->end points to. */
 struct shm_link {
     struct muster_dialler dialler; /* first: the end is found by it */
@@ -166,14 +178,15 @@ struct shm {
     unsigned char *piece;
 };
 
-/* shm.c: makes a link's end; state OPENING. False if memory is out: then the link has failed. */
-bool muster_shm_begin(struct muster_link *link);
-
 /* shm_connect.c */
+/* Makes a link's end; state OPENING. False if memory is out: then the link has failed. */
+bool muster_shm_begin(struct muster_link *link);
 extern const struct muster_half_ops muster_shm_half_ops;
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
 void muster_shm_path_close(struct shm_path *path);
+/* Takes the packets that have come; false if the link is over. */
+bool muster_shm_packets(struct shm_path *path);
 
 /* shm_memory.c. Maps and closes path->memory_fd; side 0 is the dialler's. */
 bool muster_shm_map(struct shm_path *path, uint32_t side);
@@ -190,23 +203,28 @@ bool muster_shm_receive(struct shm_link *link);
 void muster_shm_flush(struct shm_link *link);
 /* The same, but only of frames without data: no transfer is done by it. */
 void muster_shm_flush_control(struct shm_link *link);
-/* Takes the packets that have come; false if the link is over. */
-bool muster_shm_packets(struct shm_path *path);
 /* Over an open link's socket. The descriptor, if any, is taken or left. */
 void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd);
 /* The connection has ended: takes what the peer has left in the ring, then the link is over. */
 void muster_shm_ended(struct shm_link *end, const char *what);
 
-/* shm_direct.c */
+/* shm_offer.c: what is offered to the peer. */
 extern const struct muster_match_direct muster_shm_direct;
-/* Takes what is offered, some pieces at a time; false if the link was closed meanwhile. */
-bool muster_shm_take_offers(struct shm_link *end);
 /* From now on the peer must not take anything. */
 void muster_shm_release_all(struct shm_link *link);
 /* The link is open: writes the tickets of what was offered before. */
 void muster_shm_write_tickets(struct shm_link *link);
+
+/* Likewise: the pieces of the peer's that are mapped here. */
 void muster_shm_map_piece(struct shm_link *link, const struct shm_packet *packet, int fd);
 void muster_shm_unmap_piece(struct shm_link *link, uint64_t id);
 void muster_shm_unmap_pieces(struct shm_link *link);
+/* Where the data is mapped; NULL if it is not, or not all of it. */
+const unsigned char *muster_shm_find_piece(const struct shm_link *link,
+                                           const struct shm_offer *offer, uint64_t size_bytes);
+
+/* shm_direct.c: takes what is offered, some pieces at a time; false if the link was closed
+ * meanwhile. */
+bool muster_shm_take_offers(struct shm_link *end);
 
 #endif
