@@ -57,6 +57,61 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
     return totals;
 }
 
+/* Whether the elements may be the same memory: in place INPUT and OUTPUT share it, at the same
+ * offsets if they are equally large, and else somehow. */
+static bool may_overlap(const struct muster_schedule *schedule, uint8_t buffer, uint64_t at,
+                        uint8_t other, uint64_t other_at, uint64_t counts[2])
+{
+    bool shared = buffer != other && buffer != MUSTER_SCRATCH && other != MUSTER_SCRATCH;
+    if ((buffer != other && !shared) || counts[0] == 0 || counts[1] == 0) {
+        return false;
+    }
+    return (shared && schedule->input_count != schedule->output_count) ||
+           (at < other_at + counts[1] && other_at < at + counts[0]);
+}
+
+static bool touches(const struct muster_schedule *schedule, const struct muster_step *receive,
+                    const struct muster_step *step)
+{
+    uint64_t counts[2] = {receive->span.count, step->span.count};
+    bool reads = step->kind != MUSTER_STEP_RECV;
+    bool writes = step->kind != MUSTER_STEP_SEND;
+    if (reads && may_overlap(schedule, receive->target, receive->at, step->source,
+                             step->span.offset, counts)) {
+        return true;
+    }
+    if (!writes) {
+        return false;
+    }
+    return may_overlap(schedule, receive->target, receive->at, step->target, step->at, counts) ||
+           (receive->kind == MUSTER_STEP_RECV_REDUCE &&
+            may_overlap(schedule, receive->source, receive->span.offset, step->target, step->at,
+                        counts));
+}
+
+bool muster_schedule_receives_early(const struct muster_schedule *schedule, size_t step)
+{
+    const struct muster_step *receive = &schedule->steps[step];
+    if ((receive->kind != MUSTER_STEP_RECV && receive->kind != MUSTER_STEP_RECV_REDUCE) ||
+        receive->round == 0) {
+        return false;
+    }
+    size_t seen = 0;
+    for (size_t i = step; i-- > 0 && schedule->steps[i].lane == receive->lane;) {
+        const struct muster_step *before = &schedule->steps[i];
+        if (before->round + 1 < receive->round) {
+            break;
+        }
+        bool blocks = before->round == receive->round
+                          ? before->kind != MUSTER_STEP_SEND && before->peer == receive->peer
+                          : touches(schedule, receive, before);
+        if (blocks || ++seen > MUSTER_EARLY_STEPS_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
 const char *muster_buffer_name(unsigned buffer)
 {
     static const char *const names[] = {"input", "output", "scratch"};

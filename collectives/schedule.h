@@ -4,7 +4,8 @@
  * Meaning. A schedule is a list of steps, ordered by lane and, within a lane, by round. All steps
  * of one round of one lane are posted together and may finish in any order; the next round of that
  * lane starts when they have. Lanes never wait for each other. A send needs no buffering: it may
- * take as long as its matching receive takes to be posted. Between one sender and one receiver the
+ * take as long as its matching receive takes to be posted. A receive that nothing of the round
+ * before touches may be posted with that round. Between one sender and one receiver the
  * n-th send of a lane matches the n-th receive of that lane (n is the message's ordinal).
  *
  * Steps that may run at the same time (same round, or different lanes) never touch the same
@@ -75,6 +76,13 @@ struct muster_schedule_totals {
     uint64_t elements_reduced;
 };
 struct muster_schedule_totals muster_schedule_total(const struct muster_schedule *schedule);
+
+/* A receive that nothing in its lane's round before touches, the first from its peer in its own: it
+ * may be posted with that round, so that its sender hears early that it may send. Other receives,
+ * sends and local steps: false; also after more than MUSTER_EARLY_STEPS_MAX steps of these rounds,
+ * which nobody looks through. */
+enum { MUSTER_EARLY_STEPS_MAX = 64 };
+bool muster_schedule_receives_early(const struct muster_schedule *schedule, size_t step);
 
 /* One line a step, for people: "lane 0 round 2  recv_reduce  from 3  output[0..128)". */
 void muster_step_print(const struct muster_step *step, FILE *out);

@@ -147,11 +147,13 @@ static void keep_steps(struct muster_sim_rank *rank, const struct muster_schedul
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct muster_step *step = &schedule->steps[i];
         bool begins = i == 0 || step[-1].lane != step->lane || step[-1].round != step->round;
-        rank->steps[i] = (struct muster_sim_step){.count = step->span.count,
-                                                  .peer = step->peer,
-                                                  .kind = step->kind,
-                                                  .lane = (uint8_t)step->lane,
-                                                  .begins_round = begins};
+        rank->steps[i] =
+            (struct muster_sim_step){.count = step->span.count,
+                                     .peer = step->peer,
+                                     .kind = step->kind,
+                                     .lane = (uint8_t)step->lane,
+                                     .begins_round = begins,
+                                     .early = muster_schedule_receives_early(schedule, i)};
         struct muster_sim_lane *lane = &rank->lanes[step->lane];
         if (lane->end == 0) {
             lane->start = lane->next = (uint32_t)i;
@@ -217,7 +219,7 @@ static bool do_alike(const struct muster_simulation *one, uint32_t rank,
         const struct muster_sim_step *step = &left->steps[i];
         const struct muster_sim_step *its = &right->steps[i];
         if (step->kind != its->kind || step->count != its->count || step->lane != its->lane ||
-            step->begins_round != its->begins_round ||
+            step->begins_round != its->begins_round || step->early != its->early ||
             (is_message(step->kind) && muster_sim_level(one, rank, step->peer) !=
                                            muster_sim_level(other, its_rank, its->peer))) {
             return false;
@@ -345,24 +347,45 @@ static void post(struct muster_simulation *sim, uint32_t rank, uint32_t step)
     }
 }
 
-/* Posts the next round: messages first, so that they are on their way while the core works. */
-static void start_round(struct muster_simulation *sim, uint32_t rank, struct muster_sim_lane *lane)
+static void post_now(struct muster_simulation *sim, uint32_t rank, uint32_t step)
 {
     struct muster_sim_rank *own = &sim->ranks[rank];
+    if (own->times != NULL) {
+        own->times[step].start_us = sim->now_us;
+    }
+    post(sim, rank, step);
+}
+
+/* Moves the window. */
+static void enter_round(const struct muster_sim_rank *rank, struct muster_sim_lane *lane)
+{
     lane->start = lane->next;
+    lane->waiting = 0;
     do {
-        lane->next++;
-    } while (lane->next < lane->end && !own->steps[lane->next].begins_round);
-    lane->waiting = lane->next - lane->start;
-    for (int messages = 1; messages >= 0; messages--) {
-        for (uint32_t i = lane->start; i < lane->next; i++) {
-            if (is_message(own->steps[i].kind) != (messages == 1)) {
-                continue;
-            }
-            if (own->times != NULL) {
-                own->times[i].start_us = sim->now_us;
-            }
-            post(sim, rank, i);
+        lane->waiting += rank->steps[lane->next++].done ? 0 : 1;
+    } while (lane->next < lane->end && !rank->steps[lane->next].begins_round);
+}
+
+/* Posts the next round: messages first, so that they are on their way while the core works, and
+ * with them what the round after it receives early. */
+static void start_round(struct muster_simulation *sim, uint32_t rank, struct muster_sim_lane *lane)
+{
+    const struct muster_sim_rank *own = &sim->ranks[rank];
+    enter_round(own, lane);
+    for (uint32_t i = lane->start; i < lane->next; i++) {
+        if (is_message(own->steps[i].kind) && !own->steps[i].early) {
+            post_now(sim, rank, i);
+        }
+    }
+    for (uint32_t i = lane->next; i < lane->end && (i == lane->next || !own->steps[i].begins_round);
+         i++) {
+        if (own->steps[i].early) {
+            post_now(sim, rank, i);
+        }
+    }
+    for (uint32_t i = lane->start; i < lane->next; i++) {
+        if (!is_message(own->steps[i].kind)) {
+            post_now(sim, rank, i);
         }
     }
 }
@@ -386,13 +409,16 @@ void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t
         own->times[step].end_us = sim->now_us;
     }
     struct muster_sim_lane *lane = &own->lanes[own->steps[step].lane];
-    if (--lane->waiting > 0) {
-        return;
+    if (step >= lane->next) {
+        return; /* early */
     }
-    lane->round++;
-    if (lane->next == lane->end) {
-        end_lane(sim, own);
-    } else {
+    lane->waiting--;
+    while (lane->waiting == 0) {
+        lane->round++;
+        if (lane->next == lane->end) {
+            end_lane(sim, own);
+            return;
+        }
         start_round(sim, rank, lane);
     }
 }

@@ -6,7 +6,7 @@
  * - Ports are full duplex. Messages that flow at the same time share a rank's port, a host's uplink
  *   and a rack's uplink fairly; those within a host share what the host's memory can do.
  * - Small messages leave when they are sent; larger ones (eager_bytes of the model) when the
- *   receiver has said that it is ready.
+ *   receiver has said that it is ready, which it says a round early where it can.
  * - A rank has one core: it posts one message at a time, copies, reduces. What is reduced as it
  *   arrives is reduced piece by piece, one piece behind the wire. The ranks of a host may share
  *   fewer cores than they are: then who waits sleeps, and waking takes a core's time.

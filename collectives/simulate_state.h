@@ -25,8 +25,9 @@ struct muster_sim_step {
     uint32_t peer;
     uint8_t kind; /* enum muster_step_kind */
     uint8_t lane;
-    bool begins_round;
-    bool done;
+    bool begins_round : 1;
+    bool early : 1; /* a receive that is posted with the round before */
+    bool done : 1;
 };
 _Static_assert(sizeof(struct muster_sim_step) == 16, "there are millions of them");
 

@@ -8,6 +8,11 @@
  * the round is posted, so that messages that are done at once can neither start a round that is
  * still being posted nor recurse through the rounds.
  *
+ * With a round go the receives of the next one that nothing in this round touches: whoever sends
+ * them then hears early that it may, and does not stand still for as long as that word takes, which
+ * has to pass what this rank and others of its host have in the uplink's queue. They count for
+ * their own round, whose count has its starter's unit from then on.
+ *
  * Local steps (copy, reduce) may be long, and a done function must not do long work: whoever starts
  * a round with local steps leaves its unit with the lane, sets local_work and wakes the owner, who
  * does them without the lock, while the messages that were posted move.
@@ -116,41 +121,51 @@ static void bind_message(struct message *message)
     message->pending = true;
 }
 
-/* Moves the window to the next round. Returns the number of its messages. */
-static size_t enter_next_round(struct lane *lane, bool *ret_has_local)
+/* Moves the window to the next round. True: it has local steps. */
+static bool enter_next_round(struct lane *lane)
 {
     const struct muster_step *steps = lane->operation->schedule.steps;
-    size_t messages = 0;
-    *ret_has_local = false;
+    bool has_local = false;
+    lane->turn ^= 1;
     lane->start = lane->next;
     while (lane->next < lane->end && steps[lane->next].round == steps[lane->start].round) {
-        if (is_local(&steps[lane->next])) {
-            *ret_has_local = true;
-        } else {
-            messages++;
-        }
+        has_local |= is_local(&steps[lane->next]);
         lane->next++;
     }
-    return messages;
+    return has_local;
+}
+
+static muster_status post_message(struct message *message, uint8_t turn, post_function post)
+{
+    bind_message(message);
+    message->turn = turn;
+    atomic_fetch_add(&message->lane->waiting[turn], 1);
+    return post(message->lane->operation->binding->fabric, &message->transfer);
 }
 
 static muster_status post_round(struct lane *lane, post_function post)
 {
-    struct muster_operation *operation = lane->operation;
+    struct message *messages = lane->operation->messages;
+    uint8_t next_turn = lane->turn ^ 1;
+    atomic_store(&lane->waiting[next_turn], 1);
     for (size_t i = lane->start; i < lane->next; i++) {
-        struct message *message = &operation->messages[i];
-        if (!is_local(message->step)) {
-            bind_message(message);
-            TRY(post(operation->binding->fabric, &message->transfer));
+        if (!is_local(messages[i].step) && !messages[i].early) {
+            TRY(post_message(&messages[i], lane->turn, post));
+        }
+    }
+    for (size_t i = lane->next;
+         i < lane->end && messages[i].step->round == messages[lane->next].step->round; i++) {
+        if (messages[i].early) {
+            TRY(post_message(&messages[i], next_turn, post));
         }
     }
     return MUSTER_OK;
 }
 
 /* Gives back one unit of the round. True if that was the last one: the round is over. */
-static bool give_unit(struct lane *lane)
+static bool give_unit(struct lane *lane, uint8_t turn)
 {
-    return atomic_fetch_sub(&lane->waiting, 1) == 1;
+    return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
 /* Starts the next round, and the ones after it for as long as they are over at once. */
@@ -164,16 +179,14 @@ static muster_status start_rounds(struct lane *lane, post_function post)
             }
             return MUSTER_OK;
         }
-        bool has_local;
-        size_t messages = enter_next_round(lane, &has_local);
-        atomic_store(&lane->waiting, messages + 1);
+        bool has_local = enter_next_round(lane);
         TRY(post_round(lane, post));
         if (has_local) {
             atomic_store(&lane->local_work, true);
             wake(operation);
             return MUSTER_OK;
         }
-    } while (give_unit(lane));
+    } while (give_unit(lane, lane->turn));
     return MUSTER_OK;
 }
 
@@ -198,7 +211,7 @@ static void when_done(struct muster_transfer *transfer)
         fail(operation, transfer->status);
         return;
     }
-    if (give_unit(lane) && !atomic_load(&operation->failed)) {
+    if (give_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
         muster_status status = start_rounds(lane, muster_fabric_post_locked);
         if (status != MUSTER_OK) {
             fail(operation, status);
@@ -223,6 +236,7 @@ static void bind_operation(struct muster_operation *operation, const struct must
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct lane *lane = &operation->lanes[i];
         lane->start = lane->next = lane->first;
+        atomic_store(&lane->waiting[lane->turn ^ 1], 1);
         atomic_store(&lane->local_work, false);
     }
     for (size_t i = 0; i < operation->schedule.step_count; i++) {
@@ -237,7 +251,7 @@ static muster_status serve_lanes(struct muster_operation *operation)
         struct lane *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
             run_local_steps(lane);
-            if (give_unit(lane)) {
+            if (give_unit(lane, lane->turn)) {
                 TRY(start_rounds(lane, muster_fabric_post));
             }
         }
@@ -328,6 +342,7 @@ static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
         while (next < schedule->step_count && schedule->steps[next].lane == i) {
             operation->messages[next].step = &schedule->steps[next];
             operation->messages[next].lane = lane;
+            operation->messages[next].early = muster_schedule_receives_early(schedule, next);
             next++;
         }
         lane->end = next;

@@ -42,7 +42,9 @@ static struct waited find_waited(const struct muster_operation *operation)
     for (int sends = 0; sends < 2; sends++) {
         for (size_t i = 0; i < operation->schedule.step_count; i++) {
             const struct message *message = &operation->messages[i];
-            if (message->pending && (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {
+            bool entered = i < message->lane->next;
+            if (entered && message->pending &&
+                (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {
                 note_waited(&waited, message->transfer.peer, message->step);
             }
         }

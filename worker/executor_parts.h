@@ -9,10 +9,11 @@
 
 struct lane {
     struct muster_operation *operation;
-    size_t first, end;      /* its steps: [first, end) of the schedule */
-    size_t start, next;     /* the round under way: [start, next) */
-    atomic_size_t waiting;  /* messages of the round not yet done, plus the starter's unit */
-    atomic_bool local_work; /* the round's local steps are the owner's to do */
+    size_t first, end;        /* its steps: [first, end) of the schedule */
+    size_t start, next;       /* the round under way: [start, next) */
+    uint8_t turn;             /* which count is the round's; the other is the next one's */
+    atomic_size_t waiting[2]; /* messages posted and not yet done, plus the starter's unit */
+    atomic_bool local_work;   /* the round's local steps are the owner's to do */
 };
 
 /* A step's message; unused where the step is local. */
@@ -21,6 +22,8 @@ struct message {
     const struct muster_step *step;
     struct lane *lane;
     uint32_t ordinal;
+    uint8_t turn; /* of its round */
+    bool early;   /* it is posted with the round before */
     bool pending; /* posted and not done */
 };
 

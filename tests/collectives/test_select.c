@@ -91,12 +91,12 @@ static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
 static void no_choice_depends_on_fixed_sizes(void **state)
 {
     (void)state;
-    /* Where latency is everything, even large calls take few rounds. */
+    /* Where latency is everything, even large calls take few messages in a row. */
     struct muster_cost_model far = muster_cost_model_default;
     far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
     const char *name = choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far);
-    assert_true(formula_of(name, 8, 1 << 20).rounds <
-                formula_of("halving_doubling", 8, 1 << 20).rounds);
+    assert_true(formula_of(name, 8, 1 << 20).local.messages <
+                formula_of("halving_doubling", 8, 1 << 20).local.messages);
     /* Where it is nothing, even small ones send few bytes. */
     struct muster_cost_model near = muster_cost_model_default;
     near.links[MUSTER_LEVEL_HOST].latency_us = 0;

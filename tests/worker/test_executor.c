@@ -277,6 +277,53 @@ static void a_passed_deadline_names_who_is_waited_for(void **state)
     free(parts);
 }
 
+/* Rank 0's first round ends only when its second's large message has left rank 1. */
+static void a_receive_that_nothing_before_touches_is_posted_a_round_early(void **state)
+{
+    (void)state;
+    struct part *parts = new_parts(3);
+    struct muster_span word = {.count = 1};
+    struct muster_span rest = {.offset = 1, .count = COUNT_MAX - 1};
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        parts[rank].count = COUNT_MAX;
+    }
+    for (uint32_t round = 0; round < 8; round += 2) {
+        add(&parts[0], receive_step(0, round, 2, MUSTER_OUTPUT, word));
+        add(&parts[0], receive_step(0, round + 1, 1, MUSTER_OUTPUT, rest));
+        add(&parts[1], send_step(0, round, 0, MUSTER_INPUT, rest));
+        add(&parts[1], send_step(0, round + 1, 2, MUSTER_INPUT, word));
+        add(&parts[2], receive_step(0, round, 1, MUSTER_OUTPUT, word));
+        add(&parts[2], send_step(0, round + 1, 0, MUSTER_OUTPUT, word));
+    }
+    run_parts(3, parts);
+    assert_int_equal(parts[0].out[0], 2000);
+    for (int i = 1; i < COUNT_MAX; i++) {
+        assert_int_equal(parts[0].out[i], 2000 + i);
+    }
+    free(parts);
+}
+
+/* The next message must not come before its own is added to the one before. */
+static void a_receive_waits_for_the_round_that_reads_what_it_writes(void **state)
+{
+    (void)state;
+    struct part *parts = new_parts(2);
+    struct muster_span span = {.count = COUNT_MAX};
+    parts[0].count = parts[1].count = COUNT_MAX;
+    for (uint32_t round = 0; round < 8; round++) {
+        add(&parts[0], send_step(0, round, 1, MUSTER_INPUT, span));
+        add(&parts[1], receive_step(0, 2 * round, 0, MUSTER_OUTPUT, span));
+        add(&parts[1],
+            local_step(MUSTER_STEP_REDUCE, 0, 2 * round + 1, MUSTER_INPUT, span, MUSTER_OUTPUT, 0));
+    }
+    parts[0].op = parts[1].op = MUSTER_SUM;
+    run_parts(2, parts);
+    for (int i = 0; i < COUNT_MAX; i++) {
+        assert_int_equal(parts[1].out[i], 1000 + i + 2000 + i);
+    }
+    free(parts);
+}
+
 /* The fabric refuses a new generation while transfers are posted. */
 static void nothing_is_left_posted_by_a_failure(void **state)
 {
@@ -308,6 +355,8 @@ int main(void)
         cmocka_unit_test(no_steps_at_all_are_done_at_once),
         cmocka_unit_test(even_an_empty_message_must_come),
         cmocka_unit_test(a_passed_deadline_names_who_is_waited_for),
+        cmocka_unit_test(a_receive_that_nothing_before_touches_is_posted_a_round_early),
+        cmocka_unit_test(a_receive_waits_for_the_round_that_reads_what_it_writes),
         cmocka_unit_test(nothing_is_left_posted_by_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
