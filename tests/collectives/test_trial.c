@@ -249,7 +249,7 @@ static void what_is_slow_once_is_not_slow(void **state)
     size_t verdict = NONE;
     muster_trial_begin(&trial, algorithms, 2, 1000);
     for (uint32_t i = 0; !muster_trial_is_due(&trial); i++) {
-        muster_trial_note(&trial, muster_trial_next(&trial) == 0 ? 200 : i % 2 == 0 ? 9000 : 100);
+        muster_trial_note(&trial, muster_trial_next(&trial) == 0 ? 300 : i % 2 == 0 ? 9000 : 100);
     }
     (void)muster_trial_say(&trial, heard);
     assert_true(muster_trial_judge(&trial, heard, &verdict));

@@ -145,7 +145,7 @@ static void who_shares_a_core_for_long_sleeps_once_then_moves(void **state)
         uint32_t to = UINT32_MAX;
         assert_int_equal(count_shared(&patience, &moves, &to), expected);
         assert_int_equal(moves, i % 2);
-        assert_int_equal(to, moves ? place.index + i / 2 : UINT32_MAX);
+        assert_int_equal(to, moves ? place.index : UINT32_MAX);
         expected = moves && expected < MUSTER_PATIENCE_SHARED_MAX ? 2 * expected : expected;
     }
     assert_int_equal(expected, MUSTER_PATIENCE_SHARED_MAX);
@@ -193,9 +193,9 @@ static void give_way(struct muster_patience *patience, uint32_t *core_of, uint32
     }
 }
 
-static void members_that_move_come_apart(void **state)
+/* One after the other, or in any order. */
+static void come_apart(bool in_turn)
 {
-    (void)state;
     uint64_t random = test_seed() | 1;
     for (int run = 0; run < RUNS; run++) {
         struct muster_patience patience[CORES];
@@ -206,14 +206,27 @@ static void members_that_move_come_apart(void **state)
                 .members_here = members, .index = i, .cores = CORES, .quota_millis = UINT64_MAX};
             muster_patience_begin(&patience[i], &place);
             core_of[i] = test_random_below(&random, CORES);
+            patience[i].slept = test_random_below(&random, 3); /* they may have met before */
         }
-        int turns = 0;
+        uint32_t turns = 0;
         while (!all_are_apart(core_of, members)) {
-            uint32_t self = test_random_below(&random, members);
+            uint32_t self = in_turn ? turns % members : test_random_below(&random, members);
             give_way(&patience[self], core_of, members, self);
             assert_true(turns++ < TURNS_MAX);
         }
     }
+}
+
+static void members_that_move_come_apart(void **state)
+{
+    (void)state;
+    come_apart(false);
+}
+
+static void members_that_move_at_the_same_time_come_apart(void **state)
+{
+    (void)state;
+    come_apart(true);
 }
 
 static void a_slice_that_was_lost_to_other_work_is_followed_by_sleeps(void **state)
@@ -281,6 +294,7 @@ int main(void)
         cmocka_unit_test(who_shares_a_core_for_long_sleeps_once_then_moves),
         cmocka_unit_test(where_there_are_more_members_than_cores_nobody_moves),
         cmocka_unit_test(members_that_move_come_apart),
+        cmocka_unit_test(members_that_move_at_the_same_time_come_apart),
         cmocka_unit_test(a_slice_that_was_lost_to_other_work_is_followed_by_sleeps),
         cmocka_unit_test(rests_grow_with_each_slice_and_are_bounded),
         cmocka_unit_test(rests_that_were_shortened_stay_bounded_when_they_grow),

@@ -149,7 +149,7 @@ static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word,
 
 /* Ranks that share a core though there are others stay there as long as they only give way: the
  * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
- * vain, it moves to another core. True: it is to sleep. */
+ * vain, it moves to a core of its own. True: it is to sleep. */
 static bool come_apart(struct muster_memory *memory)
 {
     uint32_t doublings = memory->partings / 2;
@@ -160,7 +160,7 @@ static bool come_apart(struct muster_memory *memory)
     memory->shared = 0;
     bool moves = memory->partings++ % 2 == 1;
     if (moves) {
-        (void)muster_cores_move(memory->options.rank + doublings);
+        (void)muster_cores_move(memory->options.rank);
     }
     return !moves;
 }

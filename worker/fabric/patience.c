@@ -39,8 +39,8 @@ bool muster_patience_moves(struct muster_patience *patience, uint32_t *ret_place
         patience->slept <= patience->moved) {
         return false;
     }
-    *ret_place = patience->place + patience->moved;
-    patience->moved = patience->slept;
+    *ret_place = patience->place;
+    patience->moved++;
     patience->shared = 0;
     if (patience->shared_max < MUSTER_PATIENCE_SHARED_MAX) {
         patience->shared_max *= 2;
@@ -57,7 +57,8 @@ static void found_alone(struct muster_patience *patience)
     }
     if (patience->pause_ns < MUSTER_PATIENCE_PAUSE_MAX_NS) {
         patience->pause_ns += MUSTER_PATIENCE_PAUSE_STEP_NS;
-    } else {
+    }
+    if (patience->pause_ns >= MUSTER_PATIENCE_PAUSE_SURE_NS) {
         patience->shared_max = MUSTER_PATIENCE_SHARED_MIN;
         patience->moved = patience->slept = 0;
     }

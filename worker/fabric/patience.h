@@ -27,7 +27,8 @@ enum {
     /* Longer than most waits of small calls, and short beside the time that it looks at all. */
     MUSTER_PATIENCE_PAUSE_MAX_NS = 50 * 1000,
     MUSTER_PATIENCE_PAUSE_STEP_NS = 1000,
-    MUSTER_PATIENCE_REST_MIN = 16, /* waits without a look, after a slice */
+    MUSTER_PATIENCE_PAUSE_SURE_NS = 4000, /* who has come to this is alone on its core */
+    MUSTER_PATIENCE_REST_MIN = 16,        /* waits without a look, after a slice */
     MUSTER_PATIENCE_REST_MAX = 4096,
     /* Members that share a core though another one is free stay there as long as they only give
      * way: the scheduler looks for a free core when one wakes up. So after so many times one
@@ -65,7 +66,7 @@ void muster_patience_begin(struct muster_patience *patience,
 /* A wait begins: whether to look for a while, or to sleep at once. */
 bool muster_patience_looks(struct muster_patience *patience);
 
-/* Before it looks: whether to move to another core (muster_cores_move()), and to which. */
+/* Before it looks: whether to move to the core that is its own (muster_cores_move()). */
 bool muster_patience_moves(struct muster_patience *patience, uint32_t *ret_place);
 
 /* It gave way for so long. */
