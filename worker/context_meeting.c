@@ -153,6 +153,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                           uint32_t *ret_suspect)
 {
     uint32_t unused = UINT32_MAX;
+    uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     uint32_t ranks = context->topology.ranks;
     struct muster_context_memory shared = {.memory = NULL};
     const struct muster_memory_options options = {.rank = context->rank,
@@ -161,10 +162,9 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                   .order = context->contributors,
                                                   .crowded = muster_cores_usable() < ranks,
                                                   .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
-    const struct meeting meeting = {.context = context,
-                                    .deadline_ns = deadline_ns,
-                                    .ret_suspect = ret_suspect != NULL ? ret_suspect : &unused};
-    *meeting.ret_suspect = UINT32_MAX;
+    const struct meeting meeting = {
+        .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
+    *suspect = UINT32_MAX;
     if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
         return MUSTER_OK;
     }
