@@ -18,6 +18,16 @@ static bool is_in_memory(size_t algorithm, const struct muster_plan *plan,
            muster_memory_choose(plan, element_size_bytes, model, &method, ret_us);
 }
 
+bool muster_select_considers(size_t algorithm, const struct muster_plan *plan,
+                             size_t element_size_bytes, const struct muster_cost_model *model)
+{
+    char why[MUSTER_ERROR_MAX];
+    double unused_us;
+    return muster_algorithm_fits(algorithm, plan, why, sizeof why) &&
+           (!muster_algorithm_uses_memory(algorithm) ||
+            is_in_memory(algorithm, plan, element_size_bytes, model, &unused_us));
+}
+
 muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *plan,
                                     size_t element_size_bytes,
                                     const struct muster_cost_model *model, double *ret_us)

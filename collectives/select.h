@@ -14,7 +14,12 @@ MUSTER_CHECKED muster_status muster_select_cost_us(size_t algorithm, const struc
                                                    const struct muster_cost_model *model,
                                                    double *ret_us);
 
-/* The cheapest algorithm that fits. */
+/* Whether it is one of those that are selected from for this plan: it fits, and if it is for memory
+ * that the ranks share, they do, and it has room for the call. */
+bool muster_select_considers(size_t algorithm, const struct muster_plan *plan,
+                             size_t element_size_bytes, const struct muster_cost_model *model);
+
+/* The cheapest of those. */
 MUSTER_CHECKED muster_status muster_select(const struct muster_plan *plan,
                                            size_t element_size_bytes,
                                            const struct muster_cost_model *model,

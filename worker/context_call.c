@@ -27,7 +27,6 @@ static bool may_tune(const struct muster_context *context, const struct muster_c
 static muster_status choose(struct muster_context *context, const struct muster_call_key *key,
                             const struct muster_plan *plan, struct muster_kept *made)
 {
-    char why[MUSTER_ERROR_MAX];
     if (key->algorithm != MUSTER_KEY_BY_COST) {
         made->algorithm = key->algorithm - 1;
         return MUSTER_OK;
@@ -36,7 +35,8 @@ static muster_status choose(struct muster_context *context, const struct muster_
         const struct muster_kind *kind =
             muster_tuning_find(&context->tuning, plan, key->element_size_bytes);
         if (kind != NULL && kind->settled &&
-            muster_algorithm_fits(kind->tuned.algorithm, plan, why, sizeof why)) {
+            muster_select_considers(kind->tuned.algorithm, plan, key->element_size_bytes,
+                                    &context->choices.model)) {
             made->algorithm = kind->tuned.algorithm;
             return MUSTER_OK;
         }

@@ -314,6 +314,44 @@ static void a_new_generation_begins_anew_with_what_it_is_given(void **state)
     group_finish(&group);
 }
 
+static void expect_another(struct group_member *member, void *argument)
+{
+    const struct muster_tuned_list *known = argument;
+    float value = 0;
+    size_t algorithm = 0;
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = &value,
+                                           .out = &value,
+                                           .count = 1,
+                                           .type = MUSTER_FLOAT32};
+    if (muster_context_algorithm(member->contexts[MUSTER_GLOBAL], &request, &algorithm) !=
+        MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    if (algorithm == known->items[0].algorithm) {
+        group_fail(member, "it would go as in memory, by messages");
+    }
+    expect_sum(member, 1, NULL);
+}
+
+/* As when a job kept what it found out, and its next members run in containers of their own. */
+static void what_was_found_in_memory_is_nothing_for_who_shares_none(void **state)
+{
+    (void)state;
+    size_t algorithm = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "host_memory", &algorithm), MUSTER_OK);
+    struct muster_tuned_list known = {.count = 1,
+                                      .items = {{.collective = MUSTER_ALLREDUCE,
+                                                 .size_class = 1,
+                                                 .element_size_bytes = sizeof(float),
+                                                 .algorithm = (uint32_t)algorithm}}};
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, RANKS);
+    group_each(&group, start_tuning, &known);
+    group_each(&group, expect_another, &known);
+    group_finish(&group);
+}
+
 /* As when a member dies before the contexts of a generation were told what is known. */
 static void who_was_never_told_takes_nothing_away(void **state)
 {
@@ -340,6 +378,7 @@ int main(void)
         cmocka_unit_test(members_stay_together_whatever_is_got_wrong),
         cmocka_unit_test(a_call_that_one_member_names_fails_while_it_is_open),
         cmocka_unit_test(a_new_generation_begins_anew_with_what_it_is_given),
+        cmocka_unit_test(what_was_found_in_memory_is_nothing_for_who_shares_none),
         cmocka_unit_test(who_was_never_told_takes_nothing_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
