@@ -27,7 +27,9 @@
 #include "worker/measure.h"
 #include "worker/session_parts.h"
 
-enum { KEEPING_MS = 500 }; /* for a question to the service that can do without an answer */
+/* For a question to the service that can do without an answer. One that is down refuses at once; so
+ * long only one that hangs is waited for, once a generation. */
+enum { KEEPING_MS = 2000 };
 
 /* What rank 0 says. */
 struct notice {
