@@ -33,7 +33,8 @@ enum {
     WARM_US = 3000,
     COUNTED_BYTES = 8 << 20,
     COUNTED_US = 4000,
-    SHARED_US = 8000,              /* counted where all share something */
+    SHARED_US = 20000, /* counted where all share something: a link that may save up for a burst
+                          when those that share it pause is off by that much less */
     SHARED_BYTES_LEAST = 64 << 10, /* a message then: words wait behind what goes the other way */
     LINGER_US = 3000,              /* not counted then: the others may have begun a little later */
     WINDOWS = 3,
