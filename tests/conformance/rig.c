@@ -264,21 +264,41 @@ char *rig_exchange(struct rig *rig, uint32_t rank, void *user)
 
 /* Data --------------------------------------------------------------------------------------- */
 
+/* The eight bytes of the pattern from a place on. Words, because the thread sanitizer looks at each
+ * access: byte by byte takes a third of a test's time. */
+static uint64_t word_of_pattern(uint64_t place, uint64_t seed)
+{
+    uint64_t word = 0;
+    for (uint64_t i = place; i < place + sizeof word; i++) {
+        word = word << 8 | ((i * 167 + seed * 31 + (i >> 8)) & 0xff);
+    }
+    return word;
+}
+
 void rig_fill(void *data, uint64_t size_bytes, uint64_t seed)
 {
     unsigned char *bytes = data;
-    for (uint64_t i = 0; i < size_bytes; i++) {
-        bytes[i] = (unsigned char)((i * 167 + seed * 31 + (i >> 8)) & 0xff);
+    uint64_t word = word_of_pattern(0, seed);
+    uint64_t i = 0;
+    for (; size_bytes - i >= sizeof word; word = word_of_pattern(i, seed)) {
+        memcpy(bytes + i, &word, sizeof word);
+        i += sizeof word;
     }
+    memcpy(bytes + i, &word, size_bytes - i);
 }
 
 bool rig_filled(const void *data, uint64_t size_bytes, uint64_t seed)
 {
     const unsigned char *bytes = data;
-    for (uint64_t i = 0; i < size_bytes; i++) {
-        if (bytes[i] != (unsigned char)((i * 167 + seed * 31 + (i >> 8)) & 0xff)) {
+    uint64_t word = word_of_pattern(0, seed);
+    uint64_t i = 0;
+    for (; size_bytes - i >= sizeof word; word = word_of_pattern(i, seed)) {
+        uint64_t found;
+        memcpy(&found, bytes + i, sizeof found);
+        if (found != word) {
             return false;
         }
+        i += sizeof word;
     }
-    return true;
+    return memcmp(bytes + i, &word, size_bytes - i) == 0;
 }
