@@ -90,6 +90,36 @@ static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
     rig_finish(&rig);
 }
 
+enum { STRANGERS_EACH = 4, STRANGERS_MS = 150 };
+
+static void strangers_make_room_for_members(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct rlimit before;
+    int fds[2 * STRANGERS_EACH];
+    rig_init(&rig, &tcp, 2);
+    for (uint32_t i = 0; i < 2 * STRANGERS_EACH; i++) {
+        fds[i] = connect_to(&rig, i % 2);
+        assert_true(fds[i] >= 0);
+    }
+    int64_t until_ns = muster_clock_after_ms(STRANGERS_MS);
+    do {
+        rig_look(&rig, 0, 5);
+        rig_look(&rig, 1, 5);
+    } while (muster_clock_ns() < until_ns);
+    descriptors_take_away(&before);
+    rig_run(&rig, rig_exchange, NULL);
+    descriptors_give_back(&before);
+    assert_true(muster_fabric_figures(rig.fabrics[0]).strangers_refused +
+                    muster_fabric_figures(rig.fabrics[1]).strangers_refused >=
+                2);
+    for (uint32_t i = 0; i < 2 * STRANGERS_EACH; i++) {
+        close(fds[i]);
+    }
+    rig_finish(&rig);
+}
+
 static void send_bytes(int fd, const void *bytes, size_t size)
 {
     assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
@@ -334,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost),
         cmocka_unit_test(a_call_for_which_there_is_no_descriptor_is_taken_later),
+        cmocka_unit_test(strangers_make_room_for_members),
         cmocka_unit_test(a_port_scanner_is_counted),
         cmocka_unit_test(garbage_is_refused_at_once),
         cmocka_unit_test(who_lacks_the_token_or_is_no_member_is_told_so),

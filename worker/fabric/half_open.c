@@ -12,6 +12,9 @@
 #include <unistd.h>
 #include <utlist.h>
 
+/* Who has come less than 100 ms ago may be a member that is about to say so. */
+static const int64_t spared_ns = (MUSTER_HELLO_MS - 100) * INT64_C(1000000);
+
 static const int64_t say_again_after_ns = INT64_C(60) * 1000 * 1000 * 1000;
 
 /* Records ------------------------------------------------------------------------------------ */
@@ -253,6 +256,27 @@ static void push_out_oldest(struct muster_halves *halves)
     }
 }
 
+bool muster_half_make_room(struct muster_halves *halves)
+{
+    int64_t now_ns = muster_clock_ns();
+    struct muster_half *half = NULL;
+    if (halves->fabric->busy) {
+        return false; /* perhaps with this very connection */
+    }
+    DL_FOREACH(halves->list, half)
+    {
+        if (half->phase == MUSTER_PHASE_HELLO) {
+            int64_t left_ns = half->deadline_ns - now_ns;
+            if (!half->prolonged && left_ns > spared_ns) {
+                return false; /* it has just come, and the others are younger */
+            }
+            muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void watch_listeners(struct muster_halves *halves, uint32_t events)
 {
     for (struct muster_listener *each = halves->listeners; each != NULL; each = each->next) {
@@ -301,8 +325,12 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
         int fd = accept4(watch->fd, (struct sockaddr *)&remote.storage, &remote.size,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (lacks_room(errno)) {
-                pause_accepting(halves, errno);
+            int error = errno;
+            if (lacks_room(error) && muster_half_make_room(halves)) {
+                continue;
+            }
+            if (lacks_room(error)) {
+                pause_accepting(halves, error);
             }
             return;
         }

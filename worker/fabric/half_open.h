@@ -124,6 +124,9 @@ MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, 
  * still see it. */
 void muster_halves_stop(struct muster_halves *halves);
 /* A generation has begun: judges those that have waited for it. */
+/* Descriptors have run out: gives up the oldest connection that has not said who it is. False:
+ * there is none, or it has only just come. */
+bool muster_half_make_room(struct muster_halves *halves);
 void muster_halves_judge_parked(struct muster_halves *halves);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
 int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);

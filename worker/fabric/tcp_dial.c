@@ -46,9 +46,15 @@ static void note_errno(struct tcp_link *link, const struct muster_socket_address
 /* Returns 0, or an error number. */
 static int call(struct tcp_link *link, const struct muster_socket_address *address, uint32_t index)
 {
-    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    int fd = socket(address->storage.ss_family, type, 0);
+    int failed = fd < 0 ? errno : 0;
+    if (muster_is_exhausted(failed) && muster_half_make_room(&link->tcp->halves)) {
+        fd = socket(address->storage.ss_family, type, 0);
+        failed = fd < 0 ? errno : 0;
+    }
     if (fd < 0) {
-        return errno;
+        return failed;
     }
     if (connect(fd, (const struct sockaddr *)&address->storage, address->size) != 0 &&
         errno != EINPROGRESS) {
@@ -119,6 +125,10 @@ static void dial_others(struct tcp_link *link)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
+    if (dialling->exhausted && link->tcp->halves.half_open > 0 &&
+        muster_dialler_again(&link->dialler)) {
+        return; /* strangers have some of them, but not for long */
+    }
     if (dialling->exhausted) {
         muster_link_exhausted(link->link, dialling->failures);
         return;
