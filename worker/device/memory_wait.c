@@ -153,7 +153,8 @@ static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word,
 static bool come_apart(struct muster_memory *memory)
 {
     uint32_t doublings = memory->partings / 2;
-    uint32_t most = SHARED_MIN << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
+    uint32_t most = (uint32_t)SHARED_MIN
+                    << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
     if (memory->options.crowded || memory->shared < most) {
         return false;
     }
