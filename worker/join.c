@@ -55,6 +55,11 @@ static muster_status choose_listening(const struct muster_session *session, size
     options->listen = settings->listen != NULL ? settings->listen : alone ? way : "*";
     options->interfaces = settings->interface;
     options->first_address = way;
+    options->verbs = (struct muster_fabric_verbs){.use = settings->verbs ? MUSTER_VERBS_POSSIBLY
+                                                                         : MUSTER_VERBS_OFF,
+                                                  .device = settings->verbs_device,
+                                                  .port = settings->verbs_port,
+                                                  .gid = settings->verbs_gid};
     return MUSTER_OK;
 }
 

@@ -163,6 +163,13 @@ typedef struct muster_options {
     int reproducible;  /* MUSTER_REPRODUCIBLE: 1: reproducible in every call; default 0 */
     int shared_memory; /* MUSTER_SHARED_MEMORY: with members of this host that it proves to share
                           memory with; 0: TCP with them, too; default 1 */
+    /* Links over RDMA (InfiniBand, RoCE) between members that both have it; with others TCP, as
+     * where a device cannot be used: a line in the log says why. */
+    int verbs;                /* MUSTER_VERBS: 1: RDMA where it is there; default 0 */
+    const char *verbs_device; /* MUSTER_VERBS_DEVICE: "mlx5_0"; default: the first that is up */
+    uint32_t verbs_port;      /* MUSTER_VERBS_PORT: of the device, from 1; default 0: any */
+    const char *verbs_gid; /* MUSTER_VERBS_GID: index of the address in the port's table; default:
+                              RoCE v2 rather than v1, IPv4 rather than IPv6 */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);

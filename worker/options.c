@@ -76,6 +76,9 @@ void muster_options_init(muster_options *options)
         .max_size = number_variable("MUSTER_MAX", DEFAULT_MAX_SIZE),
         .target_size = number_variable("MUSTER_TARGET", 0),
         .order = number_variable("MUSTER_ORDER", 0),
+        .verbs_device = variable("MUSTER_VERBS_DEVICE"),
+        .verbs_port = number_variable("MUSTER_VERBS_PORT", 0),
+        .verbs_gid = variable("MUSTER_VERBS_GID"),
         .algorithm = variable("MUSTER_ALGORITHM"),
         .join_timeout_ms = number_variable("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
         .call_timeout_ms = number_variable("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
@@ -85,6 +88,7 @@ void muster_options_init(muster_options *options)
     options->tune = switch_variable("MUSTER_TUNE", 1);
     options->reproducible = switch_variable("MUSTER_REPRODUCIBLE", 0);
     options->shared_memory = switch_variable("MUSTER_SHARED_MEMORY", 1);
+    options->verbs = switch_variable("MUSTER_VERBS", 0);
 }
 
 /* One number and where it may lie. */
@@ -138,6 +142,9 @@ static muster_status check_numbers(const muster_options *options)
     TRY(check_switch(options->measure, "measure", "MUSTER_MEASURE"));
     TRY(check_switch(options->tune, "tune", "MUSTER_TUNE"));
     TRY(check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
+    TRY(check_switch(options->verbs, "verbs", "MUSTER_VERBS"));
+    TRY(check_number(options->verbs_port,
+                     (struct range){"verbs_port", "MUSTER_VERBS_PORT", 0, UINT8_MAX}));
     TRY(check_switch(options->shared_memory, "shared_memory", "MUSTER_SHARED_MEMORY"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
 }
@@ -230,6 +237,23 @@ static muster_status check_interface(const muster_options *options)
                                : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
 }
 
+static muster_status copy_verbs(const muster_options *options, struct muster_settings *settings)
+{
+    uint32_t gid = 0;
+    settings->verbs_gid = -1;
+    if (options->verbs_gid != NULL) {
+        if (!parse_number(options->verbs_gid, &gid) || gid > UINT8_MAX) {
+            return muster_error_set(
+                MUSTER_INVALID,
+                "verbs_gid (MUSTER_VERBS_GID) \"%.32s\": must be an index, 0 to "
+                "%d",
+                options->verbs_gid, UINT8_MAX);
+        }
+        settings->verbs_gid = (int32_t)gid;
+    }
+    return copy_given(options->verbs_device, &settings->verbs_device);
+}
+
 static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
@@ -253,6 +277,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(copy_given(options->listen, &settings->listen));
     TRY(copy_given(options->interface, &settings->interface));
     TRY(copy_tls(options, settings));
+    TRY(copy_verbs(options, settings));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
         TRY(copy(options->algorithm, &settings->algorithm));
@@ -282,6 +307,8 @@ muster_status muster_settings_init(const muster_options *options,
         .tune = options->tune != 0,
         .reproducible = options->reproducible != 0,
         .shared_memory = options->shared_memory != 0,
+        .verbs = options->verbs != 0,
+        .verbs_port = options->verbs_port,
     };
     muster_status status = copy_strings(options, &settings);
     if (status != MUSTER_OK) {
@@ -298,6 +325,7 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->job);
     free(settings->token);
     free(settings->host);
+    free(settings->verbs_device);
     free(settings->rack);
     free(settings->listen);
     free(settings->interface);

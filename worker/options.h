@@ -31,6 +31,10 @@ struct muster_settings {
     bool tune;    /* find out what is fast */
     bool reproducible;
     bool shared_memory; /* with members of this host, if it is proved */
+    bool verbs;
+    char *verbs_device; /* NULL: any */
+    uint32_t verbs_port;
+    int32_t verbs_gid; /* -1: any */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

@@ -26,6 +26,7 @@ static void make_fabric(struct rig *rig, uint32_t rank)
                                             .shared_memory = rig->transport->shared_memory,
                                             .connections = rig->transport->connections,
                                             .tls = rig->transport->tls,
+                                            .verbs = rig->transport->verbs,
                                             .hub = rig->hub};
     if (rig->transport->prepare != NULL) {
         rig->transport->prepare(rank, &options);

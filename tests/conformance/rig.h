@@ -23,6 +23,7 @@ struct rig_transport {
     bool shared_memory;
     uint32_t connections;        /* TCP: of each link; 0 counts as 1 */
     struct muster_tls_files tls; /* TCP: of all members */
+    struct muster_fabric_verbs verbs;
     /* Called by each thread before it acts for a rank; with options before it makes the rank's
      * fabric, and with RIG_MAX when it is done with that. May be NULL. */
     void (*prepare)(uint32_t rank, struct muster_fabric_options *options);

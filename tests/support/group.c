@@ -46,6 +46,8 @@ static void start_fabrics(struct group *group, enum group_transport transport)
             .link_token = GROUP_TOKEN,
             .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
             .shared_memory = transport == GROUP_SHM || transport == GROUP_MEMORY,
+            .verbs = {.use = transport == GROUP_VERBS ? MUSTER_VERBS_REQUIRED : MUSTER_VERBS_OFF,
+                      .gid = -1},
             .hub = group->hub,
             .segment_bytes = group->segment_bytes,
         };

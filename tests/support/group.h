@@ -16,6 +16,7 @@ enum group_transport {
     GROUP_TCP,
     GROUP_SHM,
     GROUP_MEMORY, /* the same, and ranks of a host share memory for collectives */
+    GROUP_VERBS,
 };
 
 #define GROUP_TOKEN "a token" /* of the links */

@@ -54,7 +54,9 @@ static const struct argp_option argp_options[] = {
     {"hosts", KEY_HOSTS, "N", 0, "Spread them over so many pretended hosts (default 1)", 0},
     {"transport", KEY_TRANSPORT, "NAME", 0,
      "inproc: threads of one process; shm: one process a rank, which share memory on a host, and "
-     "tcp between hosts (default); tcp: between all of them",
+     "tcp between hosts (default); tcp: between all of them; verbs: RDMA between all of them, by "
+     "the device that "
+     "MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose",
      0},
     {"connections", KEY_CONNECTIONS, "N", 0, "TCP connections between two ranks (default 1)", 0},
     {"shape", KEY_SHAPE, "RATE", 0,
@@ -99,9 +101,11 @@ static muster_status parse_transport(const char *text, enum muster_bench_transpo
         *ret_transport = MUSTER_BENCH_TCP;
     } else if (strcmp(text, "shm") == 0) {
         *ret_transport = MUSTER_BENCH_SHM;
+    } else if (strcmp(text, "verbs") == 0) {
+        *ret_transport = MUSTER_BENCH_VERBS;
     } else {
-        return muster_error_set(MUSTER_INVALID,
-                                "--transport: \"%.32s\" is none of inproc, shm and tcp", text);
+        return muster_error_set(
+            MUSTER_INVALID, "--transport: \"%.32s\" is none of inproc, shm, tcp and verbs", text);
     }
     return MUSTER_OK;
 }
@@ -161,7 +165,8 @@ static muster_status check_options(struct muster_bench_options *options)
                                 options->ranks, options->hosts);
     }
     if (options->shape != NULL &&
-        (options->hosts < 2 || options->transport == MUSTER_BENCH_INPROC)) {
+        (options->hosts < 2 || options->transport == MUSTER_BENCH_INPROC ||
+         options->transport == MUSTER_BENCH_VERBS)) {
         return muster_error_set(MUSTER_INVALID,
                                 "--shape: there is no link to shape: needs --hosts 2 or more, and "
                                 "shm or tcp");

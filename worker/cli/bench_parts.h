@@ -28,8 +28,9 @@ enum {
 
 enum muster_bench_transport {
     MUSTER_BENCH_INPROC,
-    MUSTER_BENCH_TCP, /* between all ranks */
-    MUSTER_BENCH_SHM, /* on one host; tcp between hosts */
+    MUSTER_BENCH_TCP,   /* between all ranks */
+    MUSTER_BENCH_SHM,   /* on one host; tcp between hosts */
+    MUSTER_BENCH_VERBS, /* RDMA between all ranks */
 };
 
 struct muster_bench_options {

@@ -100,8 +100,10 @@ muster_status muster_bench_find_figures(const struct muster_bench_board *board, 
 
 static const char *transport_name(enum muster_bench_transport transport)
 {
-    static const char *const names[] = {
-        [MUSTER_BENCH_INPROC] = "inproc", [MUSTER_BENCH_TCP] = "tcp", [MUSTER_BENCH_SHM] = "shm"};
+    static const char *const names[] = {[MUSTER_BENCH_INPROC] = "inproc",
+                                        [MUSTER_BENCH_TCP] = "tcp",
+                                        [MUSTER_BENCH_SHM] = "shm",
+                                        [MUSTER_BENCH_VERBS] = "verbs"};
     return names[transport];
 }
 

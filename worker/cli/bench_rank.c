@@ -42,6 +42,20 @@ static muster_status end_phase(const struct rank_run *run)
     return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
 }
 
+static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
+                                               const muster_options *environment)
+{
+    struct muster_fabric_verbs verbs = {
+        .device = environment->verbs_device, .port = environment->verbs_port, .gid = -1};
+    if (run->board->options.transport == MUSTER_BENCH_VERBS) {
+        verbs.use = MUSTER_VERBS_REQUIRED;
+    }
+    if (environment->verbs_gid != NULL) {
+        verbs.gid = (int32_t)strtol(environment->verbs_gid, NULL, 10);
+    }
+    return verbs;
+}
+
 static muster_status publish(struct rank_run *run, struct muster_hub *hub)
 {
     struct muster_peer *peer = &run->seat->peer;
@@ -58,7 +72,9 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     const struct muster_fabric_options options = {
         .member = peer->member,
         .link_token = run->board->link_token,
-        .listen = hub == NULL ? address : NULL,
+        .listen =
+            hub == NULL && run->board->options.transport != MUSTER_BENCH_VERBS ? address : NULL,
+        .verbs = choose_verbs(run, &environment),
         .connections = run->board->options.connections,
         .tls = {.certificate = environment.tls_certificate,
                 .key = environment.tls_key,

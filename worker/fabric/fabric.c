@@ -15,7 +15,7 @@
 enum { MEMBERS_MAX = 1 << 20, REACH_LOOK_MS = 20 };
 
 static const struct muster_link_ops *const transports[] = {&muster_inproc_ops, &muster_shm_ops,
-                                                           &muster_tcp_ops};
+                                                           &muster_verbs_ops, &muster_tcp_ops};
 _Static_assert(sizeof transports / sizeof transports[0] <= MUSTER_TRANSPORTS_MAX, "raise it");
 
 /* Beginning and end -------------------------------------------------------------------------- */

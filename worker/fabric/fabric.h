@@ -102,6 +102,20 @@ struct muster_tls_files {
     const char *name;        /* DNS name that the peers' certificates have to carry; NULL: any */
 };
 
+/* Links over RDMA devices. */
+enum muster_verbs_use {
+    MUSTER_VERBS_OFF = 0,
+    MUSTER_VERBS_POSSIBLY = 1, /* a line in the log says why if there can be none */
+    MUSTER_VERBS_REQUIRED = 2, /* otherwise there is no fabric */
+};
+
+struct muster_fabric_verbs {
+    enum muster_verbs_use use;
+    const char *device; /* NULL: any */
+    uint32_t port;      /* of the device, from 1; 0: any */
+    int32_t gid;        /* index; -1: the best */
+};
+
 struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
@@ -113,7 +127,8 @@ struct muster_fabric_options {
     bool shared_memory;          /* with members of this host; where the system has it */
     uint32_t connections;        /* TCP: of each link that is dialled from here; 0 counts as 1 */
     struct muster_tls_files tls; /* TCP; read by muster_fabric_create() */
-    struct muster_hub *hub;      /* inproc: the peers' hub; NULL: no inproc */
+    struct muster_fabric_verbs verbs;
+    struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
                                or more; 0: what suits each transport. For tests */
     uint32_t silence_ms; /* TCP: how long the peer's host may give no sign though one is due, before
@@ -137,8 +152,8 @@ void muster_fabric_kill(struct muster_fabric *fabric);
 /* The link token is learnt when the job is joined. Links opened from now on need it. */
 void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
 
-/* What to publish, "tcp://10.0.0.1:41234", "shm://BOOT/NETWORK/NAME" or "inproc://MEMBER", best
- * first; index < the count. */
+/* What to publish, "tcp://10.0.0.1:41234", "verbs://10.0.0.1:41235", "shm://BOOT/NETWORK/NAME" or
+ * "inproc://MEMBER", best first; index < the count. */
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric);
 const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t index);
 

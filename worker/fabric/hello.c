@@ -90,7 +90,7 @@ muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE]
     uint64_t verdict = muster_bytes_get(bytes + AT_VERDICT, 2);
     if (memcmp(bytes + AT_MAGIC, answer_magic, sizeof answer_magic) != 0 ||
         muster_bytes_get(bytes + AT_CHECKSUM, 4) != checksum(bytes, MUSTER_ANSWER_SIZE) ||
-        verdict < MUSTER_WELCOME || verdict > MUSTER_WAIT) {
+        verdict < MUSTER_WELCOME || verdict > MUSTER_REFUSED_VERBS) {
         return muster_error_set(MUSTER_INVALID, "no Muster peer listens there");
     }
     *ret_verdict = (enum muster_verdict)verdict;
@@ -125,6 +125,8 @@ const char *muster_verdict_text(enum muster_verdict verdict)
         return "refused: it does without TLS, and this member uses it";
     case MUSTER_WAIT:
         return "its generation has not begun";
+    case MUSTER_REFUSED_VERBS:
+        return "refused: not over RDMA";
     }
     return "refused";
 }

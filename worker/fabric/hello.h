@@ -35,6 +35,7 @@ enum muster_verdict {
     MUSTER_REFUSED_TLS = 8,      /* you came without TLS, and this member uses it */
     MUSTER_REFUSED_PLAIN = 9,    /* you came with TLS, and this member does without */
     MUSTER_WAIT = 10, /* this is who you want; the answer comes when its generation begins here */
+    MUSTER_REFUSED_VERBS = 11, /* not over RDMA: another transport may do */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,

@@ -146,6 +146,7 @@ struct muster_link_ops {
 
 extern const struct muster_link_ops muster_inproc_ops;
 extern const struct muster_link_ops muster_shm_ops;
+extern const struct muster_link_ops muster_verbs_ops;
 extern const struct muster_link_ops muster_tcp_ops;
 
 /* A descriptor that the leader waits for. Embedded in the transport's record. */

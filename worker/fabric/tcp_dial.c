@@ -348,6 +348,7 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
     case MUSTER_REFUSED_MEMORY:
     case MUSTER_REFUSED_TLS:
     case MUSTER_REFUSED_PLAIN:
+    case MUSTER_REFUSED_VERBS:
         link->dialling.refused = true;
         go_on(path, muster_verdict_text(verdict));
     }

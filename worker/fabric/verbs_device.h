@@ -1,0 +1,43 @@
+/*
+ * The RDMA device of a fabric: found, opened, and what all its links share.
+ *
+ * Threads: the fabric's lock, but for ibv_poll_cq().
+ */
+#ifndef MUSTER_WORKER_FABRIC_VERBS_DEVICE_H
+#define MUSTER_WORKER_FABRIC_VERBS_DEVICE_H
+
+#include "worker/fabric/verbs_choice.h"
+#include "worker/fabric/verbs_library.h"
+
+struct muster_verbs_device {
+    const struct muster_verbs_library *library;
+    struct ibv_context *context;
+    struct ibv_pd *domain;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *queue;
+    uint32_t queue_entries;
+    char name[MUSTER_VERBS_NAME_SIZE];
+    uint8_t port;
+    bool ethernet;
+    uint16_t lid; /* InfiniBand */
+    uint32_t mtu; /* enum ibv_mtu */
+    struct muster_verbs_gid gid;
+};
+
+/* What the devices of this machine say. */
+MUSTER_CHECKED muster_status muster_verbs_ports_read(const struct muster_verbs_library *library,
+                                                     struct muster_verbs_ports *ret_ports);
+
+/* Zeroed storage. MUSTER_INVALID: there is none that can be used; the text says why, and what to
+ * do. Then there is nothing to close. */
+MUSTER_CHECKED muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
+                                                      struct muster_verbs_device *device);
+void muster_verbs_device_close(struct muster_verbs_device *device);
+
+/* Registers memory for the device to send from and receive into. MUSTER_FATAL: the text names the
+ * limit if it is one. */
+MUSTER_CHECKED muster_status muster_verbs_register(const struct muster_verbs_device *device,
+                                                   void *memory, size_t size_bytes,
+                                                   struct ibv_mr **ret_registered);
+
+#endif
