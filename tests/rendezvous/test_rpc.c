@@ -19,7 +19,8 @@ struct fixture {
     struct test_call calls[MEMBERS_MAX];
 };
 
-/* Holds are long, so that what is answered early is answered by an event. */
+/* Holds are long, so that what is answered early is answered by an event. The settle window is long
+ * enough for the members of a generation to come within it on a busy machine. */
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
@@ -28,7 +29,7 @@ static int set_up(void **state)
     config.hold_ms = 15000;
     config.settings.lease_ms = 30000;
     config.settings.suspect_ms = 30000;
-    config.settings.settle_ms = 20;
+    config.settings.settle_ms = 1000;
     assert_int_equal(muster_store_memory_open(&fixture->store), MUSTER_OK);
     assert_int_equal(muster_service_create(&config, fixture->store, &fixture->service), MUSTER_OK);
     *state = fixture;
