@@ -10,13 +10,16 @@
 enum {
     CALLS = 4,      /* of each in the first round */
     CALLS_DEAR = 1, /* where they take long */
-    TURN = 2,       /* calls that one has in a row */
+    TURN = 4,       /* calls that one has in a row: ranks that share cores settle to each anew */
     SCRATCH_MAX_BYTES = 4 << 20,
 };
 
 /* A round begins only if it is likely to end before so much was lost with slow algorithms, beside
  * the time of one call. */
 static const double BUDGET_US = 100e3;
+
+/* And before all of it takes so long: somebody may wait for the verdict. */
+static const double SPENT_MAX_US = 5e6;
 
 /* So much slower than the fastest an algorithm must have been to be left out after a round. Few
  * calls say less than many, and the first calls of all may not be like those that follow: two
@@ -253,8 +256,12 @@ bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRI
     trial->lost_us += lost_with(standings, trial->count, trial->calls);
     uint32_t left = count_left(trial, standings);
     double likely_us = trial->lost_us + lost_with(standings, left, 2 * trial->calls);
+    trial->spent_us += lost_with(standings, trial->count, trial->calls) +
+                       (double)standings[0].us * trial->count * trial->calls;
+    double spent_us = trial->spent_us + (double)standings[0].us * left * 2 * trial->calls;
     bool once = trial->calls == 1; /* that is too little to tell those apart that are as good */
-    if (left == 1 || !(once || likely_us <= BUDGET_US + (double)standings[0].us)) {
+    if (left == 1 ||
+        !(once || (likely_us <= BUDGET_US + (double)standings[0].us && spent_us <= SPENT_MAX_US))) {
         *ret_algorithm = verdict_of(trial, standings);
         return true;
     }

@@ -1,12 +1,12 @@
 /*
  * A trial: which of several algorithms does one kind of call fastest, found by its first calls.
  *
- * What is predicted to be fast is tried, in rounds. In a round the algorithms take turns, two calls
- * at a time, so that what goes on beside them meets all alike; then the members tell each other
- * what every call took them, the slower half goes, and the others get twice as many calls, until
- * one is left or what is lost with those that are slower than the fastest is no longer worth it.
- * Calls that take long begin with one call each. Members that make the same calls and hear the same
- * times come to the same verdict: nothing here depends on anything else.
+ * What is predicted to be fast is tried, in rounds. In a round the algorithms take turns, some
+ * calls at a time; then the members tell each other what every call took them, the slower half
+ * goes, and the others get twice as many calls, in more turns, so that what goes on beside them
+ * meets all alike, until one is left or what is lost with those that are slower than the fastest is
+ * no longer worth it. Calls that take long begin with one call each. Members that make the same
+ * calls and hear the same times come to the same verdict: nothing here depends on anything else.
  *
  * After A. Faraj, X. Yuan, D. Lowenthal: STAR-MPI: self tuned adaptive routines for MPI collective
  * operations, ICS 2006; the rounds are the sequential halving of Z. Karnin, T. Koren, O. Somekh:
@@ -31,6 +31,7 @@ struct muster_trial {
     uint32_t calls;                                 /* that each has in this round */
     uint32_t made;                                  /* in this round, so far, of all */
     double lost_us;                                 /* with those that are slower */
+    double spent_us;                                /* in all */
     float taken_us[MUSTER_TRIAL_CALLS_MAX];         /* by this member; of those calls */
 };
 

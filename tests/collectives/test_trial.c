@@ -209,27 +209,40 @@ static void long_calls_that_are_clearly_slower_are_tried_once(void **state)
 static void long_calls_that_are_as_fast_are_tried_often(void **state)
 {
     (void)state;
-    struct world world = {.random = 1, .members = 3, .count = 8, .predicted_us = 500e3};
+    struct world world = {.random = 1, .members = 3, .count = 8, .predicted_us = 20e3};
     for (uint32_t i = 0; i < world.count; i++) {
-        world.us[i] = 500e3 + i;
+        world.us[i] = 20e3 + i;
     }
     assert_int_equal(try_all(&world), 0);
     assert_int_equal(world.calls[0], 1 + 2 + 4 + 8 + 16);
     assert_int_equal(calls_of(&world), 8 + 8 * 2 + 8 * 4 + 4 * 8 + 2 * 16);
 }
 
-/* Members may share a core when the first calls are made, where other algorithms are fast. */
+/* Each has one try, then two: that is the least. */
+static void nobody_waits_long_for_the_verdict(void **state)
+{
+    (void)state;
+    struct world world = {.random = 1, .members = 3, .count = 8, .predicted_us = 900e3};
+    for (uint32_t i = 0; i < world.count; i++) {
+        world.us[i] = 900e3 + i;
+    }
+    assert_int_equal(try_all(&world), 0);
+    assert_int_equal(calls_of(&world), 8 + 8 * 2);
+}
+
+/* Members may share a core when the first calls are made, where other algorithms are fast. That
+ * may last until half of the second round. */
 static void what_soon_ends_meets_all_alike(void **state)
 {
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int run = 0; run < RUNS; run++) {
-        struct world world = {.random = test_random(&random) | 1, .members = 2, .predicted_us = 20};
-        world.count = 2 + test_random_below(&random, MUSTER_TRIAL_ALGORITHMS_MAX - 1);
-        world.change = test_random_below(&random, 2 * world.count + 1);
+        struct world world = {.random = test_random(&random) | 1, .members = 2, .predicted_us = 9};
+        world.count = 2 + test_random_below(&random, 3);
+        world.change = test_random_below(&random, 8 * world.count + 1);
         for (uint32_t i = 0; i < world.count; i++) {
-            world.us[i] = 5 + 5 * fraction(&world);
-            world.before_us[i] = 12 + 20 * fraction(&world);
+            world.us[i] = 8 + 2 * fraction(&world);
+            world.before_us[i] = 10 + 5 * fraction(&world);
         }
         uint32_t verdict = try_all(&world);
         double best = best_of(&world);
@@ -451,6 +464,7 @@ int main(void)
         cmocka_unit_test(what_is_lost_with_slow_ones_is_bounded),
         cmocka_unit_test(long_calls_that_are_clearly_slower_are_tried_once),
         cmocka_unit_test(long_calls_that_are_as_fast_are_tried_often),
+        cmocka_unit_test(nobody_waits_long_for_the_verdict),
         cmocka_unit_test(what_soon_ends_meets_all_alike),
         cmocka_unit_test(what_is_slow_once_is_not_slow),
         cmocka_unit_test(who_comes_late_does_not_decide),
