@@ -26,6 +26,8 @@ enum {
     ROUNDS = 12,
     LONG_MS = 60000, /* that only a hanging test reaches */
     SHORT_MS = 200,  /* after which a stopped rank is given up */
+    GOING_ROUNDS = 30,
+    GOING_LOOKS = 200,
 };
 
 /* What all processes see. */
@@ -105,7 +107,7 @@ static _Noreturn void be_rank(struct board *board, uint32_t rank)
     _exit(0);
 }
 
-static void start(struct board *board, pid_t *pids)
+static void prepare(struct board *board)
 {
     pthread_barrierattr_t shared;
     assert_int_equal(pthread_barrierattr_init(&shared), 0);
@@ -121,6 +123,11 @@ static void start(struct board *board, pid_t *pids)
     board->fd = dup(muster_memory_descriptor(memory));
     muster_memory_destroy(memory);
     (void)fflush(stdout);
+}
+
+static void start(struct board *board, pid_t *pids)
+{
+    prepare(board);
     for (uint32_t i = 0; i < board->ranks; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
@@ -221,11 +228,105 @@ static void a_stopped_rank_ends_the_others_calls_in_time(void **state)
     }
 }
 
+/* Rank 1, which does its part when it is told to, and goes at once. */
+struct companion {
+    pid_t pid;
+    int go;
+    bool told;
+};
+
+static void tell(struct companion *companion)
+{
+    if (!companion->told) {
+        assert_int_equal(write(companion->go, "x", 1), 1);
+        companion->told = true;
+    }
+}
+
+/* Rank 0 has found nothing yet, and is about to see after rank 1: which is gone by then, unless its
+ * part needs rank 0 once more. */
+static muster_status let_it_go(void *user, uint32_t *ret_suspect)
+{
+    struct companion *companion = user;
+    siginfo_t ended = {0};
+    (void)ret_suspect;
+    tell(companion);
+    for (int i = 0; i < GOING_LOOKS && ended.si_pid == 0; i++) {
+        (void)usleep(100);
+        (void)waitid(P_PID, (id_t)companion->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    return MUSTER_OK;
+}
+
+/* One operation; rank 1 waits until it is told to. */
+static void do_one(struct board *board, uint32_t rank, int told, struct companion *companion)
+{
+    struct memory_call call;
+    char byte = 0;
+    uint32_t suspect = UINT32_MAX;
+    struct muster_memory *memory = sit(board, rank);
+    uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
+    pthread_barrier_wait(&board->barrier);
+    bool buffers = muster_memory_probe(memory);
+    memory_call_make(board->seed, 1, board->order, rank, board->ranks, buffers, room, &call);
+    muster_memory_begin(memory, 0);
+    pthread_barrier_wait(&board->barrier);
+    board->seats[rank].failed = rank == 1 && read(told, &byte, 1) != 1;
+    const struct muster_memory_work work = memory_call_work(
+        &call, muster_clock_after_ms(LONG_MS), rank == 0 ? let_it_go : go_on, companion);
+    board->seats[rank].status = muster_memory_run(memory, &work, &suspect);
+    (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
+    board->seats[rank].failed |=
+        board->seats[rank].status != MUSTER_OK ||
+        !memory_call_check(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
+    muster_memory_destroy(memory);
+    free(room);
+}
+
+static void part_after_one(uint64_t *random)
+{
+    int told[2];
+    struct board *board = make_board();
+    board->seed = test_random(random);
+    board->ranks = 2;
+    prepare(board);
+    assert_int_equal(pipe(told), 0);
+    struct companion companion = {.pid = fork(), .go = told[1]};
+    assert_true(companion.pid >= 0);
+    if (companion.pid == 0) {
+        do_one(board, 1, told[0], NULL);
+        _exit(0);
+    }
+    do_one(board, 0, told[0], &companion);
+    tell(&companion);
+    assert_int_equal(waitpid(companion.pid, NULL, 0), companion.pid);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (board->seats[i].failed) {
+            fail_msg("rank %u: %s", i, board->seats[i].text);
+        }
+    }
+    close(told[0]);
+    close(told[1]);
+    close(board->fd);
+    assert_int_equal(pthread_barrier_destroy(&board->barrier), 0);
+    assert_int_equal(munmap(board, sizeof *board), 0);
+}
+
+static void who_has_done_its_part_may_go(void **state)
+{
+    (void)state;
+    uint64_t random = test_seed();
+    for (int i = 0; i < GOING_ROUNDS; i++) {
+        part_after_one(&random);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_ends_the_others_calls_at_once),
         cmocka_unit_test(a_stopped_rank_ends_the_others_calls_in_time),
+        cmocka_unit_test(who_has_done_its_part_may_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,6 +171,19 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
     return one_ns < other_ns ? one_ns : other_ns;
 }
 
+/* Sees after the rank that is waited for. It may have done its part and gone since it was looked
+ * for, as members do after the last operation of a generation: that is no death. */
+static muster_status see_after(struct muster_memory_run *run, uint32_t rank,
+                               const _Atomic uint64_t *word, uint64_t least)
+{
+    muster_status status = muster_memory_look_after(run, rank);
+    if (status != MUSTER_OK && is_reached(word, least)) {
+        run->suspect = UINT32_MAX;
+        return MUSTER_OK;
+    }
+    return status;
+}
+
 muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t rank,
                                         const _Atomic uint64_t *word, uint64_t least)
 {
@@ -191,7 +204,7 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
             return MUSTER_OK;
         }
         TRY(work->look(work->user, &run->suspect));
-        TRY(muster_memory_look_after(run, rank));
+        TRY(see_after(run, rank, word, least));
         slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
     }
     return late(run, rank);
