@@ -134,14 +134,17 @@ uint64_t muster_context_progress(const struct muster_context *context)
 
 /* Turns --------------------------------------------------------------------------------------- */
 
-/* One caller at a time, and no lock held meanwhile: a user's function may run in between. NULL: the
- * deadline came first. */
+/* One caller at a time, in the order in which they came, and no lock held meanwhile: a user's
+ * function may run in between. NULL: the deadline came first; nobody's order matters any more. */
 static struct muster_context *take_turn_by(struct muster_context *context, int64_t deadline_ns)
 {
     AUTO_LOCK(&context->mutex);
-    while (context->taken) {
+    uint64_t ticket = context->tickets++;
+    while (context->taken || (ticket != context->turn && !atomic_load(&context->missed))) {
         if (!muster_condition_wait(&context->given_back, &context->mutex, deadline_ns) &&
-            context->taken) {
+            (context->taken || ticket != context->turn)) {
+            atomic_store(&context->missed, true);
+            (void)pthread_cond_broadcast(&context->given_back);
             return NULL;
         }
     }
@@ -162,7 +165,8 @@ static void give_turn(struct muster_context **context)
     }
     AUTO_LOCK(&(*context)->mutex);
     (*context)->taken = false;
-    pthread_cond_signal(&(*context)->given_back);
+    (*context)->turn++;
+    (void)pthread_cond_broadcast(&(*context)->given_back);
 }
 
 /* Until the scope ends. */
@@ -211,9 +215,9 @@ void muster_context_set_shared(struct muster_context *context,
 /* Running ------------------------------------------------------------------------------------- */
 
 /* The other members count a call that this one has not begun: their numbers are no longer alike. */
-static muster_status miss_turn(struct muster_context *context, const struct muster_request *request)
+static muster_status miss_turn(const struct muster_context *context,
+                               const struct muster_request *request)
 {
-    atomic_store(&context->missed, true);
     return muster_error_set(MUSTER_REJOIN,
                             "%s (context %s, generation %llu): the deadline passed while another "
                             "call of this member was under way",

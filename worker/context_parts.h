@@ -36,8 +36,9 @@ struct muster_context {
     atomic_uint_fast64_t progress;
     atomic_bool missed; /* some call did not get its turn: no operation can run any more */
 
-    pthread_mutex_t mutex; /* guards `taken` */
+    pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
     pthread_cond_t given_back;
+    uint64_t tickets, turn;      /* given out; and the one whose turn it is */
     bool taken;                  /* a collective is under way; its caller owns what follows */
     uint64_t sequence;           /* of the last operation */
     struct muster_call_key *key; /* room for that of any call */
