@@ -34,6 +34,10 @@ static const char *const variables[] = {
     "MUSTER_TLS_KEY",
     "MUSTER_TLS_AUTHORITY",
     "MUSTER_TLS_NAME",
+    "MUSTER_VERBS",
+    "MUSTER_VERBS_DEVICE",
+    "MUSTER_VERBS_PORT",
+    "MUSTER_VERBS_GID",
 };
 
 static int clean_environment(void **state)
@@ -158,6 +162,36 @@ static void shared_memory_can_be_switched_off(void **state)
     expect_refusal(NULL, "MUSTER_SHARED_MEMORY", "from 0 to 1");
 }
 
+static void rdma_is_asked_for_and_narrowed(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.verbs);
+    assert_null(settings.verbs_device);
+    assert_int_equal(settings.verbs_gid, -1);
+    muster_settings_finish(&settings);
+    set("MUSTER_VERBS", "1");
+    set("MUSTER_VERBS_DEVICE", "mlx5_1");
+    set("MUSTER_VERBS_PORT", "2");
+    set("MUSTER_VERBS_GID", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_true(settings.verbs);
+    assert_string_equal(settings.verbs_device, "mlx5_1");
+    assert_int_equal(settings.verbs_port, 2);
+    assert_int_equal(settings.verbs_gid, 0);
+    muster_settings_finish(&settings);
+    set("MUSTER_VERBS_GID", "fe80::1");
+    expect_refusal(NULL, "MUSTER_VERBS_GID", "index, 0 to 255");
+    set("MUSTER_VERBS_GID", "1");
+    set("MUSTER_VERBS_PORT", "256");
+    expect_refusal(NULL, "MUSTER_VERBS_PORT", "from 0 to 255");
+    set("MUSTER_VERBS_PORT", "1");
+    set("MUSTER_VERBS", "yes");
+    expect_refusal(NULL, "MUSTER_VERBS", "from 0 to 1");
+}
+
 static void an_algorithm_is_looked_up_at_once(void **state)
 {
     (void)state;
@@ -264,6 +298,7 @@ int main(void)
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
         cmocka_unit_test_setup(shared_memory_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(rdma_is_asked_for_and_narrowed, clean_environment),
         cmocka_unit_test_setup(interfaces_choose_among_all_addresses, clean_environment),
         cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
