@@ -60,7 +60,7 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
 /* Whether the elements may be the same memory: in place INPUT and OUTPUT share it, at the same
  * offsets if they are equally large, and else somehow. */
 static bool may_overlap(const struct muster_schedule *schedule, uint8_t buffer, uint64_t at,
-                        uint8_t other, uint64_t other_at, uint64_t counts[2])
+                        uint8_t other, uint64_t other_at, const uint64_t counts[2])
 {
     bool shared = buffer != other && buffer != MUSTER_SCRATCH && other != MUSTER_SCRATCH;
     if ((buffer != other && !shared) || counts[0] == 0 || counts[1] == 0) {
@@ -73,7 +73,7 @@ static bool may_overlap(const struct muster_schedule *schedule, uint8_t buffer, 
 static bool touches(const struct muster_schedule *schedule, const struct muster_step *receive,
                     const struct muster_step *step)
 {
-    uint64_t counts[2] = {receive->span.count, step->span.count};
+    const uint64_t counts[2] = {receive->span.count, step->span.count};
     bool reads = step->kind != MUSTER_STEP_RECV;
     bool writes = step->kind != MUSTER_STEP_SEND;
     if (reads && may_overlap(schedule, receive->target, receive->at, step->source,
