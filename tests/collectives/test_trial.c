@@ -132,6 +132,14 @@ static double best_of(const struct world *world)
     return best;
 }
 
+/* As good as the best: the predicted algorithm within 5%, and within 1% where calls take 100 ms. */
+static bool is_good(const struct world *world, uint32_t verdict)
+{
+    double best = best_of(world);
+    double least = verdict != 0 ? 1.0001 : best < 100e3 ? 1.0501 : 1.0101;
+    return world->us[verdict] <= least * best;
+}
+
 static void the_fastest_is_found_or_the_predicted_one_is_as_good(void **state)
 {
     (void)state;
@@ -139,9 +147,9 @@ static void the_fastest_is_found_or_the_predicted_one_is_as_good(void **state)
     for (int run = 0; run < RUNS; run++) {
         struct world world = random_world(&random);
         uint32_t verdict = try_all(&world);
-        double best = best_of(&world);
-        if (world.us[verdict] > (verdict == 0 ? 1.0501 : 1.0001) * best) {
-            fail_msg("run %d: %u takes %g, the best %g", run, verdict, world.us[verdict], best);
+        if (!is_good(&world, verdict)) {
+            fail_msg("run %d: %u takes %g, the best %g", run, verdict, world.us[verdict],
+                     best_of(&world));
         }
     }
 }
@@ -245,9 +253,9 @@ static void what_soon_ends_meets_all_alike(void **state)
             world.before_us[i] = 10 + 5 * fraction(&world);
         }
         uint32_t verdict = try_all(&world);
-        double best = best_of(&world);
-        if (world.us[verdict] > (verdict == 0 ? 1.0501 : 1.0001) * best) {
-            fail_msg("run %d: %u takes %g, the best %g", run, verdict, world.us[verdict], best);
+        if (!is_good(&world, verdict)) {
+            fail_msg("run %d: %u takes %g, the best %g", run, verdict, world.us[verdict],
+                     best_of(&world));
         }
     }
 }
