@@ -149,6 +149,20 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
 /* All work is done, on every member: the session stays usable, but the job is over. */
 void muster_session_finish(struct muster_session *session);
 
+/* fruitless.c. Call with `moving` held. */
+
+/* A generation ends: counts it if none of its collectives came through. MUSTER_FATAL after too many
+ * of these in a row; why: how the last one failed. */
+MUSTER_CHECKED muster_status muster_session_count_fruitless(struct muster_session *session,
+                                                            const char *why);
+
+/* Waits before the next one, longer after each; up to a second. */
+void muster_session_pause_if_fruitless(const struct muster_session *session);
+
+/* A generation has formed: after several such ones finds out how many of its members can be
+ * reached, which takes up to five seconds. */
+void muster_session_look_around(struct muster_session *session);
+
 /* join.c. Call with `moving` held and nobody in the gate. */
 
 /* Joins with the member's fabric, made if there is none, until a generation has formed, and builds
@@ -162,10 +176,6 @@ MUSTER_CHECKED muster_status muster_session_join(struct muster_session *session,
 void muster_session_take_down(struct muster_session *session);
 
 /* tune.c */
-
-/* After several generations in a row without a collective: finds out how many members can be
- * reached. */
-void muster_session_look_around(struct muster_session *session);
 
 /* Agrees on link figures, in the stage TUNING, and gives them to the contexts. When a member dies
  * meanwhile the generation is revoked, and that is MUSTER_OK: the next collective says it. */
