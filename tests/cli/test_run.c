@@ -191,6 +191,17 @@ static void lines_are_not_mixed_and_long_ones_continue(void **state)
     command_finish(&command);
 }
 
+static void what_comes_after_a_flood_is_seen(void **state)
+{
+    (void)state;
+    struct command command;
+    start_run(&command, "-n 1", "yes flood | head -c 3000000; echo here; exec sleep 1000");
+    assert_true(command_await(&command, "[0] here\n"));
+    assert_int_equal(kill(command.pid, SIGTERM), 0);
+    assert_int_equal(command_wait(&command), 128 + SIGTERM);
+    command_finish(&command);
+}
+
 static void a_worker_that_floods_does_not_silence_the_others(void **state)
 {
     (void)state;
@@ -426,6 +437,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(lines_bear_the_name_of_their_worker),
         cmocka_unit_test(lines_are_not_mixed_and_long_ones_continue),
+        cmocka_unit_test(what_comes_after_a_flood_is_seen),
         cmocka_unit_test(a_worker_that_floods_does_not_silence_the_others),
         cmocka_unit_test(a_reader_that_does_not_read_holds_up_no_signal),
         cmocka_unit_test(a_reader_that_goes_away_does_not_end_the_job),

@@ -45,13 +45,21 @@ static void text_finish(struct command_text *text)
     *text = (struct command_text){.fd = -1};
 }
 
+static void text_drop_half(struct command_text *text)
+{
+    size_t half = text->used / 2;
+    text->used -= half;
+    memmove(text->bytes, text->bytes + half, text->used);
+    text->looked = text->looked > half ? text->looked - half : 0;
+}
+
 static void text_read(struct command_text *text)
 {
-    char dropped[4096];
-    size_t room = COMMAND_KEPT_BYTES - text->used;
-    ssize_t got = room > 0 ? read(text->fd, text->bytes + text->used, room)
-                           : read(text->fd, dropped, sizeof dropped);
-    if (got > 0 && room > 0) {
+    if (text->used == COMMAND_KEPT_BYTES) {
+        text_drop_half(text);
+    }
+    ssize_t got = read(text->fd, text->bytes + text->used, COMMAND_KEPT_BYTES - text->used);
+    if (got > 0) {
         text->used += (size_t)got;
         text->bytes[text->used] = '\0';
     } else if (got == 0) {
@@ -107,11 +115,21 @@ static bool read_once(struct command *command, int64_t deadline_ms)
     return true;
 }
 
+/* Looks through what nobody has looked through yet: a program may print faster than all of it is
+ * looked through anew. */
+static bool text_has(struct command_text *text, const char *part)
+{
+    size_t length = strlen(part);
+    bool found = memmem(text->bytes + text->looked, text->used - text->looked, part, length);
+    text->looked = text->used < length ? 0 : text->used - length + 1;
+    return found;
+}
+
 bool command_await(struct command *command, const char *text)
 {
     int64_t deadline_ms = now_ms() + COMMAND_TIMEOUT_MS;
-    while (strstr(command->output.bytes, text) == NULL &&
-           strstr(command->error.bytes, text) == NULL) {
+    command->output.looked = command->error.looked = 0;
+    while (!text_has(&command->output, text) && !text_has(&command->error, text)) {
         if (!read_once(command, deadline_ms)) {
             return false;
         }

@@ -13,7 +13,9 @@ enum { COMMAND_TIMEOUT_MS = 30000, COMMAND_KEPT_BYTES = 1 << 20 };
 struct command_text {
     int fd; /* -1: at its end */
     size_t used;
-    char *bytes; /* owned, NUL-terminated; what comes after COMMAND_KEPT_BYTES is dropped */
+    char
+        *bytes; /* owned, NUL-terminated: the end of what was printed, COMMAND_KEPT_BYTES at most */
+    size_t looked; /* so much of it has been looked through for what is awaited */
 };
 
 struct command {
