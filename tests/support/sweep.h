@@ -1,0 +1,39 @@
+/*
+ * Sweeps: every algorithm of every collective on a job of threads, each call with another type,
+ * operation, root and place of its buffers, checked against a reference.
+ */
+#ifndef MUSTER_TESTS_SUPPORT_SWEEP_H
+#define MUSTER_TESTS_SUPPORT_SWEEP_H
+
+#include "tests/support/group.h"
+
+enum { SWEEP_HOSTS_MAX = 4 };
+
+struct sweep_shape {
+    uint32_t hosts;
+    uint32_t host_sizes[SWEEP_HOSTS_MAX];
+};
+
+/* Where messages go; or where memory is shared by all ranks, which are on one host. */
+enum sweep_place { SWEEP_INPROC, SWEEP_TCP, SWEEP_SHM, SWEEP_MEMORY, SWEEP_PLACES };
+
+struct sweep {
+    const uint64_t *counts;
+    size_t count_count;
+    bool brief; /* each algorithm with one count in one way, others each time */
+    enum sweep_place place;
+};
+
+/* Fails the test with the first call that went wrong. */
+void sweep_shape(const struct sweep_shape *shape, const struct sweep *sweep);
+/* So many ranks on so many hosts, as evenly as can be. */
+void sweep_even(uint32_t ranks, uint32_t hosts, const struct sweep *sweep);
+
+/* Whether the sweeps of this program so far have had such a call. */
+bool sweep_has_met(enum sweep_place place, enum muster_collective collective, muster_type type,
+                   muster_op op);
+
+/* Allreduces of each pair of type and operation by the algorithm that the context chooses. */
+void sweep_pairs(enum group_transport transport, uint32_t ranks);
+
+#endif
