@@ -29,6 +29,18 @@ int64_t group_deadline(void)
     return muster_clock_after_ms(GROUP_DEADLINE_MS);
 }
 
+static struct muster_fabric_verbs choose_verbs(enum group_transport transport, uint32_t rank)
+{
+    struct muster_fabric_verbs verbs = {.gid = -1};
+    if (transport == GROUP_VERBS || transport == GROUP_BETWEEN_DEVICES) {
+        verbs.use = MUSTER_VERBS_REQUIRED;
+    }
+    if (transport == GROUP_BETWEEN_DEVICES) {
+        verbs.device = rank % 2 == 0 ? "rxe0" : "rxe1";
+    }
+    return verbs;
+}
+
 static void start_fabrics(struct group *group, enum group_transport transport)
 {
     if (transport == GROUP_INPROC) {
@@ -46,8 +58,7 @@ static void start_fabrics(struct group *group, enum group_transport transport)
             .link_token = GROUP_TOKEN,
             .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
             .shared_memory = transport == GROUP_SHM || transport == GROUP_MEMORY,
-            .verbs = {.use = transport == GROUP_VERBS ? MUSTER_VERBS_REQUIRED : MUSTER_VERBS_OFF,
-                      .gid = -1},
+            .verbs = choose_verbs(transport, i),
             .hub = group->hub,
             .segment_bytes = group->segment_bytes,
         };

@@ -17,6 +17,7 @@ enum group_transport {
     GROUP_SHM,
     GROUP_MEMORY, /* the same, and ranks of a host share memory for collectives */
     GROUP_VERBS,
+    GROUP_BETWEEN_DEVICES, /* ranks take turns between the two RDMA devices of a guest */
 };
 
 #define GROUP_TOKEN "a token" /* of the links */

@@ -218,10 +218,10 @@ static void sweep_member(struct group_member *member, void *argument)
     }
 }
 
-static const enum group_transport transports[SWEEP_PLACES] = {[SWEEP_INPROC] = GROUP_INPROC,
-                                                              [SWEEP_TCP] = GROUP_TCP,
-                                                              [SWEEP_SHM] = GROUP_SHM,
-                                                              [SWEEP_MEMORY] = GROUP_INPROC};
+static const enum group_transport transports[SWEEP_PLACES] = {
+    [SWEEP_INPROC] = GROUP_INPROC, [SWEEP_TCP] = GROUP_TCP,
+    [SWEEP_SHM] = GROUP_SHM,       [SWEEP_MEMORY] = GROUP_INPROC,
+    [SWEEP_VERBS] = GROUP_VERBS,   [SWEEP_BETWEEN_DEVICES] = GROUP_BETWEEN_DEVICES};
 
 void sweep_shape(const struct sweep_shape *shape, const struct sweep *sweep)
 {

@@ -14,8 +14,17 @@ struct sweep_shape {
     uint32_t host_sizes[SWEEP_HOSTS_MAX];
 };
 
-/* Where messages go; or where memory is shared by all ranks, which are on one host. */
-enum sweep_place { SWEEP_INPROC, SWEEP_TCP, SWEEP_SHM, SWEEP_MEMORY, SWEEP_PLACES };
+/* Where messages go; or where memory is shared by all ranks, which are on one host. Those of RDMA
+ * need devices. */
+enum sweep_place {
+    SWEEP_INPROC,
+    SWEEP_TCP,
+    SWEEP_SHM,
+    SWEEP_MEMORY,
+    SWEEP_VERBS,
+    SWEEP_BETWEEN_DEVICES,
+    SWEEP_PLACES
+};
 
 struct sweep {
     const uint64_t *counts;

@@ -42,7 +42,7 @@ static void every_algorithm_is_right_over_other_links_and_in_memory(void **state
 {
     (void)state;
     static const uint64_t counts[] = {1, 777, 0, 2500, 5};
-    for (enum sweep_place place = SWEEP_TCP; place < SWEEP_PLACES; place++) {
+    for (enum sweep_place place = SWEEP_TCP; place <= SWEEP_MEMORY; place++) {
         for (uint32_t ranks = 1; ranks <= 17; ranks += RANKS_STEP) {
             const struct sweep sweep = {
                 .counts = counts, .count_count = 5, .brief = true, .place = place};
@@ -94,7 +94,7 @@ static void tcp_gives_the_same_results(void **state)
 static void every_pair_has_occurred(void **state)
 {
     (void)state;
-    for (enum sweep_place place = 0; place < SWEEP_PLACES; place++) {
+    for (enum sweep_place place = 0; place <= SWEEP_MEMORY; place++) {
         for (size_t pair = 0; pair < pattern_pairs(); pair++) {
             muster_type type;
             muster_op op;
