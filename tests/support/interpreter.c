@@ -22,7 +22,9 @@ struct run {
     uint32_t ranks;
     uint32_t absent; /* does nothing; or `ranks` */
     uint64_t *random;
-    char *why; /* what was found wrong first; empty: nothing yet */
+    test_early early; /* NULL: no receive is */
+    bool mixes;       /* reductions differ with what is reduced in which order */
+    char *why;        /* what was found wrong first; empty: nothing yet */
 };
 
 __attribute__((format(printf, 2, 3))) static void wrong(const struct run *run, const char *format,
@@ -63,13 +65,15 @@ static uint64_t *place(const struct run *run, const struct machine *machine, uns
     return bases[buffer] + offset;
 }
 
-/* All earlier rounds of its lane are done. */
-static bool is_posted(const struct machine *machine, size_t index)
+/* All earlier rounds of its lane are done; of an early receive, all but the one before. */
+static bool is_posted(const struct run *run, const struct machine *machine, size_t index)
 {
     const struct muster_step *step = &machine->schedule->steps[index];
+    uint32_t ahead = run->early != NULL && run->early(machine->schedule, index) ? 1 : 0;
     for (size_t i = index; i-- > 0;) {
         const struct muster_step *before = &machine->schedule->steps[i];
-        if (before->lane == step->lane && before->round < step->round && !machine->done[i]) {
+        if (before->lane == step->lane && before->round + ahead < step->round &&
+            !machine->done[i]) {
             return false;
         }
     }
@@ -90,10 +94,20 @@ static size_t nth_send(const struct muster_schedule *schedule, uint32_t peer, ui
     return SIZE_MAX;
 }
 
-static void reduce(uint64_t *target, const uint64_t *left, const uint64_t *right, uint64_t count)
+/* As splitmix64 does. */
+static uint64_t mix(uint64_t number)
+{
+    uint64_t mixed = number * UINT64_C(0x9E3779B97F4A7C15);
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94D049BB133111EB);
+    return mixed ^ mixed >> 31;
+}
+
+static void reduce(const struct run *run, uint64_t *target, const uint64_t *left,
+                   const uint64_t *right, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        target[i] = left[i] + right[i];
+        target[i] = run->mixes ? mix(3 * left[i] + right[i]) : left[i] + right[i];
     }
 }
 
@@ -108,7 +122,7 @@ static void do_local(const struct run *run, const struct machine *machine,
     if (step->kind == MUSTER_STEP_COPY) {
         memmove(target, source, step->span.count * sizeof *target);
     } else {
-        reduce(target, target, source, step->span.count);
+        reduce(run, target, target, source, step->span.count);
     }
 }
 
@@ -125,7 +139,7 @@ static void deliver(const struct run *run, const struct machine *machine,
     }
     const uint64_t *own = place(run, machine, step->source, step->span.offset, step->span.count);
     if (own != NULL) {
-        reduce(target, own, data, step->span.count);
+        reduce(run, target, own, data, step->span.count);
     }
 }
 
@@ -144,7 +158,7 @@ static bool do_receive(const struct run *run, uint32_t rank, size_t index)
     }
     const struct machine *sender = &run->machines[step->peer];
     size_t send = nth_send(sender->schedule, rank, step->lane, n);
-    if (send == SIZE_MAX || !is_posted(sender, send)) {
+    if (send == SIZE_MAX || !is_posted(run, sender, send)) {
         return false;
     }
     const struct muster_step *sent = &sender->schedule->steps[send];
@@ -162,7 +176,7 @@ static bool try_step(const struct run *run, uint32_t rank, size_t index)
 {
     const struct machine *machine = &run->machines[rank];
     const struct muster_step *step = &machine->schedule->steps[index];
-    if (machine->done[index] || step->kind == MUSTER_STEP_SEND || !is_posted(machine, index)) {
+    if (machine->done[index] || step->kind == MUSTER_STEP_SEND || !is_posted(run, machine, index)) {
         return false;
     }
     if (is_receive(step)) {
@@ -207,13 +221,10 @@ static void run_all(const struct run *run)
     }
 }
 
-/* A number that tells rank and element, and whose sums tell what was added up (splitmix64). */
+/* A number that tells rank and element, and whose sums tell what was added up. */
 static uint64_t contribution(uint32_t rank, uint64_t element)
 {
-    uint64_t mixed = ((uint64_t)rank << 40 ^ element) * UINT64_C(0x9E3779B97F4A7C15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94D049BB133111EB);
-    return mixed ^ mixed >> 31;
+    return mix((uint64_t)rank << 40 ^ element);
 }
 
 static uint64_t expected(const struct test_job *job, uint32_t rank, uint64_t element)
@@ -295,6 +306,26 @@ static bool heads_are_right(const struct test_job *job, const struct muster_sche
     return true;
 }
 
+static void open_machines(struct run *run, const struct test_job *job,
+                          const struct muster_schedule *schedules, bool in_place)
+{
+    run->machines = calloc(job->ranks, sizeof *run->machines);
+    if (run->machines == NULL) {
+        abort();
+    }
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        open_machine(&run->machines[rank], job, &schedules[rank], rank, in_place, run->random);
+    }
+}
+
+static void close_machines(struct run *run)
+{
+    for (uint32_t rank = 0; rank < run->ranks; rank++) {
+        close_machine(&run->machines[rank]);
+    }
+    free(run->machines);
+}
+
 /* With nobody absent everybody must get through with the right results, else nobody. */
 static void execute(struct run *run, const struct test_job *job,
                     const struct muster_schedule *schedules, bool in_place)
@@ -304,13 +335,7 @@ static void execute(struct run *run, const struct test_job *job,
         wrong(run, "a schedule for other buffers");
         return;
     }
-    run->machines = calloc(job->ranks, sizeof *run->machines);
-    if (run->machines == NULL) {
-        abort();
-    }
-    for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        open_machine(&run->machines[rank], job, &schedules[rank], rank, in_place, run->random);
-    }
+    open_machines(run, job, schedules, in_place);
     run_all(run);
     bool whole = run->absent == run->ranks;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
@@ -321,10 +346,7 @@ static void execute(struct run *run, const struct test_job *job,
             compare(run, job, rank, in_place);
         }
     }
-    for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        close_machine(&run->machines[rank]);
-    }
-    free(run->machines);
+    close_machines(run);
 }
 
 bool test_execute(const struct test_job *job, const struct muster_schedule *schedules,
@@ -355,4 +377,30 @@ bool test_executes_right(const struct test_job *job, const struct muster_schedul
         }
     }
     return true;
+}
+
+bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
+                        uint64_t *random, uint64_t *ret_digest, char *ret_why)
+{
+    struct run run = {.ranks = job->ranks,
+                      .absent = job->ranks,
+                      .random = random,
+                      .early = early,
+                      .mixes = true,
+                      .why = ret_why};
+    ret_why[0] = '\0';
+    open_machines(&run, job, job->schedules, in_place);
+    run_all(&run);
+    uint64_t digest = 0;
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        if (!is_through(&run.machines[rank])) {
+            wrong(&run, "rank %" PRIu32 " never ends", rank);
+        }
+        for (uint64_t i = 0; i < job->schedules[rank].output_count; i++) {
+            digest = mix(digest + run.machines[rank].out[i]);
+        }
+    }
+    close_machines(&run);
+    *ret_digest = digest;
+    return ret_why[0] == '\0';
 }

@@ -17,6 +17,15 @@
 bool test_execute(const struct test_job *job, const struct muster_schedule *schedules,
                   bool in_place, uint64_t *random, char *ret_why);
 
+/* Whether the receive may be posted with the round before its own. */
+typedef bool (*test_early)(const struct muster_schedule *schedule, size_t step);
+
+/* Runs the job's own schedules once, posts receives as early as that allows, and reduces by a
+ * function whose results tell what was reduced in which order. *ret_digest is made of all outputs.
+ * False if it does not come to its end, or leaves the buffers; ret_why says so. */
+bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
+                        uint64_t *random, uint64_t *ret_digest, char *ret_why);
+
 /* True if the schedules do what the collective promises, as far as some executions can tell: in all
  * placements that the call may have, each several times. A barrier's are run once for each rank
  * that does not come, which nobody may get through without. */
