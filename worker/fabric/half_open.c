@@ -187,7 +187,7 @@ static enum muster_verdict begin_link(struct muster_halves *halves, struct muste
 /* A hello may also come late, when the caller has already taken our call instead: one that finds an
  * open link is turned down. If its sender means it, because the link is dead and we do not know
  * yet, it dials again. */
-enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct muster_link *link)
+static enum muster_verdict verdict_on(struct muster_halves *halves, struct muster_link *link)
 {
     const struct muster_half_ops *ops = halves->ops;
     bool ours = link->transport == halves && link->end != NULL;
@@ -210,6 +210,28 @@ enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct mus
     return MUSTER_REFUSED_LOST;
 }
 
+bool muster_half_counts(struct muster_half *half, struct muster_link *link)
+{
+    const struct muster_half_ops *ops = half->all->ops;
+    enum muster_verdict verdict = verdict_on(half->all, link);
+    if (verdict != MUSTER_WELCOME) {
+        (void)ops->answer(half, verdict);
+        ops->close(half);
+        return false;
+    }
+    struct muster_dialler *end = link->end;
+    end->redial_ns = MUSTER_NEVER;
+    return true;
+}
+
+/* The caller will notice, and dial again, too. */
+void muster_half_unheard(struct muster_half *half, struct muster_link *link)
+{
+    struct muster_dialler *end = link->end;
+    half->all->ops->close(half);
+    end->redial_ns = muster_clock_ns();
+}
+
 struct muster_hello muster_hello_to(const struct muster_link *link)
 {
     const struct muster_fabric *fabric = link->fabric;
@@ -218,6 +240,33 @@ struct muster_hello muster_hello_to(const struct muster_link *link)
     memcpy(hello.to, link->peer.member, sizeof hello.to);
     memcpy(hello.token, fabric->token, sizeof hello.token);
     return hello;
+}
+
+void muster_half_refused(struct muster_half *half, struct muster_link *link,
+                         enum muster_verdict verdict)
+{
+    switch (verdict) {
+    case MUSTER_REFUSED_CROSSED:
+        half->all->ops->close(half);
+        muster_dialler_crossed(link->end);
+        break;
+    case MUSTER_REFUSED_VERSION:
+    case MUSTER_REFUSED_TOKEN:
+    case MUSTER_REFUSED_STRANGER:
+    case MUSTER_REFUSED_LOST:
+        muster_link_fail(link, MUSTER_LINK_LOST, muster_verdict_text(verdict));
+        break;
+    default:
+        muster_link_try_next(link, muster_verdict_text(verdict));
+    }
+}
+
+void muster_half_hung_up(struct muster_half *half, struct muster_link *link)
+{
+    half->all->ops->close(half);
+    if (!muster_dialler_again(link->end)) {
+        muster_link_try_next(link, "it closes the connection without an answer");
+    }
 }
 
 /* Diallers ----------------------------------------------------------------------------------- */

@@ -123,10 +123,10 @@ MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, 
 /* Closes all, and the listeners; then the transport's object is freed as soon as no thread can
  * still see it. */
 void muster_halves_stop(struct muster_halves *halves);
-/* A generation has begun: judges those that have waited for it. */
 /* Descriptors have run out: gives up the oldest connection that has not said who it is. False:
  * there is none, or it has only just come. */
 bool muster_half_make_room(struct muster_halves *halves);
+/* A generation has begun: judges those that have waited for it. */
 void muster_halves_judge_parked(struct muster_halves *halves);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
 int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
@@ -148,11 +148,20 @@ void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict
                            enum muster_stranger kind);
 /* Its whole hello is there. */
 void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE]);
-/* What to answer to a member's call. Which of two calls counts is decided alike by both ends. */
-enum muster_verdict muster_half_verdict(struct muster_halves *halves, struct muster_link *link);
+/* Whether a member's call is to open the link: which of two calls counts is decided alike by both
+ * ends. Then the link has its end, from which no call is due; otherwise the caller has been told,
+ * and the connection is closed. */
+bool muster_half_counts(struct muster_half *half, struct muster_link *link);
+/* The welcome could not be sent: closes, and the link is dialled from here. */
+void muster_half_unheard(struct muster_half *half, struct muster_link *link);
 
 /* What this member says when it calls that one. */
 struct muster_hello muster_hello_to(const struct muster_link *link);
+/* For a link's one call, which has an answer that is neither "welcome" nor "wait". */
+void muster_half_refused(struct muster_half *half, struct muster_link *link,
+                         enum muster_verdict verdict);
+/* The same, which was closed before an answer: calls again, or goes on to the next transport. */
+void muster_half_hung_up(struct muster_half *half, struct muster_link *link);
 
 /* No call is due. */
 void muster_dialler_add(struct muster_halves *halves, struct muster_dialler *dialler);

@@ -175,22 +175,13 @@ void muster_shm_dial(struct shm_link *link)
     }
 }
 
-static void dial_again(struct shm_path *path)
-{
-    struct shm_link *link = path->link;
-    muster_shm_path_close(path);
-    if (!muster_dialler_again(&link->dialler)) {
-        muster_link_try_next(link->link, "it closes the connection without an answer");
-    }
-}
-
 static void confirm(struct shm_path *path, const struct shm_packet *answer)
 {
     const struct shm_packet packet = {.kind = SHM_CONFIRM};
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
         muster_link_try_next(path->link->link, "it does not see the same memory");
     } else if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
-        dial_again(path);
+        muster_half_hung_up(&path->half, path->link->link);
     } else {
         open_path(path);
     }
@@ -198,30 +189,13 @@ static void confirm(struct shm_path *path, const struct shm_packet *answer)
 
 static void answered(struct shm_path *path, const struct shm_packet *packet)
 {
-    struct shm_link *link = path->link;
-    if (packet->kind != SHM_ANSWER) {
-        muster_link_try_next(link->link, "it answers otherwise than a Muster peer");
-        return;
-    }
-    switch (packet->word) {
-    case MUSTER_WELCOME:
+    struct muster_link *link = path->link->link;
+    if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
+        muster_link_try_next(link, "it answers otherwise than a Muster peer");
+    } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
-        break;
-    case MUSTER_WAIT:
-        break;
-    case MUSTER_REFUSED_CROSSED:
-        muster_shm_path_close(path);
-        muster_dialler_crossed(&link->dialler);
-        break;
-    case MUSTER_REFUSED_VERSION:
-    case MUSTER_REFUSED_TOKEN:
-    case MUSTER_REFUSED_STRANGER:
-    case MUSTER_REFUSED_LOST:
-        muster_link_fail(link->link, MUSTER_LINK_LOST,
-                         muster_verdict_text((enum muster_verdict)packet->word));
-        break;
-    default:
-        muster_link_try_next(link->link, muster_verdict_text(MUSTER_REFUSED_MEMORY));
+    } else if (packet->word != MUSTER_WAIT) {
+        muster_half_refused(&path->half, link, (enum muster_verdict)packet->word);
     }
 }
 
@@ -261,17 +235,13 @@ static bool calls(const struct muster_link *link)
 static void take_call(struct muster_half *half, struct muster_link *link)
 {
     struct shm_path *path = (struct shm_path *)half;
-    enum muster_verdict verdict = muster_half_verdict(half->all, link);
-    if (verdict != MUSTER_WELCOME) {
-        (void)answer(half, verdict);
-        muster_shm_path_close(path);
+    if (!muster_half_counts(half, link)) {
         return;
     }
     struct shm_link *end = link->end;
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
-    end->dialler.redial_ns = MUSTER_NEVER;
     muster_half_prove(half);
     path->link = end;
     end->path = path;
@@ -284,8 +254,7 @@ static void take_call(struct muster_half *half, struct muster_link *link)
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
-        muster_shm_path_close(path); /* the caller will notice, and dial again */
-        end->dialler.redial_ns = muster_clock_ns();
+        muster_half_unheard(half, link);
     }
 }
 
@@ -317,7 +286,7 @@ static void hung_up(struct shm_path *path)
     case MUSTER_PHASE_DIALLING: /* connect() does not wait */
         break;
     case MUSTER_PHASE_GREETING:
-        dial_again(path);
+        muster_half_hung_up(&path->half, path->link->link);
         break;
     case MUSTER_PHASE_HELLO:
     case MUSTER_PHASE_PARKED:

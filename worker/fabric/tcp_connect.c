@@ -1,6 +1,5 @@
 /* Connections that others begin: listening, accepting; and what is done when one has news. */
 #include "worker/base/cleanup.h"
-#include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
@@ -72,24 +71,20 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
 static void take_call(struct muster_half *half, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)half;
-    if (path->half.hello.index > 0) {
+    if (half->hello.index > 0) {
         take_other_call(path, link);
         return;
     }
-    enum muster_verdict verdict = muster_half_verdict(half->all, link);
-    if (verdict != MUSTER_WELCOME) {
-        (void)answer(&path->half, verdict);
-        muster_tcp_path_close(path);
+    if (!muster_half_counts(half, link)) {
         return;
     }
     struct tcp_link *end = link->end;
     muster_tcp_calls_drop(end, NULL);
-    if (!answer(&path->half, verdict)) {
-        muster_tcp_path_close(path); /* the caller will notice, and dial again */
-        end->dialler.redial_ns = muster_clock_ns();
+    if (!answer(half, MUSTER_WELCOME)) {
+        muster_half_unheard(half, link);
         return;
     }
-    muster_tcp_open_link(path, end, path->half.hello.connections, path->half.hello.ticket);
+    muster_tcp_open_link(path, end, half->hello.connections, half->hello.ticket);
 }
 
 static void read_hello(struct tcp_path *path)

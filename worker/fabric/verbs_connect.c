@@ -153,15 +153,6 @@ void muster_verbs_dial(struct verbs_link *link)
     path->half.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
 }
 
-static void dial_again(struct verbs_path *path)
-{
-    struct verbs_link *link = path->link;
-    muster_verbs_path_close(path);
-    if (!muster_dialler_again(&link->dialler)) {
-        muster_link_try_next(link->link, "it closes the connection without an answer");
-    }
-}
-
 static void connected(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
@@ -188,7 +179,7 @@ static void connected(struct verbs_path *path)
     path->half.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
     muster_watch_change(path->verbs->halves.fabric, &path->half.watch, EPOLLIN);
     if (!say(path, bytes, sizeof bytes)) {
-        dial_again(path);
+        muster_half_hung_up(&path->half, link->link);
     }
 }
 
@@ -208,31 +199,16 @@ static void welcomed(struct verbs_path *path)
 
 static void judge_answer(struct verbs_path *path)
 {
-    struct verbs_link *link = path->link;
+    struct muster_link *link = path->link->link;
     enum muster_verdict verdict;
     if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
-        muster_link_try_next(link->link, "it answers otherwise than a Muster peer");
-        return;
-    }
-    switch (verdict) {
-    case MUSTER_WELCOME:
+        muster_link_try_next(link, "it answers otherwise than a Muster peer");
+    } else if (verdict == MUSTER_WELCOME) {
         welcomed(path);
-        break;
-    case MUSTER_WAIT:
+    } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
-        break;
-    case MUSTER_REFUSED_CROSSED:
-        muster_verbs_path_close(path);
-        muster_dialler_crossed(&link->dialler);
-        break;
-    case MUSTER_REFUSED_VERSION:
-    case MUSTER_REFUSED_TOKEN:
-    case MUSTER_REFUSED_STRANGER:
-    case MUSTER_REFUSED_LOST:
-        muster_link_fail(link->link, MUSTER_LINK_LOST, muster_verdict_text(verdict));
-        break;
-    default:
-        muster_link_try_next(link->link, muster_verdict_text(verdict));
+    } else {
+        muster_half_refused(&path->half, link, verdict);
     }
 }
 
@@ -240,7 +216,7 @@ static void read_answer(struct verbs_path *path)
 {
     int got = hear(path, VERBS_ANSWER_SIZE);
     if (got < 0) {
-        dial_again(path);
+        muster_half_hung_up(&path->half, path->link->link);
     } else if (got > 0) {
         judge_answer(path);
     }
@@ -293,17 +269,13 @@ static bool calls(const struct muster_link *link)
 static void take_call(struct muster_half *half, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)half;
-    enum muster_verdict verdict = muster_half_verdict(half->all, link);
-    if (verdict != MUSTER_WELCOME) {
-        (void)answer(half, verdict);
-        muster_verbs_path_close(path);
+    if (!muster_half_counts(half, link)) {
         return;
     }
     struct verbs_link *end = link->end;
     if (end->path != NULL) {
         muster_verbs_path_close(end->path);
     }
-    end->dialler.redial_ns = MUSTER_NEVER;
     muster_half_prove(half);
     path->link = end;
     end->path = path;
@@ -313,8 +285,7 @@ static void take_call(struct muster_half *half, struct muster_link *link)
         (void)answer(half, MUSTER_REFUSED_VERBS);
         muster_link_try_next(link, muster_last_error());
     } else if (!answer(half, MUSTER_WELCOME)) {
-        muster_verbs_path_close(path); /* the caller will notice, and dial again */
-        end->dialler.redial_ns = muster_clock_ns();
+        muster_half_unheard(half, link);
     }
 }
 
