@@ -19,20 +19,27 @@ static const int64_t say_again_after_ns = INT64_C(60) * 1000 * 1000 * 1000;
 
 /* Records ------------------------------------------------------------------------------------ */
 
-bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
-                     enum muster_phase phase)
+void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum muster_phase phase,
+                         const struct muster_watch *watch)
 {
+    struct muster_half *half = calloc(1, size_bytes);
+    if (half == NULL) {
+        close(watch->fd);
+        return NULL;
+    }
     half->all = halves;
+    half->watch = *watch;
     half->watch.ready = halves->ops->ready;
     half->phase = phase;
     half->deadline_ns = MUSTER_NEVER;
     if (muster_watch_add(halves->fabric, &half->watch) != MUSTER_OK) {
         close(half->watch.fd);
-        return false;
+        free(half);
+        return NULL;
     }
     DL_APPEND(halves->list, half);
     halves->half_open += phase == MUSTER_PHASE_HELLO;
-    return true;
+    return half;
 }
 
 static void uncount(const struct muster_half *half)
@@ -76,6 +83,19 @@ void muster_half_refuse(struct muster_half *half, enum muster_stranger kind)
 }
 
 /* Hellos ------------------------------------------------------------------------------------- */
+
+int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
+{
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    }
+    if (got == 0) {
+        errno = 0;
+        return -1;
+    }
+    *have += (uint32_t)got;
+    return *have == size_bytes;
+}
 
 void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
                            enum muster_stranger kind)

@@ -59,8 +59,8 @@ struct muster_half_ops {
     /* What a caller is told when the link is open, or on its way, over another transport. */
     enum muster_verdict elsewhere;
 
-    /* A new connection: makes its record by muster_half_add() and returns it. Takes the descriptor,
-     * also on failure: NULL then. */
+    /* A new connection: makes its record by muster_half_create() and returns it. Takes the
+     * descriptor, also on failure: NULL then. */
     struct muster_half *(*accepted)(struct muster_halves *halves, int fd,
                                     const struct muster_socket_address *remote);
 
@@ -131,10 +131,14 @@ void muster_halves_judge_parked(struct muster_halves *halves);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
 int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
 
-/* Adds a connection whose record is zeroed but for its watch's descriptor, which it takes, events
- * and free(); false if the watch cannot be added: then the descriptor is closed. */
-bool muster_half_add(struct muster_halves *halves, struct muster_half *half,
-                     enum muster_phase phase);
+/* Makes a connection's record of that size, the half first and the rest zeroed. Of the watch its
+ * descriptor, events and free() count. Takes the descriptor, also on failure: NULL then. */
+void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum muster_phase phase,
+                         const struct muster_watch *watch);
+/* A greeting that comes in without waiting: recv() gave `got` of the bytes that were missing of
+ * `size_bytes`; *have counts them. 1: all of it is there; 0: not yet; -1: errno is set, 0 at the
+ * end of the stream. */
+int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
 /* It is open, or closing: out of the list. */
 void muster_half_leave(struct muster_half *half);
 /* Our answer is out: theirs is due in MUSTER_HELLO_MS. */

@@ -43,18 +43,13 @@ void muster_shm_path_close(struct shm_path *path)
 /* Takes the descriptor, also on failure. */
 static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
 {
-    struct shm_path *path = calloc(1, sizeof *path);
+    const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
+    struct shm_path *path = muster_half_create(&shm->halves, sizeof *path, phase, &watch);
     if (path == NULL) {
-        close(fd);
         return NULL;
     }
     path->shm = shm;
     path->memory_fd = -1;
-    path->half.watch = (struct muster_watch){.fd = fd, .events = EPOLLIN, .free = free_path};
-    if (!muster_half_add(&shm->halves, &path->half, phase)) {
-        free(path);
-        return NULL;
-    }
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
     (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);

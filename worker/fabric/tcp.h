@@ -160,8 +160,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
                           uint32_t ticket);
 /* One more connection of a bundle. */
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
-/* Reads up to `size` bytes of a hello or an answer. 1: all of it is there; 0: not yet; -1: errno is
- * set, 0 at the end of the stream. */
+/* Reads up to `size` bytes of a hello or an answer. Returns as muster_half_heard() does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 /* tcp_connect.c */

@@ -3,7 +3,6 @@
 #include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -75,13 +74,5 @@ int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
 {
     struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
     ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
-    if (got < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    }
-    if (got == 0) {
-        errno = 0;
-        return -1;
-    }
-    path->have += (uint32_t)got;
-    return path->have == size;
+    return muster_half_heard(got, size, &path->have);
 }

@@ -164,18 +164,12 @@ void muster_tcp_be_patient(int fd)
 struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
                                         uint32_t events)
 {
-    struct tcp_path *path = calloc(1, sizeof *path);
-    if (path == NULL) {
-        close(fd);
-        return NULL;
-    }
-    path->tcp = tcp;
-    path->in.piece = tcp->piece;
-    path->half.watch = (struct muster_watch){.fd = fd, .events = events, .free = free_path};
-    set_options(fd);
-    if (!muster_half_add(&tcp->halves, &path->half, phase)) {
-        free(path);
-        return NULL;
+    const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
+    struct tcp_path *path = muster_half_create(&tcp->halves, sizeof *path, phase, &watch);
+    if (path != NULL) {
+        path->tcp = tcp;
+        path->in.piece = tcp->piece;
+        set_options(fd);
     }
     return path;
 }

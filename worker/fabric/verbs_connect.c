@@ -48,19 +48,11 @@ static bool say(const struct verbs_path *path, const unsigned char *bytes, size_
     return send(path->half.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
-/* 1: all of it is there; 0: not yet; -1: errno is set, 0 at the end of the stream. */
+/* Reads as muster_half_heard() says. */
 static int hear(struct verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->half.watch.fd, path->bytes + path->have, size - path->have, 0);
-    if (got < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    }
-    if (got == 0) {
-        errno = 0;
-        return -1;
-    }
-    path->have += (uint32_t)got;
-    return path->have == size;
+    return muster_half_heard(got, size, &path->have);
 }
 
 /* The proof ------------------------------------------------------------------------------------ */

@@ -247,16 +247,10 @@ static void free_path(struct muster_watch *watch)
 struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
                                             uint32_t events)
 {
-    struct verbs_path *path = calloc(1, sizeof *path);
-    if (path == NULL) {
-        close(fd);
-        return NULL;
-    }
-    path->verbs = verbs;
-    path->half.watch = (struct muster_watch){.fd = fd, .events = events, .free = free_path};
-    if (!muster_half_add(&verbs->halves, &path->half, phase)) {
-        free(path);
-        return NULL;
+    const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
+    struct verbs_path *path = muster_half_create(&verbs->halves, sizeof *path, phase, &watch);
+    if (path != NULL) {
+        path->verbs = verbs;
     }
     return path;
 }
