@@ -106,6 +106,8 @@ refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor
 refuse "is not one for float16" allreduce -n 2 --type float16 --op bitwise_xor
 refuse "\"rign\"" allreduce -n 2 --algorithm rign
+refuse "--devices" allreduce -n 2 --devices rxe0
+refuse "empty" allreduce -n 2 --transport verbs --devices rxe0,
 refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 
 # A killed rank: one line, status 1, the others are gone too.

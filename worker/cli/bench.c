@@ -25,6 +25,7 @@ enum {
     KEY_ALLOC,
     KEY_SVG,
     KEY_CONNECTIONS,
+    KEY_DEVICES,
     KEY_JSON,
     SECONDS_DEFAULT = 1,
     SECONDS_MAX = 3600,
@@ -59,6 +60,8 @@ static const struct argp_option argp_options[] = {
      "MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose",
      0},
     {"connections", KEY_CONNECTIONS, "N", 0, "TCP connections between two ranks (default 1)", 0},
+    {"devices", KEY_DEVICES, "NAME[,NAME...]", 0,
+     "RDMA devices, dealt out to the ranks in turn (instead of MUSTER_VERBS_DEVICE)", 0},
     {"shape", KEY_SHAPE, "RATE", 0,
      "Make the hosts network namespaces, the link of each of this rate (1gbit), for as long as the "
      "command runs; needs root, ip and tc",
@@ -122,6 +125,8 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_CONNECTIONS:
         return muster_cli_parse_number("--connections", text, 1, MUSTER_TCP_CONNECTIONS_MAX,
                                        &options->connections);
+    case KEY_DEVICES:
+        return muster_bench_parse_devices(text, options);
     case KEY_SHAPE:
         options->shape = text;
         return muster_bench_network_check_rate(text);
@@ -170,6 +175,9 @@ static muster_status check_options(struct muster_bench_options *options)
         return muster_error_set(MUSTER_INVALID,
                                 "--shape: there is no link to shape: needs --hosts 2 or more, and "
                                 "shm or tcp");
+    }
+    if (options->device_count > 0 && options->transport != MUSTER_BENCH_VERBS) {
+        return muster_error_set(MUSTER_INVALID, "--devices: is for --transport verbs");
     }
     if (options->iterations != 0 && options->seconds != 0) {
         return muster_error_set(MUSTER_INVALID, "--iterations and --seconds exclude each other");

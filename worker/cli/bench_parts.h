@@ -49,7 +49,9 @@ struct muster_bench_options {
     muster_type type;
     muster_op op;
     uint32_t connections; /* TCP: of each link */
-    uint32_t iterations;  /* 0: as many as fit into `seconds` */
+    uint32_t device_count;
+    char *devices[MUSTER_BENCH_RANKS_MAX]; /* RDMA: rank i has device i modulo their count */
+    uint32_t iterations;                   /* 0: as many as fit into `seconds` */
     uint32_t seconds;
     bool in_place;
     bool alloc; /* buffers of muster_alloc() */
@@ -107,6 +109,9 @@ MUSTER_CHECKED muster_status muster_bench_parse_sizes(const char *text,
                                                       struct muster_bench_options *options);
 MUSTER_CHECKED muster_status muster_bench_parse_algorithms(const char *text,
                                                            struct muster_bench_options *options);
+/* --devices; cuts the text at the commas and borrows it. */
+MUSTER_CHECKED muster_status muster_bench_parse_devices(char *text,
+                                                        struct muster_bench_options *options);
 MUSTER_CHECKED muster_status muster_bench_find_algorithms(struct muster_bench_options *options);
 
 /* The element count to call with for this many bytes, and the bytes that are then counted: those of

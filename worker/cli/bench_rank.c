@@ -47,7 +47,11 @@ static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
 {
     struct muster_fabric_verbs verbs = {
         .device = environment->verbs_device, .port = environment->verbs_port, .gid = -1};
-    if (run->board->options.transport == MUSTER_BENCH_VERBS) {
+    const struct muster_bench_options *options = &run->board->options;
+    if (options->device_count > 0) {
+        verbs.device = options->devices[run->rank % options->device_count];
+    }
+    if (options->transport == MUSTER_BENCH_VERBS) {
         verbs.use = MUSTER_VERBS_REQUIRED;
     }
     if (environment->verbs_gid != NULL) {

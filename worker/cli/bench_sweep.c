@@ -94,6 +94,21 @@ muster_status muster_bench_parse_sizes(const char *text, struct muster_bench_opt
     return MUSTER_OK;
 }
 
+muster_status muster_bench_parse_devices(char *text, struct muster_bench_options *options)
+{
+    options->device_count = 0;
+    char *rest = text;
+    for (char *name = strsep(&rest, ","); name != NULL; name = strsep(&rest, ",")) {
+        if (name[0] == '\0' || options->device_count == MUSTER_BENCH_RANKS_MAX) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "--devices: a name is empty, or there are more than %d of them",
+                                    MUSTER_BENCH_RANKS_MAX);
+        }
+        options->devices[options->device_count++] = name;
+    }
+    return MUSTER_OK;
+}
+
 static muster_status add_algorithm(struct muster_bench_options *options, const char *name,
                                    size_t length)
 {
