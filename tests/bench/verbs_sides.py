@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Who is measured by tests/bench/verbs: one part of it, each side once, where the RDMA devices are.
+
+    verbs_sides.py JSON     prints one object a figure: {"side", "bytes", "value"}, or {"side", "bytes", "failed"}
+
+JSON has part, ranks, devices, sizes, turn, muster and peer_mpi, as verbs fills them in.
+"""
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True  # the source folder stays clean
+from peers_common import Failed, end_group, outputs_of, run_together
+
+LISTEN_S = 20
+LATENCY_BYTES = 8
+LATENCY_CALLS = 2000
+STREAM_S, STREAM_MARGIN_S = 5, 1  # so long, and what does not count of it at either end
+MESSAGE_MOST = 8 << 20  # what Soft-RoCE says it can send at once
+# How many calls are timed, up to so many bytes.
+ITERATIONS = [(1 << 10, LATENCY_CALLS), (1 << 20, 20), (16 << 20, 5), (1 << 60, 3)]
+MPI_LIMIT_S = 10  # a slow peer makes fewer calls
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "UCX_LOG_LEVEL": "info"}
+
+
+def iterations_of(size):
+    return next(count for most, count in ITERATIONS if size <= most)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_listening(port):
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as lines:
+            if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines):
+                return True
+    return False
+
+
+def wait_for(server, port):
+    end = time.monotonic() + LISTEN_S
+    while not is_listening(port):
+        if server.poll() is not None or time.monotonic() > end:
+            raise Failed(f"{server.args[0]}: the server did not come up")
+        time.sleep(0.02)  # it prints nothing when it listens
+
+
+def perftest(program, arguments, devices, pairs):
+    """The last line of figures of each of so many clients, which run at the same time."""
+    servers, clients = [], []
+    try:
+        for pair in range(pairs):
+            here, there = (devices[(2 * pair + end) % len(devices)] for end in (0, 1))
+            port = free_port()
+            command = [program, *arguments, "-p", str(port)]
+            servers.append(subprocess.Popen([*command, "-d", here], stdin=subprocess.DEVNULL, start_new_session=True,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            wait_for(servers[-1], port)
+            clients.append([*command, "-d", there, "127.0.0.1"])
+        return [figures_in(out) for out in outputs_of(clients)]
+    finally:
+        for server in servers:
+            end_group(server)
+
+
+def figures_in(out):
+    rows = [line.split() for line in out.splitlines() if re.fullmatch(r"[\d.\s]*\d[\d.\s]*", line)]
+    if not rows:
+        raise Failed("printed no figures")
+    return [float(word) for word in rows[-1]]
+
+
+def write_rate(wish, size):
+    """MB/s of all of ib_write_bw's streams together."""
+    arguments = ["-s", str(min(size, MESSAGE_MOST)), "-D", str(STREAM_S), "-f", str(STREAM_MARGIN_S)]
+    both_ways = wish["part"] == "allreduce"
+    rows = perftest("ib_write_bw", arguments + ["-b"] * both_ways, wish["devices"],
+                    wish["ranks"] // 2 if both_ways else 1)
+    return sum(row[3] for row in rows) * (1 << 20) / 1e6  # its MB are MiB
+
+
+def latency(program):
+    """The median of one way, in us."""
+    def run(wish, size):
+        arguments = ["-s", str(size), "-n", str(LATENCY_CALLS)]
+        return perftest(program, arguments, wish["devices"], 1)[0][4]
+    return run
+
+
+def muster(collective):
+    """The median of calls, in us."""
+    def run(wish, size):
+        command = [wish["muster"], "bench", collective, "-n", str(wish["ranks"]), "--transport", "verbs",
+                   "--devices", ",".join(wish["devices"]), "--bytes", str(size),
+                   "--iterations", str(iterations_of(size)), "--json", *wish["muster_options"]]
+        return run_together([command])["p50_us"]
+    return run
+
+
+def openmpi(wish, size):
+    """The median of calls, in us. Its ranks may use the device and nothing else."""
+    if wish["peer_mpi"] is None:
+        raise Failed("is not there")
+    command = ["mpiexec.openmpi", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ucx",
+               "--mca", "mpi_yield_when_idle", "1", "-x", "UCX_TLS=rc,self"]
+    for rank in range(wish["ranks"]):
+        device = wish["devices"][rank % len(wish["devices"])]
+        command += [":"] * (rank > 0) + ["-n", "1", "-x", f"UCX_NET_DEVICES={device}:1", wish["peer_mpi"],
+                                         "allreduce", str(size), str(iterations_of(size)), str(MPI_LIMIT_S)]
+    return run_together([command], MPI_ENVIRONMENT)["p50_us"]
+
+
+# Of each part, in the order of the first turn.
+SIDES = {
+    "stream": {"ib_write_bw": write_rate, "muster": muster("broadcast")},
+    "latency": {"ib_send_lat": latency("ib_send_lat"), "ib_write_lat": latency("ib_write_lat"),
+                "muster": muster("allreduce"), "openmpi": openmpi},
+    "allreduce": {"ib_write_bw": write_rate, "muster": muster("allreduce"), "openmpi": openmpi},
+}
+
+
+def main():
+    wish = json.loads(sys.argv[1])
+    sides = [(name, run) for name, run in SIDES[wish["part"]].items() if name in wish["sides"]]
+    start = wish["turn"] % len(sides)
+    for size in wish["sizes"]:
+        for name, run in sides[start:] + sides[:start]:
+            figure = {"side": name, "bytes": size}
+            try:
+                figure["value"] = run(wish, size)
+            except Failed as why:
+                figure["failed"] = str(why)
+            print(json.dumps(figure), flush=True)
+
+
+if __name__ == "__main__":
+    main()
