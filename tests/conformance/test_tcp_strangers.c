@@ -1,5 +1,5 @@
 /* Who else connects to a worker's port: nobody hangs, nothing is lost, and they are counted. */
-#include "tests/conformance/rig.h"
+#include "tests/conformance/rig_child.h"
 #include "tests/support/descriptors.h"
 #include "worker/fabric/address.h"
 #include "worker/fabric/frame.h"
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -282,60 +281,22 @@ static void an_address_that_is_not_ours_is_invalid(void **state)
 
 /* A process of its own ----------------------------------------------------------------------- */
 
-struct child {
-    pid_t pid;
-    int to, from;
-};
-
-/* Member 1 in another process: it waits for a message that never comes. */
-static void live_as_child(int in, int out)
+/* It waits for a message that never comes. */
+static void wait_in_vain(struct rig *rig)
 {
-    struct rig rig;
-    rig_init(&rig, &tcp, 1);
-    if (write(out, &rig.peers[0], sizeof rig.peers[0]) != (ssize_t)sizeof rig.peers[0] ||
-        read(in, &rig.peers[1], sizeof rig.peers[1]) != (ssize_t)sizeof rig.peers[1]) {
-        _exit(1);
-    }
-    struct muster_peer peers[2] = {rig.peers[1], rig.peers[0]};
-    memcpy(rig.peers, peers, sizeof peers);
-    rig.count = 2;
-    rig.generation = 10;
-    rig_begin_one(&rig, 0);
     char byte = 0;
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer hello = rig_send(&rig, 0, 1, &byte, 1);
-    rig_post(&rig, 0, &tally, &hello);
-    rig_look(&rig, 0, RIG_PATIENCE_MS);
-    _exit(0);
-}
-
-static struct child start_child(void)
-{
-    int to[2];
-    int from[2];
-    assert_int_equal(pipe(to), 0);
-    assert_int_equal(pipe(from), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        live_as_child(to[0], from[1]);
-    }
-    assert_true(pid > 0);
-    close(to[0]);
-    close(from[1]);
-    return (struct child){.pid = pid, .to = to[1], .from = from[0]};
+    struct muster_transfer hello = rig_send(rig, 0, 1, &byte, 1);
+    rig_post(rig, 0, &tally, &hello);
+    rig_look(rig, 0, RIG_PATIENCE_MS);
 }
 
 static void a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost(void **state)
 {
     (void)state;
-    struct child child = start_child();
+    const struct rig_child child = rig_child_start(&tcp, wait_in_vain);
     struct rig rig;
-    rig_init(&rig, &tcp, 1);
-    assert_int_equal(read(child.from, &rig.peers[1], sizeof rig.peers[1]), sizeof rig.peers[1]);
-    assert_int_equal(write(child.to, &rig.peers[0], sizeof rig.peers[0]), sizeof rig.peers[0]);
-    rig.count = 2;
-    rig.generation = 10;
-    rig_begin_one(&rig, 0);
+    rig_child_meet(&child, &rig, &tcp);
     char byte = 1;
     struct rig_tally first = {.left = 1};
     struct muster_transfer hello = rig_receive(&rig, 1, 1, &byte, 1);
@@ -346,17 +307,13 @@ static void a_frozen_process_is_bounded_by_the_deadline_and_a_killed_one_is_lost
     struct rig_tally second = {.left = 1};
     struct muster_transfer never = rig_receive(&rig, 1, 2, &byte, 1);
     rig_post(&rig, 0, &second, &never);
-    assert_int_equal(
-        muster_fabric_wait(rig.fabrics[0], 10, &second.finished, muster_clock_after_ms(50)),
-        MUSTER_RETRY);
+    assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &second.finished,
+                                        muster_clock_after_ms(50)),
+                     MUSTER_RETRY);
     assert_int_equal(kill(child.pid, SIGKILL), 0);
     assert_int_equal(rig_wait(&rig, 0, &second), MUSTER_REJOIN);
     assert_non_null(strstr(second.reason, "link to rank 1 (host host-0): "));
-    assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
-    close(child.to);
-    close(child.from);
-    rig.count = 1;
-    rig_finish(&rig);
+    rig_child_finish(&child, &rig);
 }
 
 int main(void)
