@@ -1,8 +1,12 @@
 #include "tests/support/guest.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "worker/fabric/fabric.h"
 
@@ -20,16 +24,71 @@ static bool has_device(void)
     return true;
 }
 
-void guest_need_rdma(const char *program)
+void guest_enter(const char *program)
 {
     const char *source = getenv("MUSTER_SOURCE");
     char script[512];
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    if (has_device() || getenv("MUSTER_VERBS_GUEST") != NULL) {
+    if (getenv("MUSTER_VERBS_GUEST") != NULL) {
         return;
     }
     (void)snprintf(script, sizeof script, "%s/tests/verbs/run", source != NULL ? source : ".");
     (void)execl(script, script, "--devices", "2", "--", program, (char *)NULL);
     perror(script);
     _exit(EXIT_FAILURE);
+}
+
+void guest_need_rdma(const char *program)
+{
+    if (!has_device()) {
+        guest_enter(program);
+    }
+}
+
+/* The network --------------------------------------------------------------------------------- */
+
+void guest_shell(const char *format, ...)
+{
+    char command[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    if (system(command) != 0) { /* NOLINT(cert-env33-c): words of the tests */
+        fail_msg("\"%s\" failed", command);
+    }
+}
+
+/* The kernel tells the device in the background. */
+static void await_port(uint32_t index, bool active)
+{
+    guest_shell(
+        "for i in $(seq 600); do"
+        " if [ \"$(cut -c1 /sys/class/infiniband/rxe%u/ports/1/state)\" %s 4 ]; then"
+        " exit 0; fi; sleep 0.05; done; exit 1",
+        index, active ? "=" : "!=");
+}
+
+void guest_plug(uint32_t index, bool in)
+{
+    guest_shell("ip link set sw%u %s", index, in ? "up" : "down");
+    await_port(index, in);
+}
+
+/* As guest_main of tests/verbs makes them; the kernel drops them with the interface. */
+static void restore_routes(uint32_t index)
+{
+    guest_shell("ip route replace local 10.99.0.%u dev eth%u table %u", index + 1, index,
+                1000 + index);
+    guest_shell("ip route replace 10.99.0.0/24 dev eth%u src 10.99.0.%u table %u", index, index + 1,
+                1000 + index);
+}
+
+void guest_switch(uint32_t index, bool on)
+{
+    guest_shell("ip link set eth%u %s", index, on ? "up" : "down");
+    if (on) {
+        restore_routes(index);
+    }
+    await_port(index, on);
 }
