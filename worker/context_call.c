@@ -8,6 +8,7 @@
 #include "collectives/float_environment.h"
 #include "collectives/host_memory.h"
 #include "collectives/tuning.h"
+#include "worker/base/timeline.h"
 #include "worker/context_local.h"
 #include "worker/context_parts.h"
 
@@ -211,6 +212,28 @@ static uint64_t aligned(uint64_t size_bytes)
     return (size_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
 }
 
+/* The call is over; its bytes are those of the larger buffer. */
+static void add_span(const struct muster_context *context, const struct muster_asked *asked,
+                     const struct muster_kept *kept, int64_t started_ns)
+{
+    struct muster_timeline *timeline = muster_fabric_timeline(context->fabric);
+    if (timeline == NULL) {
+        return;
+    }
+    uint64_t in = muster_shape_input_count(&asked->shape);
+    uint64_t out = muster_shape_output_count(&asked->shape);
+    const struct muster_timeline_span span = {
+        .stage = MUSTER_TIMELINE_CALL,
+        .peer = MUSTER_TIMELINE_NOBODY,
+        .start_ns = started_ns,
+        .bytes = (in > out ? in : out) * context->key->element_size_bytes,
+        .sequence = context->sequence,
+        .context = context->number,
+        .name = muster_collective_name(asked->shape.collective),
+        .algorithm = kept->algorithm};
+    muster_timeline_add(timeline, &span);
+}
+
 muster_status muster_context_run_numbered(struct muster_context *context,
                                           const struct muster_request *request,
                                           const struct muster_asked *asked,
@@ -218,6 +241,7 @@ muster_status muster_context_run_numbered(struct muster_context *context,
                                           uint32_t *ret_suspect)
 {
     struct muster_local_work work;
+    int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
     muster_local_plan(request, &asked->shape, &work);
     uint64_t scratch_bytes = aligned(kept->scratch_bytes);
     TRY(reserve_scratch(context, scratch_bytes + work.scratch_bytes));
@@ -247,6 +271,7 @@ muster_status muster_context_run_numbered(struct muster_context *context,
     if (status == MUSTER_OK) {
         muster_local_end(&work);
         atomic_fetch_add(&context->progress, 1);
+        add_span(context, asked, kept, started_ns);
         return MUSTER_OK;
     }
     (void)muster_error_prefix(status, "%s #%llu (context %s, generation %llu)",

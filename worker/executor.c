@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "worker/base/status.h"
+#include "worker/base/timeline.h"
 
 /* muster_fabric_post() for the owner, muster_fabric_post_locked() for done functions. */
 typedef muster_status (*post_function)(struct muster_fabric *fabric,
@@ -69,12 +70,31 @@ static void run_local_step(const struct muster_operation *operation, const struc
     }
 }
 
+static void add_span(const struct muster_operation *operation, const struct muster_step *step,
+                     int64_t started_ns)
+{
+    if (operation->timeline == NULL) {
+        return;
+    }
+    const struct muster_timeline_span span = {
+        .stage = step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
+        .peer = MUSTER_TIMELINE_NOBODY,
+        .start_ns = started_ns,
+        .bytes = step->span.count * operation->element_size_bytes,
+        .sequence = operation->binding->sequence,
+        .context = operation->binding->context};
+    muster_timeline_add(operation->timeline, &span);
+}
+
 static void run_local_steps(struct lane *lane)
 {
     const struct muster_operation *operation = lane->operation;
     for (size_t i = lane->start; i < lane->next; i++) {
-        if (is_local(&operation->schedule.steps[i])) {
-            run_local_step(operation, &operation->schedule.steps[i]);
+        const struct muster_step *step = &operation->schedule.steps[i];
+        if (is_local(step)) {
+            int64_t started_ns = muster_timeline_clock(operation->timeline);
+            run_local_step(operation, step);
+            add_span(operation, step, started_ns);
         }
     }
 }
@@ -225,6 +245,7 @@ static void bind_operation(struct muster_operation *operation, const struct must
 {
     const struct muster_call *call = &binding->call;
     operation->binding = binding;
+    operation->timeline = muster_fabric_timeline(binding->fabric);
     operation->buffers[MUSTER_INPUT] = (char *)binding->in; /* only ever read */
     operation->buffers[MUSTER_OUTPUT] = binding->out;
     operation->buffers[MUSTER_SCRATCH] = binding->scratch;

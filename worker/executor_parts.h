@@ -37,7 +37,8 @@ struct muster_operation {
 
     /* Of the run under way. */
     const struct muster_binding *binding;
-    char *buffers[3]; /* by enum muster_buffer */
+    struct muster_timeline *timeline; /* the fabric's; or NULL */
+    char *buffers[3];                 /* by enum muster_buffer */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
     bool awake; /* the owner has something to do; see wake() */

@@ -75,6 +75,7 @@ static muster_status make_fabric(struct muster_session *session)
                 .authority = session->settings.tls_authority,
                 .name = session->settings.tls_name},
         .shared_memory = session->settings.shared_memory,
+        .timeline = session->timeline,
     };
     struct muster_fabric *fabric = NULL;
     TRY(choose_listening(session, sizeof way, way, &options));

@@ -170,6 +170,9 @@ typedef struct muster_options {
     uint32_t verbs_port;      /* MUSTER_VERBS_PORT: of the device, from 1; default 0: any */
     const char *verbs_gid; /* MUSTER_VERBS_GID: index of the address in the port's table; default:
                               RoCE v2 rather than v1, IPv4 rather than IPv6 */
+    const char *timeline;  /* MUSTER_TIMELINE: what this member does is recorded in the file
+                              PREFIX.GENERATION.RANK.json, by those that it begins with, for
+                              chrome://tracing, Perfetto and `muster timeline`; default: nowhere */
 } muster_options;
 
 MUSTER_API void muster_options_init(muster_options *options);

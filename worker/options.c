@@ -80,6 +80,7 @@ void muster_options_init(muster_options *options)
         .verbs_port = number_variable("MUSTER_VERBS_PORT", 0),
         .verbs_gid = variable("MUSTER_VERBS_GID"),
         .algorithm = variable("MUSTER_ALGORITHM"),
+        .timeline = variable("MUSTER_TIMELINE"),
         .join_timeout_ms = number_variable("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
         .call_timeout_ms = number_variable("MUSTER_CALL_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
     };
@@ -276,6 +277,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(check_interface(options));
     TRY(copy_given(options->listen, &settings->listen));
     TRY(copy_given(options->interface, &settings->interface));
+    TRY(copy_given(options->timeline, &settings->timeline));
     TRY(copy_tls(options, settings));
     TRY(copy_verbs(options, settings));
     if (options->algorithm != NULL) {
@@ -334,5 +336,6 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->tls_authority);
     free(settings->tls_name);
     free(settings->algorithm);
+    free(settings->timeline);
     *settings = (struct muster_settings){0};
 }

@@ -35,6 +35,7 @@ struct muster_settings {
     char *verbs_device; /* NULL: any */
     uint32_t verbs_port;
     int32_t verbs_gid; /* -1: any */
+    char *timeline;    /* the prefix of its file; NULL: none */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "collectives/algorithms/algorithm.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
+#include "worker/base/timeline.h"
 
 enum {
     CLOSE_LEAVE_MS = 700,   /* with the linger less than the two seconds of muster_close() */
@@ -195,6 +197,7 @@ static void destroy(struct muster_session *session, uint32_t linger_ms)
     muster_session_unfollow(session);
     muster_session_take_down(session);
     muster_fabric_destroy(session->fabric, linger_ms);
+    muster_timeline_destroy(session->timeline);
     if (session->sigterm_held) {
         muster_sigterm_release();
     }
@@ -218,6 +221,8 @@ static muster_status begin(struct muster_session *session)
         session->sigterm_seen = muster_sigterm_count();
         session->sigterm_held = muster_sigterm_hold();
     }
+    session->timeline = muster_timeline_create(&(struct muster_timeline_options){
+        .prefix = settings->timeline, .print_algorithm = muster_algorithm_print});
     TRY(muster_session_follow(session));
     AUTO_LOCK(&session->moving);
     muster_status status = join_as_somebody(session);

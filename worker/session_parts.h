@@ -93,6 +93,7 @@ struct muster_session {
     bool known;      /* the service has answered a Join of this member */
     char why[MUSTER_WHY_SIZE];
     char member[MUSTER_UUID_SIZE];
+    struct muster_timeline *timeline; /* or NULL; outlives the fabrics */
     struct muster_fabric *fabric;
     struct muster_generation generation;
     uint64_t reported; /* the generation in which a suspect was last reported */

@@ -38,6 +38,7 @@ static const char *const variables[] = {
     "MUSTER_VERBS_DEVICE",
     "MUSTER_VERBS_PORT",
     "MUSTER_VERBS_GID",
+    "MUSTER_TIMELINE",
 };
 
 static int clean_environment(void **state)
@@ -76,8 +77,10 @@ static void the_environment_alone_is_enough(void **state)
     set("MUSTER_LEAVE_ON_SIGTERM", "0");
     set("MUSTER_TLS_CERTIFICATE", "/etc/job/tls.crt");
     set("MUSTER_TLS_NAME", "job.x");
+    set("MUSTER_TIMELINE", "/tmp/night");
     assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
     assert_string_equal(settings.rendezvous, "http://127.0.0.1:7070");
+    assert_string_equal(settings.timeline, "/tmp/night");
     assert_string_equal(settings.job, "night.run-1");
     assert_string_equal(settings.token, "");
     assert_true(strlen(settings.host) > 0);

@@ -24,6 +24,7 @@ enum {
     KEY_REPRODUCIBLE,
     KEY_ALLOC,
     KEY_SVG,
+    KEY_TIMELINE,
     KEY_CONNECTIONS,
     KEY_DEVICES,
     KEY_JSON,
@@ -92,6 +93,10 @@ static const struct argp_option argp_options[] = {
      "Add floats in the order of the members, whatever the algorithm", 0},
     {"svg", KEY_SVG, "FILE", 0, "Draw times and busbw over the sizes, a line for each algorithm",
      0},
+    {"timeline", KEY_TIMELINE, "PREFIX", 0,
+     "Record what each rank does in PREFIX.1.RANK.json, as MUSTER_TIMELINE does in a job: for "
+     "muster timeline, Perfetto and chrome://tracing",
+     0},
     {"json", KEY_JSON, NULL, 0, "One JSON object for each size on standard output", 0},
     {0},
 };
@@ -137,6 +142,10 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_SVG:
         options->svg = text;
         return MUSTER_OK;
+    case KEY_TIMELINE:
+        return setenv("MUSTER_TIMELINE", text, 1) == 0
+                   ? MUSTER_OK
+                   : muster_error_errno(MUSTER_FATAL, "--timeline");
     case KEY_TYPE:
         return muster_type_parse(text, &options->type);
     case KEY_OP:

@@ -9,6 +9,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
+#include "worker/base/timeline.h"
 #include "worker/context_request.h"
 #include "worker/measure.h"
 
@@ -21,6 +22,7 @@ struct rank_run {
     uint32_t rank;
     int channel;
     struct muster_topology topology;
+    struct muster_timeline *timeline; /* or NULL */
     struct muster_fabric *fabric;
     struct muster_context *context;
     void *in, *out;
@@ -73,6 +75,8 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
     (void)snprintf(peer->host, sizeof peer->host, "localhost");
     muster_options environment;
     muster_options_init(&environment);
+    run->timeline = muster_timeline_create(&(struct muster_timeline_options){
+        .prefix = environment.timeline, .print_algorithm = muster_algorithm_print});
     const struct muster_fabric_options options = {
         .member = peer->member,
         .link_token = run->board->link_token,
@@ -86,6 +90,7 @@ static muster_status publish(struct rank_run *run, struct muster_hub *hub)
                 .name = environment.tls_name},
         .hub = hub,
         .shared_memory = run->board->options.transport == MUSTER_BENCH_SHM,
+        .timeline = run->timeline,
     };
     TRY(muster_fabric_create(&options, &run->fabric));
     peer->address_count = muster_fabric_address_count(run->fabric);
@@ -425,6 +430,7 @@ muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank,
     }
     muster_context_destroy(run.context);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
+    muster_timeline_destroy(run.timeline);
     muster_topology_finish(&run.topology);
     free(run.counts);
     (board->options.alloc ? muster_free : free)(run.in);

@@ -1,5 +1,6 @@
 /* Where the bytes of a payload go. */
 #include "worker/fabric/match.h"
+#include "worker/fabric/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,20 +25,30 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
     return arrival->piece + arrival->carried;
 }
 
+/* Without the lock, as it may take long. */
+static void hand_over(struct muster_match *match, struct muster_transfer *receive, uint64_t offset,
+                      const unsigned char *data, uint32_t size)
+{
+    int64_t started_ns = muster_link_clock(match->link);
+    muster_fabric_unlock(match->link->fabric);
+    receive->consume(receive, offset, data, size);
+    muster_link_add_part(
+        match->link, receive,
+        (struct muster_link_part){MUSTER_TIMELINE_REDUCE, started_ns, offset, size});
+    muster_fabric_lock(match->link->fabric);
+}
+
 /* Hands over whole elements; an element that has not come as a whole is carried to the next time.
  */
 static void consume(struct muster_match *match, struct muster_arrival *arrival, uint32_t size)
 {
     struct muster_transfer *receive = arrival->receive;
-    struct muster_fabric *fabric = match->link->fabric;
     uint64_t offset = receive->moved_bytes - arrival->carried;
     uint32_t there = arrival->carried + size;
     uint32_t whole = there / receive->element_size_bytes * receive->element_size_bytes;
     memcpy(arrival->piece, arrival->carry, arrival->carried);
     if (whole > 0) {
-        muster_fabric_unlock(fabric);
-        receive->consume(receive, offset, arrival->piece, whole);
-        muster_fabric_lock(fabric);
+        hand_over(match, receive, offset, arrival->piece, whole);
     }
     arrival->carried = there - whole;
     memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
@@ -61,10 +72,7 @@ void muster_arrival_take(struct muster_match *match, struct muster_arrival *arri
     struct muster_transfer *receive = arrival->receive;
     if (arrival->place == MUSTER_PLACE_CONSUME && arrival->carried == 0 &&
         size % receive->element_size_bytes == 0 && size > 0) {
-        struct muster_fabric *fabric = match->link->fabric;
-        muster_fabric_unlock(fabric);
-        receive->consume(receive, receive->moved_bytes, data, size);
-        muster_fabric_lock(fabric);
+        hand_over(match, receive, receive->moved_bytes, data, size);
         receive->moved_bytes += size;
         arrival->left -= size;
         return;

@@ -4,6 +4,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/cores.h"
 #include "worker/base/thread.h"
+#include "worker/base/timeline.h"
 #include "worker/fabric/link.h"
 
 #include <assert.h>
@@ -57,6 +58,7 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
     (void)snprintf(fabric->token, sizeof fabric->token, "%s",
                    options->link_token != NULL ? options->link_token : "");
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
+    fabric->timeline = options->timeline;
     muster_status status = muster_progress_init(fabric);
     if (status != MUSTER_OK) {
         muster_progress_finish(fabric);
@@ -165,6 +167,11 @@ void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_toke
 {
     AUTO_LOCK(&fabric->lock);
     (void)snprintf(fabric->token, sizeof fabric->token, "%s", link_token);
+}
+
+struct muster_timeline *muster_fabric_timeline(const struct muster_fabric *fabric)
+{
+    return fabric->timeline;
 }
 
 uint32_t muster_fabric_address_count(const struct muster_fabric *fabric)
@@ -327,6 +334,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }
     muster_progress_wake_all(fabric);
+    muster_timeline_begin(fabric->timeline, generation, muster_fabric_own_rank(fabric), count);
     return MUSTER_OK;
 }
 
@@ -490,6 +498,8 @@ muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
     transfer->status = MUSTER_OK;
     transfer->moved_bytes = 0;
     transfer->link_word = 0;
+    transfer->posted_ns = muster_timeline_clock(fabric->timeline);
+    transfer->begun_ns = 0;
     if (transfer->direction == MUSTER_SEND) {
         link->sends++;
         link->ops->post_send(link, transfer);

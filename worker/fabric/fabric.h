@@ -35,6 +35,7 @@ enum {
 };
 
 struct muster_fabric;
+struct muster_timeline;
 struct muster_hub; /* where inproc fabrics of one process find each other */
 
 /* Identifies a message between two members. */
@@ -88,6 +89,9 @@ struct muster_transfer {
     enum muster_transfer_state state;
     muster_status status; /* when DONE: OK, INVALID (the ends disagree), REJOIN (link lost) */
     uint64_t moved_bytes; /* so far; only ever grows */
+    /* Where there is a timeline: when it was posted, and when its first byte began to move (0: that
+     * was not seen). */
+    int64_t posted_ns, begun_ns;
 
     /* The link's own. */
     struct muster_transfer *next, *previous;
@@ -133,6 +137,7 @@ struct muster_fabric_options {
                                or more; 0: what suits each transport. For tests */
     uint32_t silence_ms; /* TCP: how long the peer's host may give no sign though one is due, before
                             a connection is lost; 0: 10 s. For tests */
+    struct muster_timeline *timeline; /* messages are added to it; borrowed; or NULL */
 };
 
 /* Starts listening. MUSTER_INVALID: an address is none of this machine's or not numeric, no port is
@@ -151,6 +156,9 @@ void muster_fabric_kill(struct muster_fabric *fabric);
 
 /* The link token is learnt when the job is joined. Links opened from now on need it. */
 void muster_fabric_set_token(struct muster_fabric *fabric, const char *link_token);
+
+/* That of the options. */
+struct muster_timeline *muster_fabric_timeline(const struct muster_fabric *fabric);
 
 /* What to publish, "tcp://10.0.0.1:41234", "verbs://10.0.0.1:41235", "shm://BOOT/NETWORK/NAME" or
  * "inproc://MEMBER", best first; index < the count. */

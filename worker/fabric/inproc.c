@@ -7,6 +7,7 @@
 
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
+#include "worker/fabric/spans.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -176,14 +177,19 @@ static void inproc_announce(struct muster_link *link, const struct muster_operat
 
 /* Progress ------------------------------------------------------------------------------------- */
 
-static void move_piece(struct muster_transfer *receive, const unsigned char *from, uint64_t offset,
-                       size_t size)
+static void move_piece(const struct muster_link *link, struct muster_transfer *receive,
+                       const unsigned char *from, size_t size)
 {
+    uint64_t offset = receive->moved_bytes;
+    enum muster_timeline_stage stage =
+        receive->consume != NULL ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_RECEIVE_SEGMENT;
+    int64_t started_ns = muster_link_clock(link);
     if (receive->consume != NULL) {
         receive->consume(receive, offset, from + offset, size);
     } else {
         memcpy((unsigned char *)receive->data + offset, from + offset, size);
     }
+    muster_link_add_part(link, receive, (struct muster_link_part){stage, started_ns, offset, size});
 }
 
 /* True while the link is the same and neither end has taken its transfer back. The pair is not
@@ -213,8 +219,11 @@ static bool move_segment(struct muster_link *link, struct side *side,
     if (taken_back) {
         return false;
     }
+    if (receive->begun_ns == 0) {
+        receive->begun_ns = muster_link_clock(link);
+    }
     muster_fabric_unlock(link->fabric);
-    move_piece(receive, send->data, offset, size);
+    move_piece(link, receive, send->data, size);
     muster_mutex_lock(&pair->lock);
     theirs->touched = false;
     pthread_cond_broadcast(&pair->idle);

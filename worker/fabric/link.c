@@ -1,5 +1,6 @@
 /* What transports call: a link's states, and the ends of transfers. */
 #include "worker/fabric/link.h"
+#include "worker/fabric/spans.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -206,6 +207,7 @@ static void count_done(struct muster_link *link, struct muster_transfer *transfe
         figures->messages_received += !sent;
         figures->bytes_sent += sent ? transfer->size_bytes : 0;
         figures->bytes_received += sent ? 0 : transfer->size_bytes;
+        muster_link_add_message(link, transfer);
     }
 }
 
@@ -272,7 +274,7 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
     }
 }
 
-static uint32_t own_rank(const struct muster_fabric *fabric)
+uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric)
 {
     uint32_t rank = 0;
     while (rank < fabric->link_count && fabric->links[rank] != NULL) {
@@ -295,7 +297,7 @@ void muster_link_heard(struct muster_link *link, const struct muster_message_key
     }
     /* The operation may be over here: then nobody else would tell the peer. */
     char reason[MUSTER_REASON_SIZE];
-    (void)snprintf(reason, sizeof reason, "rank %u says: %s", own_rank(link->fabric),
+    (void)snprintf(reason, sizeof reason, "rank %u says: %s", muster_fabric_own_rank(link->fabric),
                    muster_last_error());
     link->ops->abort(link, &operation, reason);
     (void)snprintf(reason, sizeof reason, "%s", muster_last_error());

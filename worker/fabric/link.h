@@ -172,7 +172,8 @@ struct muster_fabric {
     pthread_cond_t idle; /* busy or wanted has changed */
     char member[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
-    uint32_t segment_bytes; /* at most; UINT32_MAX: transports have bounds of their own */
+    uint32_t segment_bytes;           /* at most; UINT32_MAX: transports have bounds of their own */
+    struct muster_timeline *timeline; /* borrowed; or NULL */
 
     struct {
         const struct muster_link_ops *ops;
@@ -219,6 +220,9 @@ struct muster_fabric {
 };
 
 /* Links ---------------------------------------------------------------------------------------- */
+
+/* In the present generation. */
+uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric);
 
 /* The link to a member of this generation; NULL if it is none, or oneself. */
 struct muster_link *muster_fabric_find_link(struct muster_fabric *fabric, const char *member);

@@ -1,4 +1,5 @@
 #include "worker/fabric/match_parts.h"
+#include "worker/fabric/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -321,6 +322,8 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
     }
     ret_outgoing->transfer = transfer;
     ret_outgoing->charge_bytes = 0;
+    ret_outgoing->started_ns = muster_link_clock(match->link);
+    transfer->begun_ns = transfer->begun_ns != 0 ? transfer->begun_ns : ret_outgoing->started_ns;
     if ((transfer->link_word & MUSTER_WORD_EAGER) != 0) {
         whole_message(match, transfer, ret_outgoing);
     } else {
@@ -337,6 +340,10 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
     if (transfer == NULL) {
         return;
     }
+    muster_link_add_part(match->link, transfer,
+                         (struct muster_link_part){MUSTER_TIMELINE_SEND_SEGMENT,
+                                                   outgoing->started_ns, transfer->moved_bytes,
+                                                   outgoing->size});
     transfer->moved_bytes += outgoing->size;
     if (outgoing->last) {
         muster_transfer_list_remove(&match->leaving, transfer);

@@ -84,7 +84,8 @@ struct muster_outgoing {
     uint32_t size;
     uint32_t charge_bytes; /* of the eager window */
     struct muster_transfer *transfer;
-    bool last; /* of this transfer */
+    bool last;          /* of this transfer */
+    int64_t started_ns; /* for the timeline */
 };
 
 /* False if there is none. */
@@ -119,7 +120,8 @@ enum muster_arrival_place {
 struct muster_arrival {
     struct muster_frame frame;
     enum muster_arrival_place place;
-    uint32_t left; /* bytes of the payload that have not come */
+    uint32_t left;      /* bytes of the payload that have not come */
+    int64_t started_ns; /* its header came, for the timeline */
     struct muster_transfer *receive;
     struct muster_early *early;
     unsigned char *piece; /* the transport's buffer of MUSTER_PIECE_BYTES, aligned; borrowed */

@@ -1,5 +1,6 @@
 /* Where what comes in belongs: frames, early ones that are due, and what is taken. */
 #include "worker/fabric/match_parts.h"
+#include "worker/fabric/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static bool is_stale(struct muster_match *match, const struct muster_frame *fram
 static void place_in(struct muster_arrival *arrival, struct muster_transfer *receive)
 {
     arrival->receive = receive;
+    receive->begun_ns = receive->begun_ns != 0 ? receive->begun_ns : arrival->started_ns;
     arrival->place = receive->consume != NULL ? MUSTER_PLACE_CONSUME : MUSTER_PLACE_DATA;
 }
 
@@ -99,6 +101,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     TRY(check_direct(match, frame));
     match->eager_out_bytes -= frame->credit;
     arrival->frame = *frame;
+    arrival->started_ns = muster_link_clock(match->link);
     arrival->place = MUSTER_PLACE_NOWHERE;
     arrival->left = frame->length;
     arrival->receive = NULL;
@@ -232,6 +235,12 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
     struct muster_transfer *receive = TAKE(arrival->receive);
     if (arrival->carried > 0) {
         return muster_error_set(MUSTER_INVALID, "a segment that ends within an element");
+    }
+    if (receive != NULL) {
+        muster_link_add_part(match->link, receive,
+                             (struct muster_link_part){MUSTER_TIMELINE_RECEIVE_SEGMENT,
+                                                       arrival->started_ns, arrival->frame.offset,
+                                                       arrival->frame.length});
     }
     if (receive != NULL && receive->moved_bytes == receive->size_bytes) {
         complete_receive(match, receive);

@@ -12,6 +12,7 @@
  * This is the receiver; shm_offer.c has the sender, and what is mapped.
  */
 #include "worker/fabric/shm.h"
+#include "worker/fabric/spans.h"
 
 #include <poll.h>
 #include <string.h>
@@ -59,6 +60,14 @@ static bool is_offered(const struct shm_link *link, const struct shm_offer *offe
            offer->ticket;
 }
 
+static void add_span(const struct reading *reading, enum muster_timeline_stage stage,
+                     int64_t started_ns)
+{
+    muster_link_add_part(
+        reading->link->link, reading->receive,
+        (struct muster_link_part){stage, started_ns, reading->offset, reading->size});
+}
+
 /* Of memory that is read by a system call nothing is consumed that was withdrawn before. */
 static bool read_piece(const struct reading *reading)
 {
@@ -67,14 +76,21 @@ static bool read_piece(const struct reading *reading)
     unsigned char *to =
         receive->consume != NULL ? piece : (unsigned char *)receive->data + reading->offset;
     const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
+    int64_t started_ns = muster_link_clock(reading->link->link);
     if ((reading->mapped == NULL && !read_process(reading, to)) ||
         !is_offered(reading->link, reading->offer)) {
         return false;
     }
-    if (receive->consume != NULL) {
-        receive->consume(receive, reading->offset, from, reading->size);
-    } else if (reading->mapped != NULL) {
+    if (receive->consume == NULL && reading->mapped != NULL) {
         memcpy(to, from, reading->size);
+    }
+    if (receive->consume == NULL || reading->mapped == NULL) {
+        add_span(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);
+    }
+    if (receive->consume != NULL) {
+        started_ns = muster_link_clock(reading->link->link);
+        receive->consume(receive, reading->offset, from, reading->size);
+        add_span(reading, MUSTER_TIMELINE_REDUCE, started_ns);
     }
     return true;
 }
@@ -105,6 +121,9 @@ static void take_piece(struct shm_link *link, struct muster_early *take,
                               .offset = receive->moved_bytes,
                               .size = piece_size(receive)};
     bool good = reading.mapped != NULL || link->path->pid != 0;
+    if (receive->begun_ns == 0) {
+        receive->begun_ns = muster_link_clock(link->link);
+    }
     if (good) {
         muster_fabric_unlock(fabric);
         good = read_piece(&reading);
