@@ -48,6 +48,12 @@ static void uncount(const struct muster_half *half)
     half->all->parked -= half->phase == MUSTER_PHASE_PARKED;
 }
 
+bool muster_half_ended(const struct muster_half *half)
+{
+    struct pollfd look = {.fd = half->watch.fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 void muster_half_leave(struct muster_half *half)
 {
     if (half->phase == MUSTER_PHASE_OPEN) {
@@ -201,7 +207,7 @@ void muster_halves_judge_parked(struct muster_halves *halves)
 static enum muster_verdict begin_link(struct muster_halves *halves, struct muster_link *link)
 {
     muster_link_called(link, halves);
-    return halves->ops->begin(link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
+    return muster_dialler_begin(halves, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
 /* A hello may also come late, when the caller has already taken our call instead: one that finds an
@@ -291,10 +297,19 @@ void muster_half_hung_up(struct muster_half *half, struct muster_link *link)
 
 /* Diallers ----------------------------------------------------------------------------------- */
 
-void muster_dialler_add(struct muster_halves *halves, struct muster_dialler *dialler)
+bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link)
 {
-    dialler->redial_ns = MUSTER_NEVER;
-    DL_APPEND(halves->diallers, dialler);
+    struct muster_dialler *end = calloc(1, halves->ops->end_size_bytes);
+    if (end == NULL) {
+        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
+        return false;
+    }
+    link->end = end;
+    link->state = MUSTER_LINK_OPENING;
+    halves->ops->init_end(link);
+    end->redial_ns = MUSTER_NEVER;
+    DL_APPEND(halves->diallers, end);
+    return true;
 }
 
 bool muster_dialler_again(struct muster_dialler *dialler)

@@ -15,6 +15,8 @@
 #include "worker/fabric/link.h"
 #include "worker/fabric/strangers.h"
 
+struct muster_match;
+
 enum {
     MUSTER_HALF_OPEN_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
     MUSTER_PARKED_MAX = 1024,   /* of generations that have not begun here */
@@ -49,6 +51,7 @@ struct muster_half {
 
 /* A link's end that may dial: the first member of what link->end points to. */
 struct muster_dialler {
+    struct muster_match *match;         /* in the same end */
     uint32_t hang_ups;                  /* before an answer */
     int64_t redial_ns;                  /* MUSTER_NEVER: no call is due */
     struct muster_dialler *prev, *next; /* in halves->diallers */
@@ -76,9 +79,10 @@ struct muster_half_ops {
     /* Where it comes from, for logs. */
     void (*from)(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE]);
 
-    /* A member has called: makes the link's end; state OPENING. False if memory is out: then the
-     * link has failed. */
-    bool (*begin)(struct muster_link *link);
+    /* What link->end points to: its size, and what fills it when it is zeroed, but for the
+     * dialler's times and place. */
+    size_t end_size_bytes;
+    void (*init_end)(struct muster_link *link);
 
     /* Whether our own call to it is under way; the link is this transport's. */
     bool (*calls)(const struct muster_link *link);
@@ -89,7 +93,11 @@ struct muster_half_ops {
     /* The time of one that is DIALLING or PROVING is over. */
     void (*expired)(struct muster_half *half);
 
+    /* A call is due: the first to a link that is OPENING, or another. */
     void (*dial)(struct muster_dialler *dialler);
+
+    /* State OPEN: whether the peer has ended the connection, or all of them. */
+    bool (*ended)(const struct muster_link *link);
 
     /* Frees the transport's object. */
     void (*free)(struct muster_halves *halves);
@@ -139,6 +147,8 @@ void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum m
  * `size_bytes`; *have counts them. 1: all of it is there; 0: not yet; -1: errno is set, 0 at the
  * end of the stream. */
 int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
+/* Whether the peer has ended the connection, or the kernel has. */
+bool muster_half_ended(const struct muster_half *half);
 /* It is open, or closing: out of the list. */
 void muster_half_leave(struct muster_half *half);
 /* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
@@ -167,8 +177,9 @@ void muster_half_refused(struct muster_half *half, struct muster_link *link,
 /* The same, which was closed before an answer: calls again, or goes on to the next transport. */
 void muster_half_hung_up(struct muster_half *half, struct muster_link *link);
 
-/* No call is due. */
-void muster_dialler_add(struct muster_halves *halves, struct muster_dialler *dialler);
+/* Makes the link's end, from which no call is due; state OPENING. False if memory is out: then the
+ * link has failed. */
+bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link);
 /* The peer hung up before it had answered, maybe because it is crowded by strangers: calls again,
  * later. False: that was too often. */
 bool muster_dialler_again(struct muster_dialler *dialler);

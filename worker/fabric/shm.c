@@ -1,10 +1,7 @@
 #include "worker/fabric/shm.h"
 
-#include "worker/base/clock.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -35,12 +32,6 @@ static muster_status shm_start(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-static void shm_stop(void *transport)
-{
-    struct shm *shm = transport;
-    muster_halves_stop(&shm->halves);
-}
-
 static uint32_t shm_addresses(const void *transport, uint32_t most,
                               char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
@@ -51,37 +42,9 @@ static uint32_t shm_addresses(const void *transport, uint32_t most,
     return most > 0;
 }
 
-static void shm_woken(void *transport)
-{
-    (void)transport; /* posts have marked their links */
-}
-
 static bool is_open(const struct shm_link *end)
 {
     return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
-}
-
-static bool peer_has_closed(const struct shm_path *path)
-{
-    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
-
-static void shm_refresh(void *transport)
-{
-    struct shm *shm = transport;
-    struct muster_dialler *each = NULL;
-    struct muster_dialler *next = NULL;
-    DL_FOREACH_SAFE(shm->halves.diallers, each, next)
-    {
-        const struct shm_link *end = (struct shm_link *)each;
-        struct muster_link *link = end->link;
-        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end->path)) {
-            struct muster_transfer_list none = {0};
-            muster_shm_ops.close(link, &none);
-            link->state = MUSTER_LINK_IDLE;
-        }
-    }
 }
 
 /* Those of generations before this one. */
@@ -104,17 +67,9 @@ static void shm_begin_generation(void *transport)
     struct muster_dialler *each = NULL;
     DL_FOREACH(shm->halves.diallers, each)
     {
-        struct shm_link *end = (struct shm_link *)each;
-        muster_match_begin_generation(&end->match);
-        drop_descriptors(end, shm->halves.fabric->generation);
+        drop_descriptors((struct shm_link *)each, shm->halves.fabric->generation);
     }
-    muster_halves_judge_parked(&shm->halves);
-}
-
-static int64_t shm_timers(void *transport, int64_t now_ns)
-{
-    struct shm *shm = transport;
-    return muster_halves_timers(&shm->halves, now_ns);
+    muster_ends_begin_generation(shm);
 }
 
 /* Looking ------------------------------------------------------------------------------------- */
@@ -168,13 +123,6 @@ static void shm_doze(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-static void shm_open(struct muster_link *link)
-{
-    if (muster_shm_begin(link)) {
-        muster_shm_dial(link->end);
-    }
-}
-
 static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
@@ -187,10 +135,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
     }
     drop_descriptors(end, UINT64_MAX);
     muster_shm_unmap_pieces(end);
-    muster_match_finish(&end->match, ret_sends);
-    DL_DELETE(end->shm->halves.diallers, &end->dialler);
-    free(end);
-    link->end = NULL;
+    muster_end_destroy(link, ret_sends);
 }
 
 static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -202,12 +147,6 @@ static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_
     }
     end->has_next = false;
     muster_match_left(&end->match, ret_sends);
-}
-
-static bool shm_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
-{
-    const struct shm_link *end = link->end;
-    return muster_early_holds(&end->match.early, key);
 }
 
 static void shm_goodbye(struct muster_link *link)
@@ -238,12 +177,6 @@ static void shm_post_send(struct muster_link *link, struct muster_transfer *tran
     }
 }
 
-static void shm_post_receive(struct muster_link *link, struct muster_transfer *transfer)
-{
-    struct shm_link *end = link->end;
-    muster_match_post_receive(&end->match, transfer);
-}
-
 static void shm_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                          struct muster_transfer_list *ret_sends)
 {
@@ -253,19 +186,6 @@ static void shm_withdraw(struct muster_link *link, const struct muster_operation
         end->has_next = false;
     }
     muster_match_withdraw(&end->match, operation, ret_sends);
-}
-
-static void shm_abort(struct muster_link *link, const struct muster_operation_id *operation,
-                      const char *reason)
-{
-    struct shm_link *end = link->end;
-    muster_match_abort(&end->match, operation, reason);
-}
-
-static void shm_announce(struct muster_link *link, const struct muster_operation_id *operation)
-{
-    struct shm_link *end = link->end;
-    muster_match_announce(&end->match, operation);
 }
 
 static void shm_progress(struct muster_link *link)
@@ -321,25 +241,25 @@ int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
 const struct muster_link_ops muster_shm_ops = {
     .scheme = "shm",
     .start = shm_start,
-    .stop = shm_stop,
+    .stop = muster_ends_stop,
     .addresses = shm_addresses,
-    .woken = shm_woken,
-    .refresh = shm_refresh,
+    .woken = muster_ends_woken,
+    .refresh = muster_ends_refresh,
     .begin_generation = shm_begin_generation,
-    .timers = shm_timers,
+    .timers = muster_ends_timers,
     .has_news = shm_has_news,
     .take_news = shm_take_news,
     .doze = shm_doze,
-    .open = shm_open,
+    .open = muster_end_open,
     .post_send = shm_post_send,
-    .post_receive = shm_post_receive,
+    .post_receive = muster_end_post_receive,
     .withdraw = shm_withdraw,
-    .abort = shm_abort,
-    .announce = shm_announce,
+    .abort = muster_end_abort,
+    .announce = muster_end_announce,
     .progress = shm_progress,
     .goodbye = shm_goodbye,
     .said_goodbye = shm_said_goodbye,
     .left = shm_left,
-    .has_arrived = shm_has_arrived,
+    .has_arrived = muster_end_has_arrived,
     .close = shm_close,
 };

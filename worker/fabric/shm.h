@@ -17,6 +17,7 @@
 #define MUSTER_WORKER_FABRIC_SHM_H
 
 #include "worker/fabric/byte_ring.h"
+#include "worker/fabric/ends.h"
 #include "worker/fabric/half_open.h"
 #include "worker/fabric/match.h"
 
@@ -179,8 +180,6 @@ struct shm {
 };
 
 /* shm_connect.c */
-/* Makes a link's end; state OPENING. False if memory is out: then the link has failed. */
-bool muster_shm_begin(struct muster_link *link);
 extern const struct muster_half_ops muster_shm_half_ops;
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);

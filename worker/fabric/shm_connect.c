@@ -59,28 +59,6 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
 
 /* Opening ------------------------------------------------------------------------------------- */
 
-bool muster_shm_begin(struct muster_link *link)
-{
-    struct shm *shm = link->transport;
-    struct shm_link *end = calloc(1, sizeof *end);
-    if (end == NULL) {
-        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
-        return false;
-    }
-    end->link = link;
-    end->shm = shm;
-    end->match.link = link;
-    end->match.local = true;
-    end->match.direct = &muster_shm_direct;
-    end->match.payload_max = SHM_PAYLOAD_MAX;
-    end->arrival.piece = shm->piece;
-    atomic_init(&end->blocked, SHM_ROOM);
-    muster_dialler_add(&shm->halves, &end->dialler);
-    link->end = end;
-    link->state = MUSTER_LINK_OPENING;
-    return true;
-}
-
 static void open_path(struct shm_path *path)
 {
     struct shm_link *link = path->link;
@@ -381,6 +359,26 @@ static void dial(struct muster_dialler *dialler)
     muster_shm_dial((struct shm_link *)dialler);
 }
 
+static void init_end(struct muster_link *link)
+{
+    struct shm_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->shm = link->transport;
+    end->match.link = link;
+    end->match.local = true;
+    end->match.direct = &muster_shm_direct;
+    end->match.payload_max = SHM_PAYLOAD_MAX;
+    end->arrival.piece = end->shm->piece;
+    atomic_init(&end->blocked, SHM_ROOM);
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    return muster_half_ended(&end->path->half);
+}
+
 const struct muster_half_ops muster_shm_half_ops = {
     .elsewhere = MUSTER_REFUSED_MEMORY,
     .accepted = accepted,
@@ -388,10 +386,12 @@ const struct muster_half_ops muster_shm_half_ops = {
     .answer = answer,
     .close = close_half,
     .from = say_from,
-    .begin = muster_shm_begin,
+    .end_size_bytes = sizeof(struct shm_link),
+    .init_end = init_end,
     .calls = calls,
     .take = take_call,
     .expired = expired,
     .dial = dial,
+    .ended = ended,
     .free = free_shm,
 };

@@ -2,7 +2,6 @@
 
 #include "worker/base/clock.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,12 +52,6 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-static void tcp_stop(void *transport)
-{
-    struct tcp *tcp = transport;
-    muster_halves_stop(&tcp->halves);
-}
-
 static uint32_t tcp_addresses(const void *transport, uint32_t most,
                               char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
 {
@@ -70,49 +63,11 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
     return count;
 }
 
-static void tcp_woken(void *transport)
-{
-    (void)transport; /* posts have marked their links */
-}
-
-/* All of the link's connections. */
-static bool peer_has_closed(const struct tcp_link *end)
-{
-    struct pollfd looks[MUSTER_TCP_CONNECTIONS_MAX];
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        looks[i] = (struct pollfd){.fd = end->paths[i]->half.watch.fd, .events = POLLRDHUP};
-    }
-    return poll(looks, end->path_count, 0) == (int)end->path_count;
-}
-
-static void tcp_refresh(void *transport)
-{
-    struct tcp *tcp = transport;
-    struct muster_dialler *each = NULL;
-    struct muster_dialler *next = NULL;
-    DL_FOREACH_SAFE(tcp->halves.diallers, each, next)
-    {
-        const struct tcp_link *end = (struct tcp_link *)each;
-        struct muster_link *link = end->link;
-        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end)) {
-            struct muster_transfer_list none = {0};
-            muster_tcp_ops.close(link, &none);
-            link->state = MUSTER_LINK_IDLE;
-        }
-    }
-}
-
 static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
-    struct muster_dialler *each = NULL;
     muster_tls_renew(&tcp->tls);
-    DL_FOREACH(tcp->halves.diallers, each)
-    {
-        struct tcp_link *end = (struct tcp_link *)each;
-        muster_match_begin_generation(&end->match);
-    }
-    muster_halves_judge_parked(&tcp->halves);
+    muster_ends_begin_generation(tcp);
 }
 
 static void look_for_silence(struct tcp *tcp)
@@ -139,13 +94,6 @@ static int64_t tcp_timers(void *transport, int64_t now_ns)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-static void tcp_open(struct muster_link *link)
-{
-    if (muster_tcp_begin(link)) {
-        muster_tcp_dial(link->end);
-    }
-}
-
 /* Best effort: what the socket takes at once. */
 static void part_at_once(struct tcp_link *end)
 {
@@ -167,10 +115,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
     }
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(end->bundle);
-    muster_match_finish(&end->match, ret_sends);
-    DL_DELETE(end->tcp->halves.diallers, &end->dialler);
-    free(end);
-    link->end = NULL;
+    muster_end_destroy(link, ret_sends);
 }
 
 static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -180,12 +125,6 @@ static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(TAKE(end->bundle));
     muster_match_left(&end->match, ret_sends);
-}
-
-static bool tcp_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
-{
-    const struct tcp_link *end = link->end;
-    return muster_early_holds(&end->match.early, key);
 }
 
 static void tcp_goodbye(struct muster_link *link)
@@ -209,12 +148,6 @@ static void tcp_post_send(struct muster_link *link, struct muster_transfer *tran
     muster_match_post_send(&end->match, transfer);
 }
 
-static void tcp_post_receive(struct muster_link *link, struct muster_transfer *transfer)
-{
-    struct tcp_link *end = link->end;
-    muster_match_post_receive(&end->match, transfer);
-}
-
 static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                          struct muster_transfer_list *ret_sends)
 {
@@ -226,19 +159,6 @@ static void tcp_withdraw(struct muster_link *link, const struct muster_operation
         muster_arrival_withdraw(&end->path->in, operation);
     }
     muster_match_withdraw(&end->match, operation, ret_sends);
-}
-
-static void tcp_abort(struct muster_link *link, const struct muster_operation_id *operation,
-                      const char *reason)
-{
-    struct tcp_link *end = link->end;
-    muster_match_abort(&end->match, operation, reason);
-}
-
-static void tcp_announce(struct muster_link *link, const struct muster_operation_id *operation)
-{
-    struct tcp_link *end = link->end;
-    muster_match_announce(&end->match, operation);
 }
 
 static void tcp_progress(struct muster_link *link)
@@ -265,22 +185,22 @@ static void tcp_progress(struct muster_link *link)
 const struct muster_link_ops muster_tcp_ops = {
     .scheme = "tcp",
     .start = tcp_start,
-    .stop = tcp_stop,
+    .stop = muster_ends_stop,
     .addresses = tcp_addresses,
-    .woken = tcp_woken,
-    .refresh = tcp_refresh,
+    .woken = muster_ends_woken,
+    .refresh = muster_ends_refresh,
     .begin_generation = tcp_begin_generation,
     .timers = tcp_timers,
-    .open = tcp_open,
+    .open = muster_end_open,
     .post_send = tcp_post_send,
-    .post_receive = tcp_post_receive,
+    .post_receive = muster_end_post_receive,
     .withdraw = tcp_withdraw,
-    .abort = tcp_abort,
-    .announce = tcp_announce,
+    .abort = muster_end_abort,
+    .announce = muster_end_announce,
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,
     .said_goodbye = tcp_said_goodbye,
     .left = tcp_left,
-    .has_arrived = tcp_has_arrived,
+    .has_arrived = muster_end_has_arrived,
     .close = tcp_close,
 };

@@ -12,6 +12,7 @@
 #ifndef MUSTER_WORKER_FABRIC_TCP_H
 #define MUSTER_WORKER_FABRIC_TCP_H
 
+#include "worker/fabric/ends.h"
 #include "worker/fabric/half_open.h"
 #include "worker/fabric/host_addresses.h"
 #include "worker/fabric/match.h"
@@ -153,8 +154,6 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what);
 void muster_tcp_lose_silent(struct tcp_link *end);
 
 /* tcp_open.c */
-/* Makes a link's end; state OPENING. False if memory is out: then the link has failed. */
-bool muster_tcp_begin(struct muster_link *link);
 /* The first connection of a link is there: calls that are still under way end. */
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
                           uint32_t ticket);

@@ -258,6 +258,27 @@ static void dial(struct muster_dialler *dialler)
     muster_tcp_dial_due((struct tcp_link *)dialler);
 }
 
+static void init_end(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->tcp = link->transport;
+    end->match.link = link;
+}
+
+/* All of the link's connections. */
+static bool ended(const struct muster_link *link)
+{
+    const struct tcp_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_count; i++) {
+        if (!muster_half_ended(&end->paths[i]->half)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 const struct muster_half_ops muster_tcp_half_ops = {
     .elsewhere = MUSTER_REFUSED_CROSSED,
     .accepted = accepted,
@@ -265,10 +286,12 @@ const struct muster_half_ops muster_tcp_half_ops = {
     .answer = answer,
     .close = close_half,
     .from = say_from,
-    .begin = muster_tcp_begin,
+    .end_size_bytes = sizeof(struct tcp_link),
+    .init_end = init_end,
     .calls = calls,
     .take = take_call,
     .expired = expired,
     .dial = dial,
+    .ended = ended,
     .free = free_tcp,
 };

@@ -3,25 +3,7 @@
 #include "worker/base/log.h"
 #include "worker/fabric/tcp.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
-
-bool muster_tcp_begin(struct muster_link *link)
-{
-    struct tcp *tcp = link->transport;
-    struct tcp_link *end = calloc(1, sizeof *end);
-    if (end == NULL) {
-        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
-        return false;
-    }
-    end->link = link;
-    end->tcp = tcp;
-    end->match.link = link;
-    muster_dialler_add(&tcp->halves, &end->dialler);
-    link->end = end;
-    link->state = MUSTER_LINK_OPENING;
-    return true;
-}
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {

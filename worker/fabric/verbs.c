@@ -1,12 +1,7 @@
 #include "worker/fabric/verbs.h"
 
-#include "worker/base/clock.h"
-#include "worker/base/log.h"
-
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <utlist.h>
 
 enum { PIECE_ALIGNMENT = 64 };
 
@@ -58,56 +53,9 @@ static muster_status verbs_start(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-static void verbs_woken(void *transport)
-{
-    (void)transport; /* posts have marked their links */
-}
-
 static bool is_open(const struct verbs_link *end)
 {
     return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
-}
-
-static bool peer_has_closed(const struct verbs_path *path)
-{
-    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
-    return path->failure[0] != '\0' ||
-           (poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
-}
-
-static void verbs_refresh(void *transport)
-{
-    struct verbs *verbs = transport;
-    struct muster_dialler *each = NULL;
-    struct muster_dialler *next = NULL;
-    DL_FOREACH_SAFE(verbs->halves.diallers, each, next)
-    {
-        const struct verbs_link *end = (struct verbs_link *)each;
-        struct muster_link *link = end->link;
-        if (link->state == MUSTER_LINK_OPEN && peer_has_closed(end->path)) {
-            struct muster_transfer_list none = {0};
-            muster_verbs_ops.close(link, &none);
-            link->state = MUSTER_LINK_IDLE;
-        }
-    }
-}
-
-static void verbs_begin_generation(void *transport)
-{
-    struct verbs *verbs = transport;
-    struct muster_dialler *each = NULL;
-    DL_FOREACH(verbs->halves.diallers, each)
-    {
-        struct verbs_link *end = (struct verbs_link *)each;
-        muster_match_begin_generation(&end->match);
-    }
-    muster_halves_judge_parked(&verbs->halves);
-}
-
-static int64_t verbs_timers(void *transport, int64_t now_ns)
-{
-    struct verbs *verbs = transport;
-    return muster_halves_timers(&verbs->halves, now_ns);
 }
 
 static bool verbs_has_news(const void *transport)
@@ -129,32 +77,6 @@ static void verbs_doze(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
-bool muster_verbs_begin(struct muster_link *link)
-{
-    struct verbs *verbs = link->transport;
-    struct verbs_link *end = calloc(1, sizeof *end);
-    if (end == NULL) {
-        muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
-        return false;
-    }
-    end->link = link;
-    end->verbs = verbs;
-    end->match.link = link;
-    end->match.payload_max = VERBS_PAYLOAD_MAX;
-    end->arrival.piece = verbs->piece;
-    muster_dialler_add(&verbs->halves, &end->dialler);
-    link->end = end;
-    link->state = MUSTER_LINK_OPENING;
-    return true;
-}
-
-static void verbs_open(struct muster_link *link)
-{
-    if (muster_verbs_begin(link)) {
-        muster_verbs_dial(link->end);
-    }
-}
-
 static void verbs_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct verbs_link *end = link->end;
@@ -166,10 +88,7 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
         muster_verbs_path_close(end->path);
     }
     muster_arrival_finish(&end->arrival);
-    muster_match_finish(&end->match, ret_sends);
-    DL_DELETE(end->verbs->halves.diallers, &end->dialler);
-    free(end);
-    link->end = NULL;
+    muster_end_destroy(link, ret_sends);
 }
 
 static void verbs_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -180,12 +99,6 @@ static void verbs_left(struct muster_link *link, struct muster_transfer_list *re
     }
     end->has_next = false;
     muster_match_left(&end->match, ret_sends);
-}
-
-static bool verbs_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
-{
-    const struct verbs_link *end = link->end;
-    return muster_early_holds(&end->match.early, key);
 }
 
 static void verbs_goodbye(struct muster_link *link)
@@ -216,12 +129,6 @@ static void verbs_post_send(struct muster_link *link, struct muster_transfer *tr
     }
 }
 
-static void verbs_post_receive(struct muster_link *link, struct muster_transfer *transfer)
-{
-    struct verbs_link *end = link->end;
-    muster_match_post_receive(&end->match, transfer);
-}
-
 static void verbs_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                            struct muster_transfer_list *ret_sends)
 {
@@ -231,19 +138,6 @@ static void verbs_withdraw(struct muster_link *link, const struct muster_operati
         end->has_next = false;
     }
     muster_match_withdraw(&end->match, operation, ret_sends);
-}
-
-static void verbs_abort(struct muster_link *link, const struct muster_operation_id *operation,
-                        const char *reason)
-{
-    struct verbs_link *end = link->end;
-    muster_match_abort(&end->match, operation, reason);
-}
-
-static void verbs_announce(struct muster_link *link, const struct muster_operation_id *operation)
-{
-    struct verbs_link *end = link->end;
-    muster_match_announce(&end->match, operation);
 }
 
 static void verbs_progress(struct muster_link *link)
@@ -272,23 +166,23 @@ const struct muster_link_ops muster_verbs_ops = {
     .start = verbs_start,
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,
-    .woken = verbs_woken,
-    .refresh = verbs_refresh,
-    .begin_generation = verbs_begin_generation,
-    .timers = verbs_timers,
+    .woken = muster_ends_woken,
+    .refresh = muster_ends_refresh,
+    .begin_generation = muster_ends_begin_generation,
+    .timers = muster_ends_timers,
     .has_news = verbs_has_news,
     .take_news = verbs_take_news,
     .doze = verbs_doze,
-    .open = verbs_open,
+    .open = muster_end_open,
     .post_send = verbs_post_send,
-    .post_receive = verbs_post_receive,
+    .post_receive = muster_end_post_receive,
     .withdraw = verbs_withdraw,
-    .abort = verbs_abort,
-    .announce = verbs_announce,
+    .abort = muster_end_abort,
+    .announce = muster_end_announce,
     .progress = verbs_progress,
     .goodbye = verbs_goodbye,
     .said_goodbye = verbs_said_goodbye,
     .left = verbs_left,
-    .has_arrived = verbs_has_arrived,
+    .has_arrived = muster_end_has_arrived,
     .close = verbs_close,
 };

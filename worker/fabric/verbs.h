@@ -16,6 +16,7 @@
 #ifndef MUSTER_WORKER_FABRIC_VERBS_H
 #define MUSTER_WORKER_FABRIC_VERBS_H
 
+#include "worker/fabric/ends.h"
 #include "worker/fabric/half_open.h"
 #include "worker/fabric/match.h"
 #include "worker/fabric/verbs_device.h"
@@ -112,9 +113,6 @@ struct verbs {
     struct ibv_wc taken[VERBS_TAKEN_MAX];
     int taken_count;
 };
-
-/* verbs.c: makes a link's end; state OPENING. False if memory is out: then the link has failed. */
-bool muster_verbs_begin(struct muster_link *link);
 
 /* verbs_connect.c */
 extern const struct muster_half_ops muster_verbs_half_ops;

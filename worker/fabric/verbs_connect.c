@@ -462,6 +462,23 @@ static void free_verbs(struct muster_halves *halves)
     free(verbs);
 }
 
+static void init_end(struct muster_link *link)
+{
+    struct verbs_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->verbs = link->transport;
+    end->match.link = link;
+    end->match.payload_max = VERBS_PAYLOAD_MAX;
+    end->arrival.piece = end->verbs->piece;
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    return end->path->failure[0] != '\0' || muster_half_ended(&end->path->half);
+}
+
 const struct muster_half_ops muster_verbs_half_ops = {
     .elsewhere = MUSTER_REFUSED_VERBS,
     .accepted = accepted,
@@ -469,10 +486,12 @@ const struct muster_half_ops muster_verbs_half_ops = {
     .answer = answer,
     .close = close_half,
     .from = say_from,
-    .begin = muster_verbs_begin,
+    .end_size_bytes = sizeof(struct verbs_link),
+    .init_end = init_end,
     .calls = calls,
     .take = take_call,
     .expired = expired,
     .dial = dial,
+    .ended = ended,
     .free = free_verbs,
 };
