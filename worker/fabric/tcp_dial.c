@@ -354,11 +354,12 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
     }
 }
 
-/* To one more connection of a bundle. */
+/* To one more connection of a bundle. A peer that breaks the rules may have called for some, too,
+ * and taken the room. */
 static void answered_other(struct tcp_path *path, enum muster_verdict verdict)
 {
     struct tcp_link *link = path->link;
-    if (verdict == MUSTER_WELCOME) {
+    if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_TCP_CONNECTIONS_MAX) {
         muster_tcp_widen_link(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
