@@ -24,6 +24,7 @@ int muster_cli_run(int argc, char **argv);
 int muster_cli_bench(int argc, char **argv);
 int muster_cli_plan(int argc, char **argv);
 int muster_cli_job(int argc, char **argv);
+int muster_cli_timeline(int argc, char **argv);
 
 /* Whole decimal numbers only. MUSTER_INVALID names `what` ("--min", "-n"), the text and the
  * range. */

@@ -33,16 +33,16 @@ static const char doc[] =
     "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
     "  plan     draw and check who sends what to whom in a collective\n"
     "             muster plan allreduce --ranks 8 --algorithm ring_two_phase\n"
+    "  timeline say what the time of a member went to\n"
+    "             muster timeline /tmp/t.1.0.json\n"
     "\n"
     "`muster COMMAND --help' explains a command and its options.";
 
 static const struct command *find_command(const char *name)
 {
     static const struct command commands[] = {
-        {"run", muster_cli_run},
-        {"job", muster_cli_job},
-        {"bench", muster_cli_bench},
-        {"plan", muster_cli_plan},
+        {"run", muster_cli_run},   {"job", muster_cli_job},           {"bench", muster_cli_bench},
+        {"plan", muster_cli_plan}, {"timeline", muster_cli_timeline},
     };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(name, commands[i].name) == 0) {
@@ -59,7 +59,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         choice->command = find_command(argument);
         if (choice->command == NULL) {
-            argp_error(state, "there is no command \"%.64s\": use run, job, bench or plan",
+            argp_error(state,
+                       "there is no command \"%.64s\": use run, job, bench, plan or timeline",
                        argument);
             return EINVAL;
         }
@@ -67,7 +68,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         state->next = state->argc; /* the rest belongs to the command */
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "a command is missing: run, job, bench or plan");
+        argp_error(state, "a command is missing: run, job, bench, plan or timeline");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# muster timeline: what it says of files whose spans are known, of those that ranks and jobs record, and
+# of what is no timeline.
+set -eu
+muster=$MUSTER_BIN/muster
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# Spans that are known: two sends at once from 0 to 200 and 100 to 300 us, and a reduction from 250 to 350.
+span() { # stage, start, duration, bytes
+    echo "{\"name\":\"$1\",\"cat\":\"$1\",\"ph\":\"X\",\"pid\":7,\"tid\":1,\"ts\":$2,\"dur\":$3,\"args\":{\"bytes\":$4}}"
+}
+{
+    echo "["
+    echo '{"name":"process_name","ph":"M","pid":7,"tid":0,"args":{"name":"rank 7"}},'
+    echo '{"name":"generation begins","ph":"i","s":"p","pid":7,"tid":0,"ts":1.000,"args":{"generation":1,"rank":7,"size":9}},'
+    echo "$(span send 0.000 200.000 100),"
+    echo "$(span reduce 250.000 100.000 7)   ,"
+    echo '{"name":"missing","ph":"i","s":"p","pid":7,"tid":0,"ts":1.000,"args":{"spans":3}},'
+    span send 100.000 200.000 1000
+    echo "]"
+} >"$folder/known"
+"$muster" timeline --json "$folder/known" >"$folder/out"
+expected="{\"file\":\"$folder/known\",\"rank\":7,\"generations\":1,\"lasted_us\":350.0,\"missing_spans\":3,\"stages\":["
+expected+='{"stage":"send","spans":2,"bytes":1100,"busy_us":300.0,"at_once":1.3333333333333333,"overlaps":{"reduce":0.16666666666666666}},'
+expected+='{"stage":"reduce","spans":1,"bytes":7,"busy_us":100.0,"at_once":1.0,"overlaps":{"send":0.5}}]}'
+[ "$(cat "$folder/out")" = "$expected" ] || fail "known spans: $(cat "$folder/out")"
+"$muster" timeline "$folder/known" >"$folder/out"
+grep -qE '^reduce +1 +7 +0\.100 +1\.00 +50% +-$' "$folder/out" || fail "known spans: $(cat "$folder/out")"
+# As a member leaves it that was killed in a write.
+sed -e '$d' -e 's/^\(.*1000}}\)$/\1      /' "$folder/known" >"$folder/torn"
+"$muster" timeline --json "$folder/torn" | cmp -s - <(sed 's/known/torn/' <<<"$expected") || fail "without its end"
+
+# What ranks record: each has its file, with all stages of its transport.
+stages_of() {
+    "$muster" timeline --json "$1" | grep -oE '"stage":"[a-z ]+"' | cut -d'"' -f4 | xargs
+}
+for transport in tcp shm inproc; do
+    "$muster" bench allreduce -n 3 --transport $transport --bytes 1M --iterations 2 --algorithm ring_chunked \
+        --timeline "$folder/$transport" >"$folder/out"
+    for rank in 0 1 2; do
+        stages=$(stages_of "$folder/$transport.1.$rank.json")
+        [[ "$stages" == "call send "*"receive receive segment reduce"* ]] || fail "$transport: $stages"
+    done
+done
+"$muster" timeline "$folder"/tcp.1.?.json >"$folder/out"
+[ "$(grep -cE '^/.*: rank [012], [0-9]+ calls in [0-9.]+ ms$' "$folder/out")" = 3 ] || fail "$(cat "$folder/out")"
+[ "$(grep -cE '^reduce( +[0-9]+){2} ' "$folder/out")" = 3 ] || fail "$(cat "$folder/out")"
+# Nothing is added up before any of its message has come, or after the message is done.
+"$muster" timeline --json "$folder/tcp.1.1.json" >"$folder/out"
+grep -oE '"stage":"reduce".*' "$folder/out" | grep -qE '"receive":(0\.9[0-9]*|1\.0)' ||
+    fail "reduce is not within receive: $(cat "$folder/out")"
+
+# A job, by the environment; an allreduce by name.
+MUSTER_TIMELINE=$folder/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||
+    fail "$(cat "$folder/out")"
+for rank in 0 1; do
+    grep -qE '^\{"name":"allreduce","cat":"call",.*"algorithm":"[a-z_]+"' "$folder/job.1.$rank.json" ||
+        fail "$(cat "$folder/job.1.$rank.json")"
+done
+# A job whose files cannot be made goes on, and says so once for each member.
+MUSTER_TIMELINE=$folder/no/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||
+    fail "$(cat "$folder/out")"
+[ "$(grep -c 'timeline .*/no/job' "$folder/out")" = 2 ] || fail "$(cat "$folder/out")"
+
+# What is no timeline: one line that names the file, and nothing else.
+refuse() {
+    local status=0
+    "$muster" timeline "$1" >"$folder/out" 2>"$folder/errors" || status=$?
+    [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "$1: $status, $(cat "$folder/errors")"
+    grep -qF "$1: $2" "$folder/errors" || fail "$1: $(cat "$folder/errors")"
+    [ ! -s "$folder/out" ] || fail "$1: $(cat "$folder/out")"
+}
+head -c 100000 /dev/urandom >"$folder/random"
+head -c 100000 /dev/zero >"$folder/zeros"
+yes '[' | head -1000000 | tr -d '\n' >"$folder/deep"
+: >"$folder/empty"
+echo '{"traceEvents":[]}' >"$folder/object"
+{ echo '['; span juggle 1 1 1; } >"$folder/stage"
+{ echo '['; span send -1 1 1; } >"$folder/before"
+{ echo '['; span send 1 1e300 1; } >"$folder/endless"
+{ echo '['; span send 1 1 -1; } >"$folder/negative"
+{ cat "$folder/known"; span send 1 1 1; } >"$folder/behind"
+refuse "$folder/random" "line 1 is not of a timeline"
+refuse "$folder/zeros" "line 1 is not of a timeline"
+refuse "$folder/deep" "line 1 is not of a timeline"
+refuse "$folder/empty" "it is empty"
+refuse "$folder/object" "line 1 is not of a timeline"
+refuse "$folder/stage" "line 2 is not of a timeline"
+refuse "$folder/before" "line 2 is not of a timeline"
+refuse "$folder/endless" "line 2 is not of a timeline"
+refuse "$folder/negative" "line 2 is not of a timeline"
+refuse "$folder/behind" "line 9 is not of a timeline"
+refuse "$folder/absent" "No such file"
+refuse "$folder" "Is a directory"
+status=0
+"$muster" timeline 2>"$folder/errors" || status=$?
+[ $status = 2 ] || fail "without a file: $status"
+status=0
+"$muster" timeline "$folder/known" 2>"$folder/errors" >/dev/full || status=$?
+[ $status = 1 ] || fail "output that cannot be written: $status"
+echo "timelines are read"

@@ -1,0 +1,46 @@
+/*
+ * muster timeline: a timeline's file as it is read, and how long which kinds of work overlapped.
+ *
+ * Times are in nanoseconds of the clock of the host that the file was written on.
+ */
+#ifndef MUSTER_WORKER_CLI_TIMELINE_READING_H
+#define MUSTER_WORKER_CLI_TIMELINE_READING_H
+
+#include "worker/base/status.h"
+#include "worker/base/timeline.h"
+
+#include <stdbool.h>
+
+struct muster_reading_span {
+    int64_t start_ns, end_ns;
+};
+
+/* All of one stage. */
+struct muster_reading_stage {
+    uint64_t spans, bytes;
+    int64_t total_ns; /* their durations added up */
+    /* What is left of them when those that overlap are one: in the order of time. */
+    struct muster_reading_span *busy; /* [busy_count] */
+    size_t busy_count, busy_room;
+    int64_t busy_ns;
+};
+
+struct muster_reading {
+    uint32_t rank; /* that the member began with */
+    uint64_t generations;
+    uint64_t lost;            /* spans that are missing */
+    int64_t start_ns, end_ns; /* of all spans */
+    struct muster_reading_stage stages[MUSTER_TIMELINE_STAGES];
+};
+
+/* MUSTER_INVALID: it cannot be read, or is no timeline of Muster's: the text names the file and the
+ * line. */
+MUSTER_CHECKED muster_status muster_reading_init(const char *path,
+                                                 struct muster_reading *ret_reading);
+void muster_reading_finish(struct muster_reading *reading);
+
+/* For how much of the time in which one stage was busy the other was, too: 0 to 1. */
+double muster_reading_overlap(const struct muster_reading_stage *one,
+                              const struct muster_reading_stage *other);
+
+#endif
