@@ -13,7 +13,7 @@
 #define BLOCK_BYTES ((uintptr_t)MUSTER_REGISTRATION_BLOCK_BYTES)
 
 /* What its memory is, and so how long it may stay registered. */
-enum kind { OF_PIECE, PASSING };
+enum kind { OF_PIECE, WATCHED, PASSING };
 
 struct muster_registration {
     uintptr_t begin, end;
@@ -41,7 +41,8 @@ struct muster_registrations {
     struct muster_registrar registrar;
     uint64_t bound_bytes;
     uintptr_t page_bytes;
-    uint64_t freed; /* pieces whose end was looked for */
+    uint64_t freed;    /* pieces whose end was looked for */
+    uint64_t unmapped; /* the position in what went away */
     struct block *blocks;
     struct muster_registration *idle; /* the one that was not held for the longest time first */
     struct muster_registration *busy; /* held */
@@ -53,6 +54,7 @@ struct want {
     struct key key;
     uintptr_t data, data_end;
     uintptr_t begin, end;
+    bool watch_serves; /* what is watched is as it was */
 };
 
 uint64_t muster_registrations_bound(uint64_t lockable_bytes, uint64_t memory_bytes)
@@ -70,6 +72,9 @@ struct muster_registrations *muster_registrations_create(const struct muster_reg
         registrations->bound_bytes = bound_bytes;
         registrations->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
         registrations->freed = muster_allocated_freed();
+        if (registrar->unmapped != NULL) {
+            registrations->unmapped = registrar->unmapped->hold();
+        }
     }
     return registrations;
 }
@@ -107,6 +112,9 @@ void muster_registrations_destroy(struct muster_registrations *registrations)
     DL_CONCAT(registrations->idle, registrations->busy);
     while (registrations->idle != NULL) {
         drop(registrations, registrations->idle);
+    }
+    if (registrations->registrar.unmapped != NULL) {
+        registrations->registrar.unmapped->release();
     }
     free(registrations);
 }
@@ -175,6 +183,25 @@ static void give_up_freed_pieces(struct muster_registrations *registrations)
     }
 }
 
+/* False if it cannot be told now what has gone. */
+static bool give_up_unmapped(struct muster_registrations *registrations)
+{
+    struct muster_unmapped_news news = {.more = true};
+    while (news.more) {
+        const struct muster_unmapped_ops *unmapped = registrations->registrar.unmapped;
+        if (unmapped == NULL || !unmapped->collect(&registrations->unmapped, &news)) {
+            return false;
+        }
+        if (news.everything) {
+            give_up_range(registrations, WATCHED, 0, UINTPTR_MAX);
+        }
+        for (size_t i = 0; i < news.count; i++) {
+            give_up_range(registrations, WATCHED, news.gone[i].begin, news.gone[i].end);
+        }
+    }
+    return true;
+}
+
 static uintptr_t smaller(uintptr_t a, uintptr_t b)
 {
     return a < b ? a : b;
@@ -212,7 +239,8 @@ static struct muster_registration *find(const struct muster_registrations *regis
     HASH_FIND(hh, registrations->blocks, &want->key, sizeof want->key, block);
     for (struct muster_registration *entry = block == NULL ? NULL : block->all; entry != NULL;
          entry = entry->block_next) {
-        if (entry->begin <= want->data && want->data_end <= entry->end) {
+        if (entry->begin <= want->data && want->data_end <= entry->end &&
+            (entry->kind != WATCHED || want->watch_serves)) {
             return entry;
         }
     }
@@ -266,6 +294,20 @@ static struct block *find_or_make_block(struct muster_registrations *registratio
     return block;
 }
 
+/* After it was registered, since its pages are there then. The caller may use it, so it is still
+ * the same memory. */
+static enum kind find_kind(const struct muster_registrations *registrations,
+                           const struct want *want)
+{
+    const struct muster_unmapped_ops *unmapped = registrations->registrar.unmapped;
+    if (want->key.piece != 0) {
+        return OF_PIECE;
+    }
+    return unmapped != NULL && unmapped->watch((void *)want->begin, want->end - want->begin)
+               ? WATCHED
+               : PASSING;
+}
+
 /* Registers it; idle, and in its block. */
 static struct muster_registration *add(struct muster_registrations *registrations,
                                        const struct want *want)
@@ -287,7 +329,7 @@ static struct muster_registration *add(struct muster_registrations *registration
     }
     entry->begin = want->begin;
     entry->end = want->end;
-    entry->kind = want->key.piece != 0 ? OF_PIECE : PASSING;
+    entry->kind = find_kind(registrations, want);
     DL_APPEND2(entry->block->all, entry, block_prev, block_next);
     DL_APPEND(registrations->idle, entry);
     struct muster_registrations_figures *figures = &registrations->figures;
@@ -305,6 +347,7 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
 {
     give_up_freed_pieces(registrations);
     struct want want = find_want(registrations, data, size_bytes, extent);
+    want.watch_serves = want.key.piece == 0 && give_up_unmapped(registrations);
     struct muster_registration *entry = find(registrations, &want);
     if (entry != NULL) {
         registrations->figures.hits++;

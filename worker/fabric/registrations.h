@@ -14,13 +14,16 @@
  * Who holds a registration overlaps the registering of the next block with the sending of this one
  * by asking for the next block while this one is sent.
  *
- * Pure but for the memory of others that it asks about (allocated.h, and the watch it is given): no
- * sockets, clocks, devices. Threads: all calls for one object under one lock, the fabric's.
+ * What was freed stays registered, and so in the machine's memory, until the next hold finds that.
+ *
+ * Pure but for what it asks about memory (allocated.h, and the watch that it is given): no sockets,
+ * clocks, devices. Threads: all calls for one object under one lock, the fabric's.
  */
 #ifndef MUSTER_WORKER_FABRIC_REGISTRATIONS_H
 #define MUSTER_WORKER_FABRIC_REGISTRATIONS_H
 
-#include <stdbool.h>
+#include "worker/base/unmapped.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +40,8 @@ struct muster_registrar {
     /* Whole pages. NULL: errno says why; after ENOMEM it is called again with less registered. */
     void *(*add)(void *device, void *base, size_t size_bytes);
     void (*remove)(void *device, void *handle);
+    /* &muster_unmapped_ops, or a pretended watch in tests. NULL: nothing is watched. */
+    const struct muster_unmapped_ops *unmapped;
 };
 
 /* Memory that may be used as long as a transfer of it lasts. */
