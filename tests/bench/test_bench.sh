@@ -74,6 +74,14 @@ status=0
 [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "--svg in no folder: $status, $(cat "$folder/errors")"
 [ ! -s "$folder/out" ] || fail "it measures what it cannot draw: $(cat "$folder/out")"
 
+# What does not fit into memory is said before it is tried (the limit is for when it is not).
+kib=$(sed -nE 's/^MemTotal: *([0-9]+) kB/\1/p' /proc/meminfo)
+status=0
+(ulimit -f 1000 && "$muster" bench allreduce -n 2 --alloc --bytes "${kib}K" >"$folder/out" 2>"$folder/errors") || status=$?
+[ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "no memory: $status, $(cat "$folder/errors")"
+grep -qE 'the buffers of 2 ranks take [0-9.]+ GiB at least, and [0-9.]+ GiB of memory are available' "$folder/errors" ||
+    fail "no memory: $(cat "$folder/errors")"
+
 # Wrong options: status 2, and the word is named.
 refuse() {
     local word=$1 status=0

@@ -271,6 +271,9 @@ int muster_cli_bench(int argc, char **argv)
         argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
         return MUSTER_CLI_USAGE;
     }
+    if (muster_bench_check_memory(&options) != MUSTER_OK) {
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
     size_t size_bytes =
         sizeof(struct muster_bench_board) + options.ranks * sizeof(struct muster_bench_seat);
     struct muster_bench_board *board = make_board(&options, size_bytes);

@@ -119,6 +119,9 @@ MUSTER_CHECKED muster_status muster_bench_find_algorithms(struct muster_bench_op
 uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
                             uint64_t *ret_size_bytes);
 
+/* MUSTER_FATAL: the ranks' buffers do not fit into the memory that is available. */
+MUSTER_CHECKED muster_status muster_bench_check_memory(const struct muster_bench_options *options);
+
 /* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
  * end of the stream to the parent. */
 muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
