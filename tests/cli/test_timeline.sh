@@ -56,6 +56,25 @@ done
 grep -oE '"stage":"reduce".*' "$folder/out" | grep -qE '"receive":(0\.9[0-9]*|1\.0)' ||
     fail "reduce is not within receive: $(cat "$folder/out")"
 
+# A picture: a line for each kind and peer, boxes of each kind; whole, or not at all.
+"$muster" timeline --svg "$folder/svg" "$folder"/tcp.1.?.json >"$folder/out"
+for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="s0"' 'class="s7"' '^</svg>$'; do
+    grep -q "$text" "$folder/svg" || fail "the picture has no $text: $(cat "$folder/svg")"
+done
+! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+no_picture() {
+    local word=$1 status=0
+    shift
+    "$muster" timeline --svg "$@" >"$folder/out" 2>"$folder/errors" || status=$?
+    [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "--svg $*: $status, $(cat "$folder/errors")"
+    grep -q "$word" "$folder/errors" || fail "--svg $*: $(cat "$folder/errors")"
+    [ ! -e "$folder/no_svg" ] || fail "--svg $*: a picture of nothing"
+}
+no_picture "rank 7 has made no call" "$folder/no_svg" "$folder/known"
+no_picture "at another time" "$folder/no_svg" "$folder/tcp.1.0.json" "$folder/shm.1.1.json"
+no_picture "No such file" "$folder/no/svg" "$folder/tcp.1.0.json"
+no_picture "No space left" /dev/full "$folder/tcp.1.0.json"
+
 # A job, by the environment; an allreduce by name.
 MUSTER_TIMELINE=$folder/job "$muster" run -n 2 -- "$MUSTER_BIN/hello_allreduce" >"$folder/out" 2>&1 ||
     fail "$(cat "$folder/out")"

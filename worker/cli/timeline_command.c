@@ -7,13 +7,15 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 256, NAME_WIDTH = 15 }; /* of the longest name of a stage */
+enum { KEY_JSON = 256, KEY_SVG, NAME_WIDTH = 15 }; /* of the longest name of a stage */
 
 struct timeline_options {
     bool json;
-    char **files; /* [count] */
+    const char *svg; /* or NULL */
+    char **files;    /* [count] */
     int count;
 };
 
@@ -31,6 +33,10 @@ static const char doc[] =
     "         muster timeline /tmp/t.1.0.json";
 
 static const struct argp_option argp_options[] = {
+    {"svg", KEY_SVG, "OUT", 0,
+     "Draw what the members of all files, which are of one host, did in the last one of their "
+     "largest calls",
+     0},
     {"json", KEY_JSON, NULL, 0, "One JSON object for each file on standard output", 0},
     {0},
 };
@@ -38,10 +44,12 @@ static const struct argp_option argp_options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct timeline_options *options = state->input;
-    (void)argument;
     switch (key) {
     case KEY_JSON:
         options->json = true;
+        return 0;
+    case KEY_SVG:
+        options->svg = argument;
         return 0;
     case ARGP_KEY_ARGS:
         options->files = state->argv + state->next;
@@ -146,18 +154,61 @@ static muster_status print_json(const char *path, const struct muster_reading *r
     return printed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }
 
-static muster_status print_file(const char *path, bool json)
+/* Pictures ------------------------------------------------------------------------------------- */
+
+/* Takes the text. */
+static muster_status write_file(const char *path, char *text, size_t size)
 {
-    struct muster_reading reading;
-    muster_status status = MUSTER_OK;
-    TRY(muster_reading_init(path, &reading));
-    if (json) {
-        status = print_json(path, &reading);
-    } else {
-        print_text(path, &reading);
+    FILE *out = fopen(path, "we");
+    bool written = out != NULL && fwrite(text, 1, size, out) == size;
+    bool closed = out == NULL || fclose(out) == 0;
+    free(text);
+    return written && closed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+}
+
+/* Whole, or not at all. */
+static muster_status write_picture(const char *path, const struct muster_reading *readings,
+                                   size_t count)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
     }
-    muster_reading_finish(&reading);
-    return status;
+    muster_status status = muster_timeline_draw(readings, count, out);
+    bool whole = ferror(out) == 0;
+    if (fclose(out) != 0 || !whole) {
+        free(text);
+        return muster_error_set(MUSTER_FATAL, "no memory for a picture");
+    }
+    if (status != MUSTER_OK) {
+        free(text);
+        return status;
+    }
+    return write_file(path, text, size);
+}
+
+/* All files -------------------------------------------------------------------------------------
+ */
+
+static muster_status report(const struct timeline_options *options, struct muster_reading *readings)
+{
+    size_t count = (size_t)options->count;
+    for (size_t i = 0; i < count; i++) {
+        TRY(muster_reading_init(options->files[i], &readings[i]));
+    }
+    if (options->svg != NULL) {
+        TRY(write_picture(options->svg, readings, count));
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (options->json) {
+            TRY(print_json(options->files[i], &readings[i]));
+        } else {
+            print_text(options->files[i], &readings[i]);
+        }
+    }
+    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
 }
 
 int muster_cli_timeline(int argc, char **argv)
@@ -168,14 +219,12 @@ int muster_cli_timeline(int argc, char **argv)
     if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
         return MUSTER_CLI_USAGE;
     }
-    for (int i = 0; i < options.count; i++) {
-        if (print_file(options.files[i], options.json) != MUSTER_OK) {
-            return muster_cli_fail(MUSTER_CLI_FAILED);
-        }
+    struct muster_reading *readings = calloc((size_t)options.count, sizeof *readings);
+    muster_status status =
+        readings != NULL ? report(&options, readings) : muster_error_set(MUSTER_FATAL, "no memory");
+    for (int i = 0; readings != NULL && i < options.count; i++) {
+        muster_reading_finish(&readings[i]);
     }
-    if (fflush(stdout) != 0) {
-        (void)muster_error_errno(MUSTER_FATAL, "standard output");
-        return muster_cli_fail(MUSTER_CLI_FAILED);
-    }
-    return MUSTER_CLI_DONE;
+    free(readings);
+    return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
 }

@@ -13,34 +13,61 @@ enum { LINE_MAX_BYTES = 8192 }; /* an event stands in one page of the file */
 
 /* Events -------------------------------------------------------------------------------------- */
 
-static muster_status add_span(struct muster_reading_stage *stage, int64_t start_ns, int64_t end_ns)
+/* Room for one more in an array of so many; NULL when memory is out. */
+static void *with_room(void *array, size_t count, size_t *room, size_t size)
 {
-    if (stage->busy_count == stage->busy_room) {
-        size_t room = 2 * stage->busy_room + 1024;
-        struct muster_reading_span *grown = realloc(stage->busy, room * sizeof *grown);
-        if (grown == NULL) {
-            return muster_error_set(MUSTER_FATAL, "no memory for %zu spans", room);
-        }
-        stage->busy = grown;
-        stage->busy_room = room;
+    if (count < *room) {
+        return array;
     }
-    stage->busy[stage->busy_count++] = (struct muster_reading_span){start_ns, end_ns};
+    void *grown = realloc(array, (2 * count + 1024) * size);
+    if (grown == NULL) {
+        (void)muster_error_set(MUSTER_FATAL, "no memory for %zu spans", count);
+        return NULL;
+    }
+    *room = 2 * count + 1024;
+    return grown;
+}
+
+static muster_status add_event(struct muster_reading *reading,
+                               const struct muster_reading_event *event)
+{
+    struct muster_reading_stage *stage = &reading->stages[event->stage];
+    struct muster_reading_span *busy =
+        with_room(stage->busy, stage->busy_count, &stage->busy_room, sizeof *busy);
+    stage->busy = busy != NULL ? busy : stage->busy;
+    struct muster_reading_event *events =
+        with_room(reading->events, reading->event_count, &reading->event_room, sizeof *events);
+    reading->events = events != NULL ? events : reading->events;
+    if (busy == NULL || events == NULL) {
+        return MUSTER_FATAL;
+    }
+    busy[stage->busy_count++] = event->span;
+    events[reading->event_count++] = *event;
+    stage->spans++;
+    stage->bytes += event->bytes;
+    stage->total_ns += event->span.end_ns - event->span.start_ns;
     return MUSTER_OK;
 }
 
-static struct muster_reading_stage *find_stage(struct muster_reading *reading, const char *name)
+/* MUSTER_TIMELINE_STAGES if there is none of this name. */
+static enum muster_timeline_stage find_stage(const char *name)
 {
-    for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (strcmp(name, muster_timeline_stage_name((enum muster_timeline_stage)i)) == 0) {
-            return &reading->stages[i];
-        }
+    int stage = 0;
+    while (stage < MUSTER_TIMELINE_STAGES &&
+           strcmp(name, muster_timeline_stage_name((enum muster_timeline_stage)stage)) != 0) {
+        stage++;
     }
-    return NULL;
+    return (enum muster_timeline_stage)stage;
 }
 
 static bool is_time(double us)
 {
     return us >= 0 && us < 1e15; /* 30 years */
+}
+
+static bool is_number(json_int_t number)
+{
+    return number >= 0 && number <= UINT32_MAX;
 }
 
 /* MUSTER_INVALID without a text: the line is no span as Muster writes them. */
@@ -50,24 +77,51 @@ static muster_status take_span(struct muster_reading *reading, const json_t *eve
     double at_us = 0;
     double lasted_us = 0;
     json_int_t bytes = 0;
-    if (json_unpack((json_t *)event, "{s:s, s:F, s:F, s:{s:I}}", "cat", &category, "ts", &at_us,
-                    "dur", &lasted_us, "args", "bytes", &bytes) != 0 ||
-        !is_time(at_us) || !is_time(lasted_us) || bytes < 0) {
-        return MUSTER_INVALID;
-    }
-    struct muster_reading_stage *stage = find_stage(reading, category);
-    if (stage == NULL) {
+    json_int_t line = 0;
+    if (json_unpack((json_t *)event, "{s:s, s:F, s:F, s:I, s:{s:I}}", "cat", &category, "ts",
+                    &at_us, "dur", &lasted_us, "tid", &line, "args", "bytes", &bytes) != 0 ||
+        !is_time(at_us) || !is_time(lasted_us) || bytes < 0 || !is_number(line)) {
         return MUSTER_INVALID;
     }
     int64_t start_ns = llround(at_us * 1000);
     int64_t end_ns = llround((at_us + lasted_us) * 1000);
+    const struct muster_reading_event span = {.span = {start_ns, end_ns},
+                                              .bytes = (uint64_t)bytes,
+                                              .line = (uint32_t)line,
+                                              .stage = find_stage(category)};
+    if (span.stage == MUSTER_TIMELINE_STAGES) {
+        return MUSTER_INVALID;
+    }
     bool first = reading->end_ns == 0;
     reading->start_ns = first || start_ns < reading->start_ns ? start_ns : reading->start_ns;
     reading->end_ns = first || end_ns > reading->end_ns ? end_ns : reading->end_ns;
-    stage->spans++;
-    stage->bytes += (uint64_t)bytes;
-    stage->total_ns += end_ns - start_ns;
-    return add_span(stage, start_ns, end_ns);
+    return add_event(reading, &span);
+}
+
+/* The name of a line. */
+static muster_status take_name(struct muster_reading *reading, const json_t *event)
+{
+    const char *kind = "";
+    const char *name = "";
+    json_int_t number = 0;
+    if (json_unpack((json_t *)event, "{s:s, s:I, s:{s:s}}", "name", &kind, "tid", &number, "args",
+                    "name", &name) != 0 ||
+        strcmp(kind, "thread_name") != 0) {
+        return MUSTER_OK; /* something else about it */
+    }
+    struct muster_reading_line *lines =
+        with_room(reading->lines, reading->line_count, &reading->line_room, sizeof *lines);
+    if (lines == NULL) {
+        return MUSTER_FATAL;
+    }
+    reading->lines = lines;
+    struct muster_reading_line *line = &lines[reading->line_count++];
+    line->number = (uint32_t)number;
+    (void)snprintf(line->name, sizeof line->name, "%s", name);
+    for (char *at = line->name; *at != '\0'; at++) {
+        *at = *at >= ' ' && *at <= '~' && strchr("<>&\"'", *at) == NULL ? *at : '?';
+    }
+    return MUSTER_OK;
 }
 
 /* Where a generation begins, or spans are missing. */
@@ -83,13 +137,16 @@ static muster_status take_event(struct muster_reading *reading, const json_t *ev
 {
     const char *phase = "";
     json_int_t rank = 0;
-    if (json_unpack((json_t *)event, "{s:s, s:I}", "ph", &phase, "pid", &rank) != 0 || rank < 0 ||
-        rank > UINT32_MAX) {
+    if (json_unpack((json_t *)event, "{s:s, s:I}", "ph", &phase, "pid", &rank) != 0 ||
+        !is_number(rank)) {
         return MUSTER_INVALID;
     }
     reading->rank = (uint32_t)rank;
     if (strcmp(phase, "X") == 0) {
         return take_span(reading, event);
+    }
+    if (strcmp(phase, "M") == 0) {
+        return take_name(reading, event);
     }
     return strcmp(phase, "i") == 0 ? take_mark(reading, event) : MUSTER_OK;
 }
@@ -194,6 +251,13 @@ double muster_reading_overlap(const struct muster_reading_stage *one,
 
 /* Beginning and end --------------------------------------------------------------------------- */
 
+static int by_number(const void *one, const void *other)
+{
+    uint32_t left = ((const struct muster_reading_line *)one)->number;
+    uint32_t right = ((const struct muster_reading_line *)other)->number;
+    return (left > right) - (left < right);
+}
+
 muster_status muster_reading_init(const char *path, struct muster_reading *ret_reading)
 {
     struct muster_reading reading = {.rank = 0};
@@ -210,6 +274,9 @@ muster_status muster_reading_init(const char *path, struct muster_reading *ret_r
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
         unite(&reading.stages[i]);
     }
+    if (reading.line_count > 0) {
+        qsort(reading.lines, reading.line_count, sizeof reading.lines[0], by_number);
+    }
     *ret_reading = reading;
     return MUSTER_OK;
 }
@@ -219,5 +286,7 @@ void muster_reading_finish(struct muster_reading *reading)
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
         free(reading->stages[i].busy);
     }
+    free(reading->events);
+    free(reading->lines);
     *reading = (struct muster_reading){.rank = 0};
 }
