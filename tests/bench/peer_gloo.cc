@@ -5,8 +5,10 @@
  *
  *     peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS ADDRESS FOLDER
  *
- * Rank 0 prints one line of JSON.
+ * Rank 0 prints one line of JSON. ADDRESS is of TCP, or "verbs:DEVICE:GID" for an RDMA device and
+ * the index of its address.
  */
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -14,23 +16,32 @@
 #include <string>
 #include <vector>
 
-#include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
-#include <gloo/barrier.h>
-#include <gloo/broadcast.h>
-#include <gloo/math.h>
+#include <gloo/barrier_all_to_all.h>
+#include <gloo/broadcast_one_to_all.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/ibverbs/device.h>
 #include <gloo/transport/tcp/device.h>
 
 #include "tests/bench/peer.h"
 
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
 
+static std::shared_ptr<gloo::transport::Device> open_device(const char *address)
+{
+    char name[65];
+    int gid;
+    if (std::sscanf(address, "verbs:%64[^:]:%d", name, &gid) == 2) {
+        return gloo::transport::ibverbs::CreateDevice({name, 1, gid});
+    }
+    return gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address));
+}
+
 static Context connect(int rank, int ranks, const char *address, const char *folder)
 {
-    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address));
+    auto device = open_device(address);
     gloo::rendezvous::FileStore store(folder);
     auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
     context->connectFullMesh(store, device);
@@ -50,22 +61,20 @@ static std::unique_ptr<gloo::Algorithm> choose(const char *name, const Context &
     throw std::invalid_argument(std::string("no algorithm ") + name);
 }
 
+/* The algorithms that ibverbs has, too, which lacks the buffers of the newer interface. */
 static void maximum(const Context &context, double *values, size_t count)
 {
-    gloo::AllreduceOptions options(context);
-    options.setOutput(values, count);
-    using Two = void (*)(void *, const void *, const void *, size_t);
-    options.setReduceFunction(static_cast<Two>(&gloo::max<double>));
-    gloo::allreduce(options);
+    const std::vector<double *> pointers = {values};
+    gloo::AllreduceRingChunked<double>(context, pointers, static_cast<int>(count),
+                                       gloo::ReductionFunction<double>::max)
+        .run();
 }
 
 /* What rank 0 found to fit, on all ranks. */
 static int agree(const Context &context, int iterations)
 {
-    gloo::BroadcastOptions options(context);
-    options.setOutput(&iterations, 1);
-    options.setRoot(0);
-    gloo::broadcast(options);
+    const std::vector<int *> pointers = {&iterations};
+    gloo::BroadcastOneToAll<int>(context, pointers, 1).run();
     return iterations;
 }
 
@@ -90,8 +99,8 @@ static void run(char **argv)
     auto algorithm = choose(argv[1], context, data.data(), static_cast<int>(data.size()));
     int iterations = warm_up(context, *algorithm, std::stoi(argv[3]), std::stod(argv[4]));
     std::vector<double> times_us(static_cast<size_t>(iterations));
-    gloo::BarrierOptions barrier(context);
-    gloo::barrier(barrier);
+    gloo::BarrierAllToAll barrier(context);
+    barrier.run();
     for (double &time_us : times_us) {
         double start_us = peer_now_us();
         algorithm->run();
@@ -103,7 +112,7 @@ static void run(char **argv)
     if (rank == 0) {
         peer_print(times_us.data(), iterations, memory);
     }
-    gloo::barrier(barrier);
+    barrier.run();
 }
 
 int main(int argc, char **argv)

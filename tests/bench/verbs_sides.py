@@ -3,7 +3,7 @@
 
     verbs_sides.py JSON     prints one object a figure: {"side", "bytes", "value"}, or {"side", "bytes", "failed"}
 
-JSON has part, ranks, devices, sizes, turn, muster and peer_mpi, as verbs fills them in.
+JSON has what verbs fills in: part, ranks, devices, gid, sizes, sides, turn, and the programs.
 """
 import json
 import os
@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True  # the source folder stays clean
@@ -19,11 +20,12 @@ from peers_common import Failed, end_group, outputs_of, run_together
 LISTEN_S = 20
 LATENCY_BYTES = 8
 LATENCY_CALLS = 2000
-STREAM_S, STREAM_MARGIN_S = 5, 1  # so long, and what does not count of it at either end
+STREAM_BYTES = 512 << 20  # of all streams together
+STREAM_MESSAGES_MIN = 5  # perftest wants them
 MESSAGE_MOST = 8 << 20  # what Soft-RoCE says it can send at once
 # How many calls are timed, up to so many bytes.
 ITERATIONS = [(1 << 10, LATENCY_CALLS), (1 << 20, 20), (16 << 20, 5), (1 << 60, 3)]
-MPI_LIMIT_S = 10  # a slow peer makes fewer calls
+PEER_LIMIT_S = 10  # a slow peer makes fewer calls
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                    "UCX_LOG_LEVEL": "info"}
 
@@ -81,10 +83,14 @@ def figures_in(out):
 
 def write_rate(wish, size):
     """MB/s of all of ib_write_bw's streams together."""
-    arguments = ["-s", str(min(size, MESSAGE_MOST)), "-D", str(STREAM_S), "-f", str(STREAM_MARGIN_S)]
     both_ways = wish["part"] == "allreduce"
-    rows = perftest("ib_write_bw", arguments + ["-b"] * both_ways, wish["devices"],
-                    wish["ranks"] // 2 if both_ways else 1)
+    streams = wish["ranks"] if both_ways else 1
+    message = min(size, MESSAGE_MOST)
+    count = max(STREAM_MESSAGES_MIN, STREAM_BYTES // (message * streams))
+    rows = perftest("ib_write_bw", ["-s", str(message), "-n", str(count)] + ["-b"] * both_ways, wish["devices"],
+                    (streams + 1) // 2)
+    if min(row[3] for row in rows) == 0:
+        raise Failed("a stream carried nothing")
     return sum(row[3] for row in rows) * (1 << 20) / 1e6  # its MB are MiB
 
 
@@ -108,23 +114,30 @@ def muster(collective):
 
 def openmpi(wish, size):
     """The median of calls, in us. Its ranks may use the device and nothing else."""
-    if wish["peer_mpi"] is None:
-        raise Failed("is not there")
     command = ["mpiexec.openmpi", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ucx",
                "--mca", "mpi_yield_when_idle", "1", "-x", "UCX_TLS=rc,self"]
     for rank in range(wish["ranks"]):
         device = wish["devices"][rank % len(wish["devices"])]
         command += [":"] * (rank > 0) + ["-n", "1", "-x", f"UCX_NET_DEVICES={device}:1", wish["peer_mpi"],
-                                         "allreduce", str(size), str(iterations_of(size)), str(MPI_LIMIT_S)]
+                                         "allreduce", str(size), str(iterations_of(size)), str(PEER_LIMIT_S)]
     return run_together([command], MPI_ENVIRONMENT)["p50_us"]
+
+
+def gloo(wish, size):
+    """The median of calls, in us."""
+    with tempfile.TemporaryDirectory() as meeting:
+        return run_together([
+            [wish["peer_gloo"], "halving_doubling", str(size), str(iterations_of(size)), str(PEER_LIMIT_S),
+             str(rank), str(wish["ranks"]), f"verbs:{wish['devices'][rank % len(wish['devices'])]}:{wish['gid']}",
+             meeting] for rank in range(wish["ranks"])])["p50_us"]
 
 
 # Of each part, in the order of the first turn.
 SIDES = {
     "stream": {"ib_write_bw": write_rate, "muster": muster("broadcast")},
     "latency": {"ib_send_lat": latency("ib_send_lat"), "ib_write_lat": latency("ib_write_lat"),
-                "muster": muster("allreduce"), "openmpi": openmpi},
-    "allreduce": {"ib_write_bw": write_rate, "muster": muster("allreduce"), "openmpi": openmpi},
+                "muster": muster("allreduce"), "gloo": gloo, "openmpi": openmpi},
+    "allreduce": {"ib_write_bw": write_rate, "muster": muster("allreduce"), "gloo": gloo, "openmpi": openmpi},
 }
 
 
