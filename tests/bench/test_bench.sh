@@ -139,11 +139,35 @@ kill -9 "$(cut -d' ' -f2 <<<"$children")"
 status=0
 wait $parent || status=$?
 [ $status = 1 ] || fail "exit status $status after a killed rank"
-[ "$(wc -l <"$folder/errors")" = 1 ] || fail "$(cat "$folder/errors")"
+[ "$(grep -vc '^muster: the ranks still ' "$folder/errors")" = 1 ] || fail "$(cat "$folder/errors")"
 grep -qE 'rank [0-2] was killed by signal 9' "$folder/errors" || fail "$(cat "$folder/errors")"
 for child in $children; do
     ! runs "$child" || fail "rank $child is left"
 done
+
+# A rank that does not come on, before there is anything to print: what is waited for is said.
+says_what_it_waits_for() {
+    rm -f "$folder/run"
+    "$muster" bench allreduce -n 2 --transport tcp --bytes 64M --iterations 1 >"$folder/run" 2>"$folder/errors" &
+    parent=$!
+    child=
+    while [ -z "$child" ]; do
+        child=$(pgrep -P $parent | tail -n 1)
+        kill -0 $parent || fail "$(cat "$folder/errors")"
+    done
+    kill -STOP "$child"
+    until grep -q '^muster: the ranks still ' "$folder/errors" || [ -s "$folder/run" ]; do
+        kill -0 $parent || break
+        sleep 0.1
+    done
+    kill -CONT "$child"
+    wait $parent || fail "$(cat "$folder/errors")"
+    grep -q '^muster: the ranks still ' "$folder/errors" # else it was stopped too late
+}
+for _ in $(seq 20); do
+    ! says_what_it_waits_for || break
+done
+grep -qE '^muster: the ranks still (start|fill their buffers.*)$' "$folder/errors" || fail "nothing said: $(cat "$folder/errors")"
 
 # A killed parent: no rank outlives it.
 start_long_run

@@ -22,6 +22,7 @@ enum {
     CALL_TIMEOUT_MS = 60000, /* as long as one call may take in a rank */
     DEATH_MS = 2000,         /* from a process's last sign to its end */
     NAP_MS = 5,
+    QUIET_MS = 5000,    /* then a phase that takes long is explained */
     ITERATIONS_MIN = 5, /* when --seconds says how many */
 };
 
@@ -215,15 +216,15 @@ static muster_status hear(struct lead *lead, struct worker *worker)
     return MUSTER_OK;
 }
 
-/* Hears from all those that have something to say. Ones that have reported are watched as well:
- * they may be killed. */
-static muster_status hear_all(struct lead *lead, int64_t deadline_ns)
+/* Hears from all those that have something to say until then. Ones that have reported are watched
+ * as well: they may be killed. MUSTER_RETRY: nobody had. */
+static muster_status hear_all(struct lead *lead, int64_t until_ns)
 {
     struct pollfd polls[MUSTER_BENCH_RANKS_MAX];
     for (uint32_t i = 0; i < lead->started; i++) {
         polls[i] = (struct pollfd){.fd = lead->workers[i].channel, .events = POLLIN};
     }
-    int ready = poll(polls, lead->started, muster_clock_left_ms(deadline_ns));
+    int ready = poll(polls, lead->started, muster_clock_left_ms(until_ns));
     if (ready == 0) {
         return muster_error_set(MUSTER_RETRY, "the ranks have not come to the end of a phase");
     }
@@ -245,15 +246,29 @@ static bool all_reported(const struct lead *lead)
     return true;
 }
 
-static muster_status await_phase(struct lead *lead, int64_t deadline_ns)
+static muster_status await_rest(struct lead *lead, int64_t deadline_ns)
 {
-    for (uint32_t i = 0; i < lead->started; i++) {
-        lead->workers[i].reported = false;
-    }
     while (!all_reported(lead)) {
         TRY(hear_all(lead, deadline_ns));
     }
     return MUSTER_OK;
+}
+
+/* What the ranks are at is said where nothing else is printed for long, with large buffers or slow
+ * links for example. NULL: it is what was asked for. */
+static muster_status await_phase(struct lead *lead, const char *doing, int64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < lead->started; i++) {
+        lead->workers[i].reported = false;
+    }
+    int64_t quiet_ns = muster_clock_after_ms(QUIET_MS);
+    bool may_wait = doing == NULL || quiet_ns >= deadline_ns;
+    muster_status status = await_rest(lead, may_wait ? deadline_ns : quiet_ns);
+    if (may_wait || status != MUSTER_RETRY) {
+        return status;
+    }
+    (void)fprintf(stderr, "muster: the ranks still %s\n", doing);
+    return await_rest(lead, deadline_ns);
 }
 
 static muster_status let_go(struct lead *lead)
@@ -292,7 +307,8 @@ static muster_status lead_through_size(struct lead *lead, size_t size_index,
 {
     struct muster_bench_board *board = lead->board;
     size_t algorithms = board->options.algorithm_count;
-    TRY(await_phase(lead, calls_deadline(algorithms * (2 + MUSTER_BENCH_WARM_UP))));
+    TRY(await_phase(lead, "fill their buffers, check the first results and warm up",
+                    calls_deadline(algorithms * (2 + MUSTER_BENCH_WARM_UP))));
     if (size_index == 0) {
         TRY(muster_bench_print_head(board));
     }
@@ -303,7 +319,7 @@ static muster_status lead_through_size(struct lead *lead, size_t size_index,
         calls += 2 * (uint64_t)entry->iterations; /* with barriers between them */
     }
     TRY(let_go(lead));
-    TRY(await_phase(lead, calls_deadline(1 + calls)));
+    TRY(await_phase(lead, NULL, calls_deadline(1 + calls)));
     TRY(muster_bench_find_figures(board, size_index, ret_figures));
     TRY(muster_bench_print(board, ret_figures));
     return let_go(lead);
@@ -317,7 +333,7 @@ static muster_status lead_through(struct lead *lead)
     if (figures == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for figures");
     }
-    TRY(await_phase(lead, muster_clock_after_ms(START_TIMEOUT_MS)));
+    TRY(await_phase(lead, "start", muster_clock_after_ms(START_TIMEOUT_MS)));
     TRY(let_go(lead));
     for (size_t i = 0; i < options->size_count; i++) {
         TRY(lead_through_size(lead, i, figures + i * options->algorithm_count));
