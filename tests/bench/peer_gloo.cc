@@ -9,6 +9,7 @@
  * the index of its address.
  */
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -48,15 +49,23 @@ static Context connect(int rank, int ranks, const char *address, const char *fol
     return context;
 }
 
-static std::unique_ptr<gloo::Algorithm> choose(const char *name, const Context &context,
-                                               float *data, int count)
+/* Over ibverbs a buffer must not go before its last send is known to be complete, which not every
+ * algorithm waits for: they stay until the process ends, and it ends without destructors. */
+template <class Algorithm, class... Arguments> static Algorithm &keep(Arguments &&...arguments)
+{
+    static std::vector<std::unique_ptr<Algorithm>> kept;
+    kept.push_back(std::make_unique<Algorithm>(std::forward<Arguments>(arguments)...));
+    return *kept.back();
+}
+
+static gloo::Algorithm &choose(const char *name, const Context &context, float *data, int count)
 {
     const std::vector<float *> pointers = {data};
     if (std::strcmp(name, "ring_chunked") == 0) {
-        return std::make_unique<gloo::AllreduceRingChunked<float>>(context, pointers, count);
+        return keep<gloo::AllreduceRingChunked<float>>(context, pointers, count);
     }
     if (std::strcmp(name, "halving_doubling") == 0) {
-        return std::make_unique<gloo::AllreduceHalvingDoubling<float>>(context, pointers, count);
+        return keep<gloo::AllreduceHalvingDoubling<float>>(context, pointers, count);
     }
     throw std::invalid_argument(std::string("no algorithm ") + name);
 }
@@ -65,8 +74,8 @@ static std::unique_ptr<gloo::Algorithm> choose(const char *name, const Context &
 static void maximum(const Context &context, double *values, size_t count)
 {
     const std::vector<double *> pointers = {values};
-    gloo::AllreduceRingChunked<double>(context, pointers, static_cast<int>(count),
-                                       gloo::ReductionFunction<double>::max)
+    keep<gloo::AllreduceRingChunked<double>>(context, pointers, static_cast<int>(count),
+                                             gloo::ReductionFunction<double>::max)
         .run();
 }
 
@@ -74,7 +83,7 @@ static void maximum(const Context &context, double *values, size_t count)
 static int agree(const Context &context, int iterations)
 {
     const std::vector<int *> pointers = {&iterations};
-    gloo::BroadcastOneToAll<int>(context, pointers, 1).run();
+    keep<gloo::BroadcastOneToAll<int>>(context, pointers, 1).run();
     return iterations;
 }
 
@@ -91,19 +100,33 @@ static int warm_up(const Context &context, gloo::Algorithm &algorithm, int wante
     return agree(context, peer_iterations(wanted, warm_us, limit_s));
 }
 
-static void run(char **argv)
+/* Whoever is still in a call of Gloo must not see a connection end: they say so in the folder. */
+[[noreturn]] static void leave(int rank, int ranks, const char *folder)
+{
+    gloo::rendezvous::FileStore store(folder);
+    std::vector<std::string> all;
+    for (int i = 0; i < ranks; i++) {
+        all.push_back("done" + std::to_string(i));
+    }
+    store.set(all[static_cast<size_t>(rank)], {'1'});
+    store.wait(all);
+    std::_Exit(EXIT_SUCCESS);
+}
+
+[[noreturn]] static void run(char **argv)
 {
     int rank = std::stoi(argv[5]);
     Context context = connect(rank, std::stoi(argv[6]), argv[7], argv[8]);
     std::vector<float> data(std::stoul(argv[2]) / sizeof(float));
-    auto algorithm = choose(argv[1], context, data.data(), static_cast<int>(data.size()));
-    int iterations = warm_up(context, *algorithm, std::stoi(argv[3]), std::stod(argv[4]));
+    gloo::Algorithm &algorithm =
+        choose(argv[1], context, data.data(), static_cast<int>(data.size()));
+    int iterations = warm_up(context, algorithm, std::stoi(argv[3]), std::stod(argv[4]));
     std::vector<double> times_us(static_cast<size_t>(iterations));
-    gloo::BarrierAllToAll barrier(context);
+    auto &barrier = keep<gloo::BarrierAllToAll>(context);
     barrier.run();
     for (double &time_us : times_us) {
         double start_us = peer_now_us();
-        algorithm->run();
+        algorithm.run();
         time_us = peer_now_us() - start_us;
     }
     double memory = peer_memory_bytes(static_cast<double>(data.size() * sizeof(float)));
@@ -112,14 +135,15 @@ static void run(char **argv)
     if (rank == 0) {
         peer_print(times_us.data(), iterations, memory);
     }
-    barrier.run();
+    leave(context->rank, context->size, argv[8]);
 }
 
 int main(int argc, char **argv)
 {
     if (argc != 9) {
-        (void)std::fprintf(stderr, "usage: peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS "
-                                   "ADDRESS FOLDER\n");
+        (void)std::fprintf(stderr,
+                           "usage: peer_gloo ALGORITHM BYTES ITERATIONS LIMIT_S RANK RANKS "
+                           "ADDRESS FOLDER\n");
         return 2;
     }
     try {
@@ -128,5 +152,4 @@ int main(int argc, char **argv)
         (void)std::fprintf(stderr, "peer_gloo: rank %s: %s\n", argv[5], error.what());
         return 1;
     }
-    return 0;
 }
