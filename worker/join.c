@@ -59,6 +59,7 @@ static muster_status choose_listening(const struct muster_session *session, size
                                                                          : MUSTER_VERBS_OFF,
                                                   .device = settings->verbs_device,
                                                   .port = settings->verbs_port,
+                                                  .connections = settings->verbs_connections,
                                                   .gid = settings->verbs_gid};
     return MUSTER_OK;
 }

@@ -165,9 +165,12 @@ typedef struct muster_options {
                           memory with; 0: TCP with them, too; default 1 */
     /* Links over RDMA (InfiniBand, RoCE) between members that both have it; with others TCP, as
      * where a device cannot be used: a line in the log says why. */
-    int verbs;                /* MUSTER_VERBS: 1: RDMA where it is there; default 0 */
-    const char *verbs_device; /* MUSTER_VERBS_DEVICE: "mlx5_0"; default: the first that is up */
-    uint32_t verbs_port;      /* MUSTER_VERBS_PORT: of the device, from 1; default 0: any */
+    int verbs;                  /* MUSTER_VERBS: 1: RDMA where it is there; default 0 */
+    const char *verbs_device;   /* MUSTER_VERBS_DEVICE: "mlx5_0", or several, "mlx5_0,mlx5_1", which
+                                   share the work; default: the first that is up */
+    uint32_t verbs_connections; /* MUSTER_VERBS_CONNECTIONS: queue pairs between two members, 1 to
+                                   8; default 0: one for each device */
+    uint32_t verbs_port;        /* MUSTER_VERBS_PORT: of the device, from 1; default 0: any */
     const char *verbs_gid; /* MUSTER_VERBS_GID: index of the address in the port's table; default:
                               RoCE v2 rather than v1, IPv4 rather than IPv6 */
     const char *timeline;  /* MUSTER_TIMELINE: what this member does is recorded in the file

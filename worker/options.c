@@ -77,6 +77,7 @@ void muster_options_init(muster_options *options)
         .target_size = number_variable("MUSTER_TARGET", 0),
         .order = number_variable("MUSTER_ORDER", 0),
         .verbs_device = variable("MUSTER_VERBS_DEVICE"),
+        .verbs_connections = number_variable("MUSTER_VERBS_CONNECTIONS", 0),
         .verbs_port = number_variable("MUSTER_VERBS_PORT", 0),
         .verbs_gid = variable("MUSTER_VERBS_GID"),
         .algorithm = variable("MUSTER_ALGORITHM"),
@@ -146,6 +147,9 @@ static muster_status check_numbers(const muster_options *options)
     TRY(check_switch(options->verbs, "verbs", "MUSTER_VERBS"));
     TRY(check_number(options->verbs_port,
                      (struct range){"verbs_port", "MUSTER_VERBS_PORT", 0, UINT8_MAX}));
+    TRY(check_number(options->verbs_connections,
+                     (struct range){"verbs_connections", "MUSTER_VERBS_CONNECTIONS", 0,
+                                    MUSTER_VERBS_CONNECTIONS_MAX}));
     TRY(check_switch(options->shared_memory, "shared_memory", "MUSTER_SHARED_MEMORY"));
     return check_switch(options->leave_on_sigterm, "leave_on_sigterm", "MUSTER_LEAVE_ON_SIGTERM");
 }
@@ -311,6 +315,7 @@ muster_status muster_settings_init(const muster_options *options,
         .shared_memory = options->shared_memory != 0,
         .verbs = options->verbs != 0,
         .verbs_port = options->verbs_port,
+        .verbs_connections = options->verbs_connections,
     };
     muster_status status = copy_strings(options, &settings);
     if (status != MUSTER_OK) {

@@ -32,10 +32,11 @@ struct muster_settings {
     bool reproducible;
     bool shared_memory; /* with members of this host, if it is proved */
     bool verbs;
-    char *verbs_device; /* NULL: any */
+    char *verbs_device; /* or several, with commas; NULL: any */
     uint32_t verbs_port;
-    int32_t verbs_gid; /* -1: any */
-    char *timeline;    /* the prefix of its file; NULL: none */
+    uint32_t verbs_connections; /* 0: one for each device */
+    int32_t verbs_gid;          /* -1: any */
+    char *timeline;             /* the prefix of its file; NULL: none */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

@@ -37,6 +37,7 @@ static const char *const variables[] = {
     "MUSTER_VERBS",
     "MUSTER_VERBS_DEVICE",
     "MUSTER_VERBS_PORT",
+    "MUSTER_VERBS_CONNECTIONS",
     "MUSTER_VERBS_GID",
     "MUSTER_TIMELINE",
 };
@@ -178,8 +179,10 @@ static void rdma_is_asked_for_and_narrowed(void **state)
     set("MUSTER_VERBS", "1");
     set("MUSTER_VERBS_DEVICE", "mlx5_1");
     set("MUSTER_VERBS_PORT", "2");
+    set("MUSTER_VERBS_CONNECTIONS", "4");
     set("MUSTER_VERBS_GID", "0");
     assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_int_equal(settings.verbs_connections, 4);
     assert_true(settings.verbs);
     assert_string_equal(settings.verbs_device, "mlx5_1");
     assert_int_equal(settings.verbs_port, 2);

@@ -60,7 +60,8 @@ static const struct argp_option argp_options[] = {
      "the device that "
      "MUSTER_VERBS_DEVICE, MUSTER_VERBS_PORT and MUSTER_VERBS_GID choose",
      0},
-    {"connections", KEY_CONNECTIONS, "N", 0, "TCP connections between two ranks (default 1)", 0},
+    {"connections", KEY_CONNECTIONS, "N", 0,
+     "TCP connections, or queue pairs, between two ranks (default 1)", 0},
     {"devices", KEY_DEVICES, "NAME[,NAME...]", 0,
      "RDMA devices, dealt out to the ranks in turn (instead of MUSTER_VERBS_DEVICE)", 0},
     {"shape", KEY_SHAPE, "RATE", 0,

@@ -47,8 +47,10 @@ static muster_status end_phase(const struct rank_run *run)
 static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
                                                const muster_options *environment)
 {
-    struct muster_fabric_verbs verbs = {
-        .device = environment->verbs_device, .port = environment->verbs_port, .gid = -1};
+    struct muster_fabric_verbs verbs = {.device = environment->verbs_device,
+                                        .port = environment->verbs_port,
+                                        .connections = run->board->options.connections,
+                                        .gid = -1};
     const struct muster_bench_options *options = &run->board->options;
     if (options->device_count > 0) {
         verbs.device = options->devices[run->rank % options->device_count];

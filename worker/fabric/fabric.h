@@ -31,7 +31,8 @@ enum {
     MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
     MUSTER_SEGMENT_BYTES_MIN = 256,
     MUSTER_TCP_CONNECTIONS_MAX = 16, /* of one link */
-    MUSTER_REASON_SIZE = 256,        /* why an operation was aborted or a generation revoked */
+    MUSTER_VERBS_CONNECTIONS_MAX = 8,
+    MUSTER_REASON_SIZE = 256, /* why an operation was aborted or a generation revoked */
 };
 
 struct muster_fabric;
@@ -115,9 +116,10 @@ enum muster_verbs_use {
 
 struct muster_fabric_verbs {
     enum muster_verbs_use use;
-    const char *device; /* NULL: any */
-    uint32_t port;      /* of the device, from 1; 0: any */
-    int32_t gid;        /* index; -1: the best */
+    const char *device;   /* a name, or several with commas; NULL: any */
+    uint32_t port;        /* of each device, from 1; 0: any */
+    int32_t gid;          /* index; -1: the best */
+    uint32_t connections; /* queue pairs of each link that is dialled from here; 0: one a device */
 };
 
 struct muster_fabric_options {

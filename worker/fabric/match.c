@@ -314,6 +314,13 @@ static void whole_message(struct muster_match *match, struct muster_transfer *tr
     encode(match, &frame, outgoing->header);
 }
 
+uint64_t muster_match_left_of(const struct muster_transfer *transfer, unsigned char **ret_data)
+{
+    uint64_t offset = transfer->link_word & ~MUSTER_WORD_EAGER;
+    *ret_data = (unsigned char *)transfer->data + offset;
+    return transfer->size_bytes - offset;
+}
+
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing)
 {
     struct muster_transfer *transfer = muster_transfer_list_pop(&match->ready);

@@ -88,6 +88,8 @@ struct muster_outgoing {
     int64_t started_ns; /* for the timeline */
 };
 
+/* How many bytes of a ready send have not gone out, and where they begin. */
+uint64_t muster_match_left_of(const struct muster_transfer *transfer, unsigned char **ret_data);
 /* False if there is none. */
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing);
 /* It is out: all of it. */

@@ -1,16 +1,49 @@
 #include "worker/fabric/verbs.h"
 
+#include "worker/base/cleanup.h"
+
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
+static muster_status open_device(struct verbs *verbs, const struct muster_verbs_wish *wish)
+{
+    if (verbs->device_count == MUSTER_VERBS_DEVICES_MAX) {
+        return muster_error_set(MUSTER_INVALID, "MUSTER_VERBS_DEVICE names more than %d devices",
+                                MUSTER_VERBS_DEVICES_MAX);
+    }
+    struct muster_verbs_device *device = &verbs->devices[verbs->device_count];
+    TRY(muster_verbs_device_open(wish, device));
+    verbs->device_count++;
+    return muster_verbs_try_memory(device);
+}
+
+/* Those that are named, or the first that is good. */
+static muster_status open_devices(struct verbs *verbs, const struct muster_fabric_verbs *options)
+{
+    struct muster_verbs_wish wish = {.port = options->port, .gid = options->gid};
+    if (options->device == NULL) {
+        TRY(open_device(verbs, &wish));
+    } else {
+        AUTO_FREE char *names = strdup(options->device);
+        char *rest = names;
+        if (names == NULL) {
+            return muster_error_set(MUSTER_FATAL, "out of memory");
+        }
+        while ((wish.device = strsep(&rest, ",")) != NULL) {
+            TRY(open_device(verbs, &wish));
+        }
+    }
+    verbs->connections = options->connections > 0 ? options->connections : verbs->device_count;
+    return MUSTER_OK;
+}
+
 static muster_status begin(struct verbs *verbs, const struct muster_fabric_options *options)
 {
-    const struct muster_verbs_wish wish = {
-        .device = options->verbs.device, .port = options->verbs.port, .gid = options->verbs.gid};
     if (options->tls.certificate != NULL) {
         return muster_error_set(MUSTER_INVALID,
                                 "links are to use TLS (MUSTER_TLS_CERTIFICATE), and what goes over "
@@ -19,8 +52,7 @@ static muster_status begin(struct verbs *verbs, const struct muster_fabric_optio
     if (verbs->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    TRY(muster_verbs_device_open(&wish, &verbs->device));
-    TRY(muster_verbs_try_memory(&verbs->device));
+    TRY(open_devices(verbs, &options->verbs));
     TRY(muster_verbs_events_start(verbs));
     return muster_verbs_listen(verbs, options);
 }
@@ -53,11 +85,6 @@ static muster_status verbs_start(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-static bool is_open(const struct verbs_link *end)
-{
-    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
-}
-
 static bool verbs_has_news(const void *transport)
 {
     return muster_verbs_look((struct verbs *)transport);
@@ -77,28 +104,59 @@ static void verbs_doze(void *transport, bool dozing)
 
 /* A link -------------------------------------------------------------------------------------- */
 
+static void close_paths(struct verbs_link *end)
+{
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        if (end->paths[i] != NULL) {
+            muster_verbs_path_close(end->paths[i]);
+        }
+    }
+}
+
+/* No device reads them any more. */
+static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
+                      struct muster_transfer_list *ret_sends)
+{
+    for (const struct muster_transfer *each = sends->first; each != NULL; each = each->next) {
+        muster_verbs_end_registrations(verbs, each);
+    }
+    muster_transfer_list_splice(sends, ret_sends);
+}
+
+/* What the queue pairs have not sent goes with them: this comes through. */
+static void say_leaving(const struct verbs_link *end)
+{
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        if (end->paths[i] != NULL && end->paths[i]->half.phase == MUSTER_PHASE_OPEN) {
+            (void)send(end->paths[i]->half.watch.fd, "L", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+    }
+}
+
 static void verbs_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct verbs_link *end = link->end;
-    if (is_open(end) && end->parting) {
-        /* What the queue pair has not sent goes with it: this comes through. */
-        (void)send(end->path->half.watch.fd, "L", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct muster_transfer_list sends = {0};
+    if (end->parting) {
+        say_leaving(end);
     }
-    if (end->path != NULL) {
-        muster_verbs_path_close(end->path);
-    }
+    close_paths(end);
+    muster_verbs_finish_sends(end);
+    muster_verbs_finish_receives(end);
     muster_arrival_finish(&end->arrival);
-    muster_end_destroy(link, ret_sends);
+    struct verbs *verbs = end->verbs;
+    muster_end_destroy(link, &sends);
+    hand_back(verbs, &sends, ret_sends);
 }
 
 static void verbs_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct verbs_link *end = link->end;
-    if (end->path != NULL) {
-        muster_verbs_path_close(end->path);
-    }
-    end->has_next = false;
-    muster_match_left(&end->match, ret_sends);
+    struct muster_transfer_list sends = {0};
+    close_paths(end);
+    muster_verbs_finish_sends(end);
+    muster_match_left(&end->match, &sends);
+    hand_back(end->verbs, &sends, ret_sends);
 }
 
 static void verbs_goodbye(struct muster_link *link)
@@ -114,7 +172,7 @@ static bool verbs_said_goodbye(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     /* What the peer's device has acknowledged the peer can take when this process is gone. */
-    return end->match.control.start == end->match.control.end && end->path->sends == 0;
+    return end->match.control.start == end->match.control.end && end->out_first == end->out_next;
 }
 
 /* Data that finds a slot goes at once, without waiting for the leader. */
@@ -122,7 +180,7 @@ static void verbs_post_send(struct muster_link *link, struct muster_transfer *tr
 {
     struct verbs_link *end = link->end;
     muster_match_post_send(&end->match, transfer);
-    if (is_open(end) && end->match.ready.first == transfer) {
+    if (link->state == MUSTER_LINK_OPEN && end->match.ready.first == transfer) {
         end->match.posting = true;
         muster_verbs_flush(end);
         end->match.posting = false;
@@ -133,29 +191,42 @@ static void verbs_withdraw(struct muster_link *link, const struct muster_operati
                            struct muster_transfer_list *ret_sends)
 {
     struct verbs_link *end = link->end;
-    if (end->has_next && muster_operation_has(operation, &end->next_out.transfer->key)) {
-        muster_match_unsent(&end->match, &end->next_out);
-        end->has_next = false;
+    struct muster_transfer_list sends = {0};
+    muster_verbs_withdraw_sends(end, operation);
+    muster_match_withdraw(&end->match, operation, &sends);
+    hand_back(end->verbs, &sends, ret_sends);
+}
+
+/* False if the link is closed now. */
+static bool prove_paths(struct verbs_link *end)
+{
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        if (end->paths[i] != NULL && !muster_verbs_prove(end->paths[i])) {
+            return false;
+        }
     }
-    muster_match_withdraw(&end->match, operation, ret_sends);
+    return true;
 }
 
 static void verbs_progress(struct muster_link *link)
 {
     struct verbs_link *end = link->end;
-    if (end->path != NULL && !muster_verbs_prove(end->path)) {
+    if (!prove_paths(end)) {
         return;
     }
     uint64_t opened = link->opened;
-    bool open = is_open(end);
+    bool open = link->state == MUSTER_LINK_OPEN;
     if (!open && link->state != MUSTER_LINK_LEFT) {
         return;
     }
-    if (open && !muster_verbs_receive(end)) {
-        return;
+    if (open) {
+        muster_verbs_end_sends(end);
+        if (!muster_verbs_receive(end)) {
+            return;
+        }
     }
     if (!muster_match_progress(&end->match, end->verbs->piece) || link->end != end ||
-        link->opened != opened || !is_open(end)) {
+        link->opened != opened || link->state != MUSTER_LINK_OPEN) {
         return;
     }
     muster_verbs_flush(end);

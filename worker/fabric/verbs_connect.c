@@ -1,46 +1,22 @@
-/* How links over RDMA begin: a TCP connection on which the ends tell each other of their queue
- * pairs, and the proof that these reach each other. */
+/*
+ * How links over RDMA begin, and end: a TCP connection on which the ends tell each other of their
+ * queue pairs, and the proof that these reach each other.
+ *
+ * The first path opens the link. Its dialler then calls for the others, if there are to be more,
+ * and again for one that is lost or could not be had. The i-th path goes from the i-th device of
+ * the dialler to the i-th of the acceptor, modulo how many they have.
+ */
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
-#include "worker/fabric/host_addresses.h"
+#include "worker/base/random.h"
 #include "worker/fabric/verbs.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <utlist.h>
-
-static const char scheme[] = "verbs";
-
-/* "verbs://10.0.0.1:4000" and "tcp://10.0.0.1:4000" differ in nothing else. */
-static void print_address(const struct muster_socket_address *address,
-                          char ret_text[MUSTER_ADDRESS_SIZE])
-{
-    char text[MUSTER_ADDRESS_SIZE];
-    muster_address_print(address, text);
-    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s%.*s", scheme, MUSTER_ADDRESS_SIZE - 8,
-                   text + strlen("tcp"));
-}
-
-static muster_status parse_address(const char *published, struct muster_socket_address *ret_address)
-{
-    char text[MUSTER_ADDRESS_SIZE];
-    (void)snprintf(text, sizeof text, "tcp%.120s", published + strlen(scheme));
-    return muster_address_parse(text, ret_address);
-}
-
-uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
-                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
-{
-    const struct verbs *verbs = transport;
-    if (most > 0) {
-        print_address(&verbs->own, ret_addresses[0]);
-    }
-    return most > 0;
-}
 
 /* Says it whole: a socket that has just begun has room, or is useless. */
 static bool say(const struct verbs_path *path, const unsigned char *bytes, size_t size)
@@ -53,172 +29,6 @@ static int hear(struct verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->half.watch.fd, path->bytes + path->have, size - path->have, 0);
     return muster_half_heard(got, size, &path->have);
-}
-
-/* The proof ------------------------------------------------------------------------------------ */
-
-static void open_path(struct verbs_path *path)
-{
-    struct verbs_link *link = path->link;
-    char there[MUSTER_ADDRESS_SIZE];
-    struct muster_socket_address remote = {.size = sizeof remote.storage};
-    (void)getpeername(path->half.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
-    print_address(&remote, there);
-    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s link over RDMA device %s to %s", link->link->rank,
-               link->link->peer.host, path->verbs->device.name, there);
-    muster_half_leave(&path->half);
-    link->dialler.redial_ns = MUSTER_NEVER;
-    muster_link_opened(link->link);
-}
-
-bool muster_verbs_prove(struct verbs_path *path)
-{
-    struct muster_link *link = path->link->link;
-    if (path->half.phase != MUSTER_PHASE_PROVING) {
-        return true;
-    }
-    if (path->failure[0] != '\0') {
-        char what[MUSTER_REASON_SIZE];
-        memcpy(what, path->failure, sizeof what);
-        muster_link_try_next(link, what);
-        return false;
-    }
-    if (path->proven) {
-        if (!path->dialler) {
-            muster_verbs_send_proof(path);
-        }
-        open_path(path);
-    }
-    return true;
-}
-
-static void expired(struct muster_half *half)
-{
-    struct verbs_path *path = (struct verbs_path *)half;
-    muster_link_try_next(path->link->link,
-                         half->phase == MUSTER_PHASE_DIALLING
-                             ? "it cannot be reached in time"
-                             : "nothing comes through between the RDMA devices: the network may "
-                               "carry no packets as large as theirs (MTU), or drop UDP port 4791");
-}
-
-/* Dialling ----------------------------------------------------------------------------------- */
-
-static const char *find_address(const struct verbs_link *link)
-{
-    const struct muster_peer *peer = &link->link->peer;
-    for (uint32_t i = 0; i < peer->address_count; i++) {
-        if (muster_link_has_scheme(peer->addresses[i], scheme)) {
-            return peer->addresses[i];
-        }
-    }
-    return "";
-}
-
-static struct verbs_path *call(struct verbs_link *link, const struct muster_socket_address *remote)
-{
-    AUTO_CLOSE int fd =
-        socket(remote->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || (connect(fd, (const struct sockaddr *)&remote->storage, remote->size) != 0 &&
-                   errno != EINPROGRESS)) {
-        return NULL;
-    }
-    return muster_verbs_path_create(link->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
-}
-
-void muster_verbs_dial(struct verbs_link *link)
-{
-    struct muster_socket_address remote;
-    link->dialler.redial_ns = MUSTER_NEVER;
-    if (parse_address(find_address(link), &remote) != MUSTER_OK) {
-        muster_link_try_next(link->link, muster_last_error());
-        return;
-    }
-    struct verbs_path *path = call(link, &remote);
-    if (path == NULL) {
-        muster_link_try_next(link->link, strerror(errno));
-        return;
-    }
-    path->dialler = true;
-    path->link = link;
-    link->path = path;
-    path->half.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
-}
-
-static void connected(struct verbs_path *path)
-{
-    struct verbs_link *link = path->link;
-    unsigned char bytes[VERBS_HELLO_SIZE];
-    struct verbs_greeting greeting;
-    int error = 0;
-    socklen_t size = sizeof error;
-    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-        muster_link_try_next(link->link, strerror(error));
-        return;
-    }
-    if (muster_verbs_pair_create(path) != MUSTER_OK) {
-        muster_log(MUSTER_LOG_WARN, "peer=%u not over RDMA: %s", link->link->rank,
-                   muster_last_error());
-        muster_link_try_next(link->link, muster_last_error());
-        return;
-    }
-    const struct muster_hello hello = muster_hello_to(link->link);
-    muster_hello_encode(&hello, bytes);
-    muster_verbs_greeting_of(path, &greeting);
-    muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
-    path->half.phase = MUSTER_PHASE_GREETING;
-    path->half.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
-    muster_watch_change(path->verbs->halves.fabric, &path->half.watch, EPOLLIN);
-    if (!say(path, bytes, sizeof bytes)) {
-        muster_half_hung_up(&path->half, link->link);
-    }
-}
-
-static void welcomed(struct verbs_path *path)
-{
-    struct verbs_link *link = path->link;
-    if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
-            MUSTER_OK ||
-        muster_verbs_pair_connect(path) != MUSTER_OK) {
-        muster_link_try_next(link->link, muster_last_error());
-        return;
-    }
-    muster_half_prove(&path->half);
-    muster_verbs_send_proof(path);
-    muster_link_mark(link->link);
-}
-
-static void judge_answer(struct verbs_path *path)
-{
-    struct muster_link *link = path->link->link;
-    enum muster_verdict verdict;
-    if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
-        muster_link_try_next(link, "it answers otherwise than a Muster peer");
-    } else if (verdict == MUSTER_WELCOME) {
-        welcomed(path);
-    } else if (verdict == MUSTER_WAIT) {
-        path->have = 0;
-    } else {
-        muster_half_refused(&path->half, link, verdict);
-    }
-}
-
-static void read_answer(struct verbs_path *path)
-{
-    int got = hear(path, VERBS_ANSWER_SIZE);
-    if (got < 0) {
-        muster_half_hung_up(&path->half, path->link->link);
-    } else if (got > 0) {
-        judge_answer(path);
-    }
-}
-
-/* Accepting ---------------------------------------------------------------------------------- */
-
-static void close_half(struct muster_half *half)
-{
-    muster_verbs_path_close((struct verbs_path *)half);
 }
 
 static bool answer(struct muster_half *half, enum muster_verdict verdict)
@@ -234,11 +44,311 @@ static bool answer(struct muster_half *half, enum muster_verdict verdict)
     return say(path, bytes, sizeof bytes);
 }
 
+/* Paths of a link -------------------------------------------------------------------------------
+ */
+
+static bool is_opening(const struct verbs_link *link)
+{
+    return link->link->state == MUSTER_LINK_OPENING;
+}
+
+static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+{
+    struct verbs *verbs = link->verbs;
+    path->link = link;
+    path->place = place;
+    path->device = &verbs->devices[place % verbs->device_count];
+    link->paths[place] = path;
+}
+
+/* One is missing: it is called for, if this end has dialled the link. */
+static void miss_one(struct verbs_link *link)
+{
+    if (link->wanted > 1 && link->missed < VERBS_REOPEN_MAX) {
+        link->dialler.redial_ns =
+            muster_clock_after_ms((uint32_t)VERBS_REOPEN_MS << link->missed++);
+    }
+}
+
+/* It does not come about. False if the link is closed now. */
+static bool give_up(struct verbs_path *path, const char *what)
+{
+    struct verbs_link *link = path->link;
+    if (is_opening(link)) {
+        muster_link_try_next(link->link, what);
+        return false;
+    }
+    muster_log(MUSTER_LOG_DEBUG, "peer=%u one more path over RDMA: %s", link->link->rank, what);
+    muster_verbs_path_close(path);
+    miss_one(link);
+    return true;
+}
+
+/* This member lacks something: not a matter of the two only. */
+static void warn(const struct verbs_link *link)
+{
+    muster_log(MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s", link->link->rank,
+               is_opening(link) ? "not" : "not one more path", muster_last_error());
+}
+
+bool muster_verbs_lose(struct verbs_path *path, const char *what)
+{
+    struct verbs_link *end = path->link;
+    struct muster_link *link = end->link;
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        others +=
+            end->paths[i] != NULL && i != path->place && muster_verbs_path_serves(end->paths[i]);
+    }
+    if (others == 0 || end->parting || !muster_verbs_abandon_sends(path) ||
+        !muster_verbs_abandon_receives(path)) {
+        muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
+                         what);
+        return false;
+    }
+    link->fabric->figures.connections_lost++;
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
+               link->peer.host, others, what);
+    muster_verbs_path_close(path);
+    end->missed = 0;
+    miss_one(end);
+    muster_link_mark(link);
+    return true;
+}
+
+/* The proof ------------------------------------------------------------------------------------ */
+
+static void say_open(const struct verbs_path *path)
+{
+    const struct muster_link *link = path->link->link;
+    char there[MUSTER_ADDRESS_SIZE];
+    struct muster_socket_address remote = {.size = sizeof remote.storage};
+    (void)getpeername(path->half.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
+    muster_verbs_print_address(&remote, there);
+    bool opens = is_opening(path->link);
+    muster_log(opens ? MUSTER_LOG_INFO : MUSTER_LOG_DEBUG,
+               "peer=%u host=%s %s over RDMA device %s to %s", link->rank, link->peer.host,
+               opens ? "link" : "one more path", path->device->name, there);
+}
+
+static void open_path(struct verbs_path *path)
+{
+    struct verbs_link *link = path->link;
+    say_open(path);
+    muster_half_leave(&path->half);
+    if (!is_opening(link)) {
+        link->link->fabric->figures.connections_opened++;
+        return;
+    }
+    link->wanted = path->dialler ? link->verbs->connections : 1;
+    link->dialler.redial_ns = link->wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
+    muster_link_opened(link->link);
+}
+
+/* The peer has told of its queue pair, and hears of ours from who was called. */
+static muster_status connect_path(struct verbs_path *path)
+{
+    path->connecting = false;
+    muster_status status = muster_verbs_pair_connect(path);
+    if (!path->dialler) {
+        if (!answer(&path->half, status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
+            return muster_error_set(MUSTER_INVALID, "it hangs up");
+        }
+    } else if (status == MUSTER_OK) {
+        muster_verbs_send_proof(path);
+    }
+    return status;
+}
+
+bool muster_verbs_prove(struct verbs_path *path)
+{
+    if (path->half.phase != MUSTER_PHASE_PROVING) {
+        return true;
+    }
+    if (path->connecting && connect_path(path) != MUSTER_OK) {
+        return give_up(path, muster_last_error());
+    }
+    if (path->failure[0] != '\0') {
+        char what[MUSTER_REASON_SIZE];
+        memcpy(what, path->failure, sizeof what);
+        return give_up(path, what);
+    }
+    if (path->proven) {
+        if (!path->dialler) {
+            muster_verbs_send_proof(path);
+        }
+        open_path(path);
+    }
+    return true;
+}
+
+static void expired(struct muster_half *half)
+{
+    struct verbs_path *path = (struct verbs_path *)half;
+    (void)give_up(path, half->phase == MUSTER_PHASE_DIALLING
+                            ? "it cannot be reached in time"
+                            : "nothing comes through between the RDMA devices: the network may "
+                              "carry no packets as large as theirs (MTU), or drop UDP port 4791");
+}
+
+/* Dialling ----------------------------------------------------------------------------------- */
+
+static bool is_ours(const char *address)
+{
+    return muster_link_has_scheme(address, muster_verbs_ops.scheme);
+}
+
+/* Of the peer's addresses over RDMA, modulo how many there are. */
+static const char *find_address(const struct verbs_link *link, uint32_t place)
+{
+    const struct muster_peer *peer = &link->link->peer;
+    const char *found[MUSTER_ADDRESSES_MAX] = {""};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        if (is_ours(peer->addresses[i])) {
+            found[count++] = peer->addresses[i];
+        }
+    }
+    return found[count > 0 ? place % count : 0];
+}
+
+static struct verbs_path *call(struct verbs_link *link, uint32_t place)
+{
+    struct muster_socket_address remote;
+    if (muster_verbs_parse_address(find_address(link, place), &remote) != MUSTER_OK) {
+        return NULL;
+    }
+    AUTO_CLOSE int fd =
+        socket(remote.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || (connect(fd, (const struct sockaddr *)&remote.storage, remote.size) != 0 &&
+                   errno != EINPROGRESS)) {
+        (void)muster_error_errno(MUSTER_INVALID, "it cannot be reached");
+        return NULL;
+    }
+    struct verbs_path *path =
+        muster_verbs_path_create(link->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
+    if (path == NULL) {
+        (void)muster_error_set(MUSTER_FATAL, "out of memory");
+        return NULL;
+    }
+    place_path(path, link, place);
+    path->dialler = true;
+    path->half.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
+    return path;
+}
+
+static void dial_missing(struct verbs_link *link)
+{
+    for (uint32_t place = 0; place < link->wanted; place++) {
+        if (link->paths[place] == NULL && call(link, place) == NULL) {
+            miss_one(link);
+        }
+    }
+}
+
+void muster_verbs_dial(struct verbs_link *link)
+{
+    link->dialler.redial_ns = MUSTER_NEVER;
+    if (!is_opening(link)) {
+        dial_missing(link);
+        return;
+    }
+    muster_random_bytes(&link->ticket, sizeof link->ticket);
+    if (call(link, 0) == NULL) {
+        muster_link_try_next(link->link, muster_last_error());
+    }
+}
+
+static void hung_up(struct verbs_path *path)
+{
+    if (is_opening(path->link)) {
+        muster_half_hung_up(&path->half, path->link->link);
+    } else {
+        (void)give_up(path, "it closes the connection without an answer");
+    }
+}
+
+static void connected(struct verbs_path *path)
+{
+    struct verbs_link *link = path->link;
+    unsigned char bytes[VERBS_HELLO_SIZE];
+    struct verbs_greeting greeting;
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        (void)give_up(path, strerror(error));
+        return;
+    }
+    if (muster_verbs_pair_create(path) != MUSTER_OK) {
+        warn(link);
+        (void)give_up(path, muster_last_error());
+        return;
+    }
+    struct muster_hello hello = muster_hello_to(link->link);
+    hello.ticket = link->ticket;
+    hello.index = is_opening(link) ? 0 : (uint8_t)(path->place + 1);
+    hello.connections = (uint8_t)link->verbs->connections;
+    muster_hello_encode(&hello, bytes);
+    muster_verbs_greeting_of(path, &greeting);
+    muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
+    path->half.phase = MUSTER_PHASE_GREETING;
+    path->half.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
+    muster_watch_change(path->verbs->halves.fabric, &path->half.watch, EPOLLIN);
+    if (!say(path, bytes, sizeof bytes)) {
+        hung_up(path);
+    }
+}
+
+/* The leader connects it in its turn. */
+static void connect_soon(struct verbs_path *path)
+{
+    muster_half_prove(&path->half);
+    path->connecting = true;
+    muster_link_mark(path->link->link);
+}
+
+static void judge_answer(struct verbs_path *path)
+{
+    enum muster_verdict verdict;
+    if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
+        (void)give_up(path, "it answers otherwise than a Muster peer");
+    } else if (verdict == MUSTER_WAIT) {
+        path->have = 0;
+    } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
+        muster_half_refused(&path->half, path->link->link, verdict);
+    } else if (verdict != MUSTER_WELCOME) {
+        (void)give_up(path, muster_verdict_text(verdict));
+    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
+               MUSTER_OK) {
+        (void)give_up(path, muster_last_error());
+    } else {
+        connect_soon(path);
+    }
+}
+
+static void read_answer(struct verbs_path *path)
+{
+    int got = hear(path, VERBS_ANSWER_SIZE);
+    if (got < 0) {
+        hung_up(path);
+    } else if (got > 0) {
+        judge_answer(path);
+    }
+}
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static void close_half(struct muster_half *half)
+{
+    muster_verbs_path_close((struct verbs_path *)half);
+}
+
 static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
 {
     struct muster_socket_address remote = {.size = sizeof remote.storage};
     (void)getpeername(half->watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
-    print_address(&remote, ret_from);
+    muster_verbs_print_address(&remote, ret_from);
 }
 
 static struct muster_half *accepted(struct muster_halves *halves, int fd,
@@ -253,32 +363,54 @@ static struct muster_half *accepted(struct muster_halves *halves, int fd,
 static bool calls(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
-    return end->path != NULL && end->path->dialler &&
-           (end->path->half.phase == MUSTER_PHASE_GREETING ||
-            end->path->half.phase == MUSTER_PHASE_PROVING);
+    const struct verbs_path *path = end->paths[0];
+    return path != NULL && path->dialler &&
+           (path->half.phase == MUSTER_PHASE_GREETING || path->half.phase == MUSTER_PHASE_PROVING);
+}
+
+/* What the caller is not told now, it is told when the queue pair is connected. */
+static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+{
+    place_path(path, link, place);
+    if (muster_verbs_pair_create(path) == MUSTER_OK) {
+        connect_soon(path);
+        return;
+    }
+    warn(link);
+    (void)answer(&path->half, MUSTER_REFUSED_VERBS);
+    (void)give_up(path, muster_last_error());
+}
+
+/* One more path of a link that is open. */
+static void take_other_call(struct verbs_path *path, struct muster_link *link)
+{
+    struct verbs_link *end = link->transport == path->verbs ? link->end : NULL;
+    uint32_t place = path->half.hello.index - 1U;
+    if (link->state != MUSTER_LINK_OPEN || end == NULL || place >= VERBS_PATHS_MAX ||
+        end->ticket != path->half.hello.ticket || end->paths[place] != NULL) {
+        (void)answer(&path->half, MUSTER_REFUSED_CROSSED);
+        muster_verbs_path_close(path);
+        return;
+    }
+    begin_path(path, end, place);
 }
 
 static void take_call(struct muster_half *half, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)half;
+    if (half->hello.index > 0) {
+        take_other_call(path, link);
+        return;
+    }
     if (!muster_half_counts(half, link)) {
         return;
     }
     struct verbs_link *end = link->end;
-    if (end->path != NULL) {
-        muster_verbs_path_close(end->path);
+    if (end->paths[0] != NULL) {
+        muster_verbs_path_close(end->paths[0]);
     }
-    muster_half_prove(half);
-    path->link = end;
-    end->path = path;
-    if (muster_verbs_pair_create(path) != MUSTER_OK ||
-        muster_verbs_pair_connect(path) != MUSTER_OK) {
-        muster_log(MUSTER_LOG_WARN, "peer=%u not over RDMA: %s", link->rank, muster_last_error());
-        (void)answer(half, MUSTER_REFUSED_VERBS);
-        muster_link_try_next(link, muster_last_error());
-    } else if (!answer(half, MUSTER_WELCOME)) {
-        muster_half_unheard(half, link);
-    }
+    end->ticket = half->hello.ticket;
+    begin_path(path, end, 0);
 }
 
 static void read_hello(struct verbs_path *path)
@@ -311,16 +443,17 @@ static void read_end(struct verbs_path *path)
     }
     const char *what = got == 0 ? "it closed the connection without goodbye" : strerror(errno);
     if (path->half.phase == MUSTER_PHASE_OPEN) {
-        muster_verbs_ended(path->link, what);
+        (void)muster_verbs_ended(path, what);
         return;
     }
     /* The proof may have come all the same, and what came behind it. */
     struct verbs_link *link = path->link;
+    uint32_t place = path->place;
     muster_verbs_take(path->verbs);
-    if (path->proven && muster_verbs_prove(path)) {
-        muster_verbs_ended(link, what);
-    } else if (link->path == path) {
-        muster_link_try_next(link->link, "it gives up the RDMA connection");
+    if (!path->proven) {
+        (void)give_up(path, "it gives up the RDMA connection");
+    } else if (muster_verbs_prove(path) && link->paths[place] == path) {
+        (void)muster_verbs_ended(path, what);
     }
 }
 
@@ -348,106 +481,8 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-/* Listening ---------------------------------------------------------------------------------- */
-
-/* The address of the RDMA device itself, where it has one: who reaches it is in its network. */
-static bool address_of_gid(const struct muster_verbs_gid *gid,
-                           struct muster_socket_address *ret_address)
-{
-    struct sockaddr_in four = {.sin_family = AF_INET};
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
-    memset(ret_address, 0, sizeof *ret_address);
-    if (gid->type == MUSTER_VERBS_INFINIBAND || muster_verbs_gid_is_link_local(gid)) {
-        return false;
-    }
-    if (muster_verbs_gid_is_ipv4(gid)) {
-        memcpy(&four.sin_addr, gid->bytes + 12, sizeof four.sin_addr);
-        memcpy(&ret_address->storage, &four, sizeof four);
-        ret_address->size = sizeof four;
-    } else {
-        memcpy(&six.sin6_addr, gid->bytes, sizeof six.sin6_addr);
-        memcpy(&ret_address->storage, &six, sizeof six);
-        ret_address->size = sizeof six;
-    }
-    return true;
-}
-
-static muster_status choose_address(const struct verbs *verbs,
-                                    const struct muster_fabric_options *options,
-                                    struct muster_socket_address *ret_address, uint16_t *ret_first,
-                                    uint16_t *ret_last)
-{
-    struct muster_socket_address listening = {0};
-    *ret_first = 0;
-    *ret_last = 0;
-    if (options->listen != NULL) {
-        TRY(muster_address_parse_listen(options->listen, &listening, ret_first, ret_last));
-    }
-    if (address_of_gid(&verbs->device.gid, ret_address)) {
-        return MUSTER_OK;
-    }
-    if (listening.size > 0) {
-        *ret_address = listening;
-        return MUSTER_OK;
-    }
-    AUTO_FREE struct muster_host_addresses *here = calloc(1, sizeof *here);
-    uint32_t chosen = 0;
-    uint32_t count = 0;
-    if (here == NULL) {
-        return muster_error_set(MUSTER_FATAL, "out of memory");
-    }
-    TRY(muster_host_addresses_read(here));
-    TRY(muster_addresses_choose(here, options->interfaces, options->first_address, 1, &chosen,
-                                &count));
-    *ret_address = here->all[chosen].address;
-    return MUSTER_OK;
-}
-
-/* Of a range of ports the last that is free: TCP begins with the first. */
-static muster_status bind_within(int fd, struct muster_socket_address *address, uint16_t first,
-                                 uint16_t last)
-{
-    if (first != 0 && first == last) {
-        return muster_error_set(MUSTER_INVALID,
-                                "listen (MUSTER_LISTEN) has one port, which TCP takes: RDMA needs "
-                                "another one");
-    }
-    for (uint32_t port = last; first == 0 || port > first; port--) {
-        muster_address_set_port(address, (uint16_t)port);
-        if (bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0) {
-            return MUSTER_OK;
-        }
-        if (errno != EADDRINUSE || first == 0) {
-            break;
-        }
-    }
-    char text[MUSTER_ADDRESS_SIZE];
-    print_address(address, text);
-    return muster_error_errno(MUSTER_INVALID, "%s", text);
-}
-
-muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_fabric_options *options)
-{
-    uint16_t first = 0;
-    uint16_t last = 0;
-    const int yes = 1;
-    TRY(choose_address(verbs, options, &verbs->own, &first, &last));
-    AUTO_CLOSE int fd =
-        socket(verbs->own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return muster_error_errno(MUSTER_FATAL, "socket");
-    }
-    if (first != 0) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    }
-    TRY(bind_within(fd, &verbs->own, first, last));
-    verbs->own.size = sizeof verbs->own.storage;
-    if (listen(fd, SOMAXCONN) != 0 ||
-        getsockname(fd, (struct sockaddr *)&verbs->own.storage, &verbs->own.size) != 0) {
-        return muster_error_errno(MUSTER_FATAL, "listen");
-    }
-    return muster_halves_listen(&verbs->halves, TAKE_FD(fd));
-}
+/* The transport's -------------------------------------------------------------------------------
+ */
 
 static void dial(struct muster_dialler *dialler)
 {
@@ -457,7 +492,9 @@ static void dial(struct muster_dialler *dialler)
 static void free_verbs(struct muster_halves *halves)
 {
     struct verbs *verbs = (struct verbs *)halves;
-    muster_verbs_device_close(&verbs->device);
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        muster_verbs_device_close(&verbs->devices[i]);
+    }
     free(verbs->piece);
     free(verbs);
 }
@@ -469,14 +506,19 @@ static void init_end(struct muster_link *link)
     end->link = link;
     end->verbs = link->transport;
     end->match.link = link;
-    end->match.payload_max = VERBS_PAYLOAD_MAX;
     end->arrival.piece = end->verbs->piece;
 }
 
 static bool ended(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
-    return end->path->failure[0] != '\0' || muster_half_ended(&end->path->half);
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
+            !muster_half_ended(&end->paths[i]->half)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 const struct muster_half_ops muster_verbs_half_ops = {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { QUEUE_ENTRIES = 8192 }; /* completions of all links; more links go over another transport */
 
@@ -135,6 +136,34 @@ static muster_status make_queue(struct muster_verbs_device *device)
     return MUSTER_OK;
 }
 
+/* Users' memory is only ever read by the device; nothing writes where it may be read-only. */
+static void *add_registration(void *device, void *base, size_t size_bytes)
+{
+    const struct muster_verbs_device *of = device;
+    return of->library->reg_mr(of->domain, base, size_bytes, 0);
+}
+
+static void remove_registration(void *device, void *handle)
+{
+    const struct muster_verbs_device *of = device;
+    (void)of->library->dereg_mr(handle);
+}
+
+static muster_status make_registrations(struct muster_verbs_device *device)
+{
+    const struct muster_registrar registrar = {
+        .device = device, .add = add_registration, .remove = remove_registration};
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    device->registrations = muster_registrations_create(
+        &registrar,
+        muster_registrations_bound(limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur,
+                                   memory_bytes));
+    return device->registrations != NULL ? MUSTER_OK
+                                         : muster_error_set(MUSTER_FATAL, "out of memory");
+}
+
 static muster_status open_chosen(struct muster_verbs_device *device)
 {
     struct ibv_port_attr attributes;
@@ -143,7 +172,8 @@ static muster_status open_chosen(struct muster_verbs_device *device)
     device->ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
     device->lid = attributes.lid;
     device->mtu = attributes.active_mtu;
-    return make_queue(device);
+    TRY(make_queue(device));
+    return make_registrations(device);
 }
 
 muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
@@ -172,6 +202,9 @@ muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
 void muster_verbs_device_close(struct muster_verbs_device *device)
 {
     const struct muster_verbs_library *library = device->library;
+    if (device->registrations != NULL) {
+        muster_registrations_destroy(device->registrations);
+    }
     if (device->queue != NULL) {
         (void)library->destroy_cq(device->queue);
     }
@@ -184,6 +217,7 @@ void muster_verbs_device_close(struct muster_verbs_device *device)
     if (device->context != NULL) {
         (void)library->close_device(device->context);
     }
+    device->registrations = NULL;
     device->queue = NULL;
     device->channel = NULL;
     device->domain = NULL;
@@ -191,11 +225,11 @@ void muster_verbs_device_close(struct muster_verbs_device *device)
 }
 
 muster_status muster_verbs_register(const struct muster_verbs_device *device, void *memory,
-                                    size_t size_bytes, struct ibv_mr **ret_registered)
+                                    size_t size_bytes, bool remote, struct ibv_mr **ret_registered)
 {
+    const int access = IBV_ACCESS_LOCAL_WRITE | (remote ? IBV_ACCESS_REMOTE_WRITE : 0);
     struct rlimit limit = {0};
-    struct ibv_mr *registered =
-        device->library->reg_mr(device->domain, memory, size_bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *registered = device->library->reg_mr(device->domain, memory, size_bytes, access);
     if (registered != NULL) {
         *ret_registered = registered;
         return MUSTER_OK;

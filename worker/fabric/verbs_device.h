@@ -1,13 +1,16 @@
 /*
- * The RDMA device of a fabric: found, opened, and what all its links share.
+ * An RDMA device of a fabric: found, opened, and what all its links share.
  *
  * Threads: the fabric's lock, but for ibv_poll_cq().
  */
 #ifndef MUSTER_WORKER_FABRIC_VERBS_DEVICE_H
 #define MUSTER_WORKER_FABRIC_VERBS_DEVICE_H
 
+#include "worker/fabric/registrations.h"
 #include "worker/fabric/verbs_choice.h"
 #include "worker/fabric/verbs_library.h"
+
+enum { MUSTER_VERBS_DEVICES_MAX = 8 }; /* of one fabric */
 
 struct muster_verbs_device {
     const struct muster_verbs_library *library;
@@ -22,6 +25,8 @@ struct muster_verbs_device {
     uint16_t lid; /* InfiniBand */
     uint32_t mtu; /* enum ibv_mtu */
     struct muster_verbs_gid gid;
+    uint32_t pairs;                             /* queue pairs of it */
+    struct muster_registrations *registrations; /* of users' memory, to be sent from */
 };
 
 /* What the devices of this machine say. */
@@ -34,10 +39,10 @@ MUSTER_CHECKED muster_status muster_verbs_device_open(const struct muster_verbs_
                                                       struct muster_verbs_device *device);
 void muster_verbs_device_close(struct muster_verbs_device *device);
 
-/* Registers memory for the device to send from and receive into. MUSTER_FATAL: the text names the
- * limit if it is one. */
+/* Registers memory for the device to send from and receive into; remote: and for the peer to write
+ * into. MUSTER_FATAL: the text names the limit if it is one. */
 MUSTER_CHECKED muster_status muster_verbs_register(const struct muster_verbs_device *device,
-                                                   void *memory, size_t size_bytes,
+                                                   void *memory, size_t size_bytes, bool remote,
                                                    struct ibv_mr **ret_registered);
 
 #endif

@@ -1,5 +1,6 @@
 /* The record of a connection: its memory and its queue pair. */
 #include "worker/base/clock.h"
+#include "worker/base/log.h"
 #include "worker/fabric/bytes.h"
 #include "worker/fabric/verbs.h"
 
@@ -10,7 +11,8 @@
 #include <sys/mman.h>
 
 enum {
-    MEMORY_BYTES = (VERBS_SEND_SLOTS + VERBS_RECEIVE_SLOTS) * VERBS_SLOT_BYTES,
+    SLOTS_BYTES = (VERBS_SEND_SLOTS + VERBS_RECEIVE_SLOTS) * VERBS_SLOT_BYTES,
+    SEGMENTS_BYTES = VERBS_SEGMENTS * VERBS_SEGMENT_BYTES,
     PACKET_MASK = 0xffffff,
     /* An unanswered packet is sent again after 4.096 us x 2^17, six times: 3.8 s. (With seven,
      * Soft-RoCE never gives up.) */
@@ -20,7 +22,7 @@ enum {
     HOPS_MAX = 64,
 };
 
-static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', 'c'};
+static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
 
 /* Greetings ------------------------------------------------------------------------------------ */
 
@@ -34,7 +36,10 @@ void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
     for (size_t i = 0; i < 5; i++) {
         muster_bytes_put(ret_bytes + 8 + 4 * i, words[i], 4);
     }
+    muster_bytes_put(ret_bytes + 28, greeting->segments, 4);
     memcpy(ret_bytes + 32, greeting->gid.bytes, sizeof greeting->gid.bytes);
+    muster_bytes_put(ret_bytes + 48, greeting->address, 8);
+    muster_bytes_put(ret_bytes + 56, greeting->key, 4);
 }
 
 muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREETING_SIZE],
@@ -43,11 +48,15 @@ muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREET
     struct verbs_greeting greeting = {.number = (uint32_t)muster_bytes_get(bytes + 8, 4),
                                       .packet = (uint32_t)muster_bytes_get(bytes + 12, 4),
                                       .mtu = (uint32_t)muster_bytes_get(bytes + 16, 4),
-                                      .lid = (uint32_t)muster_bytes_get(bytes + 20, 4)};
+                                      .lid = (uint32_t)muster_bytes_get(bytes + 20, 4),
+                                      .segments = (uint32_t)muster_bytes_get(bytes + 28, 4),
+                                      .address = muster_bytes_get(bytes + 48, 8),
+                                      .key = (uint32_t)muster_bytes_get(bytes + 56, 4)};
     uint32_t type = (uint32_t)muster_bytes_get(bytes + 24, 4);
     if (memcmp(bytes, magic, sizeof magic) != 0 || greeting.number > PACKET_MASK ||
         greeting.packet > PACKET_MASK || greeting.mtu < IBV_MTU_256 ||
-        greeting.mtu > IBV_MTU_4096 || greeting.lid > UINT16_MAX || type > MUSTER_VERBS_ROCE_2) {
+        greeting.mtu > IBV_MTU_4096 || greeting.lid > UINT16_MAX || type > MUSTER_VERBS_ROCE_2 ||
+        (greeting.segments != 0 && greeting.segments != VERBS_SEGMENTS)) {
         return muster_error_set(MUSTER_INVALID, "it says nonsense about its queue pair");
     }
     greeting.gid.type = (enum muster_verbs_gid_type)type;
@@ -58,19 +67,30 @@ muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREET
 
 void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting)
 {
-    const struct muster_verbs_device *device = &path->verbs->device;
-    *ret_greeting = (struct verbs_greeting){.number = path->pair->qp_num,
-                                            .packet = path->packet,
-                                            .mtu = device->mtu,
-                                            .lid = device->lid,
-                                            .gid = device->gid};
+    const struct muster_verbs_device *device = path->device;
+    const struct verbs_memory *segments = &path->segments;
+    *ret_greeting =
+        (struct verbs_greeting){.number = path->pair->qp_num,
+                                .packet = path->packet,
+                                .mtu = device->mtu,
+                                .lid = device->lid,
+                                .gid = device->gid,
+                                .segments = segments->base != NULL ? VERBS_SEGMENTS : 0,
+                                .key = segments->base != NULL ? segments->registered->rkey : 0,
+                                .address = (uintptr_t)segments->base};
+}
+
+uint32_t muster_verbs_path_mtu(const struct verbs_path *path)
+{
+    uint32_t mtu = path->theirs.mtu < path->device->mtu ? path->theirs.mtu : path->device->mtu;
+    return 128U << mtu;
 }
 
 /* Memory --------------------------------------------------------------------------------------- */
 
 unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t slot)
 {
-    return path->memory + (size_t)slot * VERBS_SLOT_BYTES;
+    return path->slots.base + (size_t)slot * VERBS_SLOT_BYTES + VERBS_HEADER_AT;
 }
 
 unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot)
@@ -78,47 +98,64 @@ unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t
     return muster_verbs_send_slot(path, VERBS_SEND_SLOTS + slot);
 }
 
-/* A child of fork() does not get it: the device goes on writing where the parent is. */
-static muster_status make_memory(struct verbs_path *path)
+unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment)
 {
-    void *memory =
-        mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return muster_error_errno(MUSTER_FATAL, "%d bytes for a link", MEMORY_BYTES);
+    return path->segments.base + (size_t)segment * VERBS_SEGMENT_BYTES + VERBS_HEADER_AT;
+}
+
+static void free_memory(const struct muster_verbs_device *device, struct verbs_memory *memory)
+{
+    if (memory->registered != NULL) {
+        (void)device->library->dereg_mr(memory->registered);
     }
-    path->memory = memory;
-    (void)madvise(memory, MEMORY_BYTES, MADV_DONTFORK);
-    return muster_verbs_register(&path->verbs->device, memory, MEMORY_BYTES, &path->registered);
+    if (memory->base != NULL) {
+        munmap(memory->base, memory->size_bytes);
+    }
+    *memory = (struct verbs_memory){0};
+}
+
+/* A child of fork() does not get it: the device goes on writing where the parent is. */
+static muster_status make_memory(const struct muster_verbs_device *device, size_t size_bytes,
+                                 bool remote, struct verbs_memory *ret_memory)
+{
+    struct verbs_memory memory = {.size_bytes = size_bytes};
+    void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return muster_error_errno(MUSTER_FATAL, "%zu bytes for a link", size_bytes);
+    }
+    memory.base = base;
+    (void)madvise(base, size_bytes, MADV_DONTFORK);
+    muster_status status =
+        muster_verbs_register(device, base, size_bytes, remote, &memory.registered);
+    if (status != MUSTER_OK) {
+        free_memory(device, &memory);
+        return status;
+    }
+    *ret_memory = memory;
+    return MUSTER_OK;
 }
 
 muster_status muster_verbs_try_memory(const struct muster_verbs_device *device)
 {
-    struct ibv_mr *registered = NULL;
-    void *memory =
-        mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return muster_error_errno(MUSTER_FATAL, "%d bytes for a link", MEMORY_BYTES);
-    }
-    muster_status status = muster_verbs_register(device, memory, MEMORY_BYTES, &registered);
-    if (status == MUSTER_OK) {
-        (void)device->library->dereg_mr(registered);
-    }
-    munmap(memory, MEMORY_BYTES);
-    return status;
+    struct verbs_memory memory;
+    TRY(make_memory(device, SLOTS_BYTES, false, &memory));
+    free_memory(device, &memory);
+    return MUSTER_OK;
 }
 
 void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
 {
     struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_receive_slot(path, slot),
-                           .length = VERBS_SLOT_BYTES,
-                           .lkey = path->registered->lkey};
+                           .length = VERBS_SLOT_BYTES - VERBS_HEADER_AT,
+                           .lkey = path->slots.registered->lkey};
     struct ibv_recv_wr work = {
         .wr_id = muster_verbs_work(path, VERBS_WORK_RECEIVE, slot), .sg_list = &part, .num_sge = 1};
     struct ibv_recv_wr *bad = NULL;
-    int error = ibv_post_recv(path->pair, &work, &bad);
-    if (error != 0 && path->failure[0] == '\0') {
-        (void)snprintf(path->failure, sizeof path->failure, "a receive cannot be posted: %s",
-                       strerror(error));
+    int error = path->pair != NULL ? ibv_post_recv(path->pair, &work, &bad) : 0;
+    if (error != 0) {
+        char what[128];
+        (void)snprintf(what, sizeof what, "a receive cannot be posted: %s", strerror(error));
+        muster_verbs_note_failure(path, what);
     }
 }
 
@@ -126,40 +163,45 @@ void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
 
 static muster_status make_pair(struct verbs_path *path)
 {
-    struct verbs *verbs = path->verbs;
-    const struct muster_verbs_library *library = verbs->device.library;
-    if ((verbs->links + 1) * VERBS_COMPLETIONS_MAX > verbs->device.queue_entries) {
+    struct muster_verbs_device *device = path->device;
+    const struct muster_verbs_library *library = device->library;
+    if ((device->pairs + 1) * VERBS_COMPLETIONS_MAX > device->queue_entries) {
         return muster_error_set(MUSTER_INVALID, "%s: its completion queue is for %u links",
-                                verbs->device.name, verbs->links);
+                                device->name, device->pairs);
     }
     struct ibv_qp_init_attr wanted = {
-        .send_cq = verbs->device.queue,
-        .recv_cq = verbs->device.queue,
+        .send_cq = device->queue,
+        .recv_cq = device->queue,
         .qp_type = IBV_QPT_RC,
         .sq_sig_all = 1,
         .cap = {.max_send_wr = VERBS_SEND_SLOTS + VERBS_CREDIT_SENDS + 1,
                 .max_recv_wr = VERBS_RECEIVE_SLOTS,
-                .max_send_sge = 1,
+                .max_send_sge = VERBS_PARTS_MAX,
                 .max_recv_sge = 1,
                 .max_inline_data = VERBS_INLINE_BYTES}};
-    path->pair = library->create_qp(verbs->device.domain, &wanted);
+    path->pair = library->create_qp(device->domain, &wanted);
     if (path->pair == NULL) {
-        return muster_error_errno(MUSTER_INVALID, "a queue pair of %s", verbs->device.name);
+        return muster_error_errno(MUSTER_INVALID, "a queue pair of %s", device->name);
     }
-    verbs->links++;
-    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT, .port_num = verbs->device.port};
+    device->pairs++;
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
+                                     .port_num = device->port,
+                                     .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     int error =
         library->modify_qp(path->pair, &attributes,
                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     return error == 0 ? MUSTER_OK
-                      : muster_error_set(MUSTER_INVALID, "a queue pair of %s: %s",
-                                         verbs->device.name, strerror(error));
+                      : muster_error_set(MUSTER_INVALID, "a queue pair of %s: %s", device->name,
+                                         strerror(error));
 }
 
 muster_status muster_verbs_pair_create(struct verbs_path *path)
 {
     path->number = ++path->verbs->last_number;
-    TRY(make_memory(path));
+    TRY(make_memory(path->device, SLOTS_BYTES, false, &path->slots));
+    if (make_memory(path->device, SEGMENTS_BYTES, true, &path->segments) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_DEBUG, "large messages will be copied: %s", muster_last_error());
+    }
     TRY(make_pair(path));
     HASH_ADD(hh, path->verbs->by_number, number, sizeof path->number, path);
     muster_random_bytes(&path->packet, sizeof path->packet);
@@ -174,7 +216,7 @@ muster_status muster_verbs_pair_create(struct verbs_path *path)
 
 static muster_status check_fit(const struct verbs_path *path)
 {
-    const struct muster_verbs_gid *mine = &path->verbs->device.gid;
+    const struct muster_verbs_gid *mine = &path->device->gid;
     const struct muster_verbs_gid *theirs = &path->theirs.gid;
     static const char *const types[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
     if (mine->type != theirs->type) {
@@ -194,7 +236,7 @@ static muster_status check_fit(const struct verbs_path *path)
 
 static void fill_way(const struct verbs_path *path, struct ibv_qp_attr *attributes)
 {
-    const struct muster_verbs_device *device = &path->verbs->device;
+    const struct muster_verbs_device *device = path->device;
     struct ibv_ah_attr *way = &attributes->ah_attr;
     way->port_num = device->port;
     way->dlid = (uint16_t)path->theirs.lid;
@@ -204,37 +246,57 @@ static void fill_way(const struct verbs_path *path, struct ibv_qp_attr *attribut
     memcpy(way->grh.dgid.raw, path->theirs.gid.bytes, sizeof way->grh.dgid.raw);
 }
 
-muster_status muster_verbs_pair_connect(struct verbs_path *path)
+static int make_ready(const struct verbs_path *path)
 {
-    const struct muster_verbs_device *device = &path->verbs->device;
-    TRY(check_fit(path));
-    uint32_t mtu = device->mtu < path->theirs.mtu ? device->mtu : path->theirs.mtu;
+    const struct muster_verbs_library *library = path->device->library;
+    uint32_t mtu = path->device->mtu < path->theirs.mtu ? path->device->mtu : path->theirs.mtu;
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTR,
                                      .path_mtu = (enum ibv_mtu)mtu,
                                      .dest_qp_num = path->theirs.number,
                                      .rq_psn = path->theirs.packet,
                                      .min_rnr_timer = NOT_READY_TIMER};
     fill_way(path, &attributes);
-    int error = device->library->modify_qp(path->pair, &attributes,
-                                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                               IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    return library->modify_qp(path->pair, &attributes,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int make_sending(const struct verbs_path *path)
+{
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTS,
+                                     .sq_psn = path->packet,
+                                     .timeout = TIMEOUT,
+                                     .retry_cnt = RETRIES,
+                                     .rnr_retry = RETRIES};
+    return path->device->library->modify_qp(path->pair, &attributes,
+                                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                                                IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* The kernel may look for the way to the peer, which takes as long as the network likes: others may
+ * post meanwhile. */
+muster_status muster_verbs_pair_connect(struct verbs_path *path)
+{
+    struct muster_fabric *fabric = path->verbs->halves.fabric;
+    TRY(check_fit(path));
+    muster_fabric_unlock(fabric);
+    int error = make_ready(path);
+    muster_fabric_lock(fabric);
     if (error != 0) {
-        return muster_error_set(MUSTER_INVALID, "%s finds no way to the peer's: %s", device->name,
-                                strerror(error));
+        return muster_error_set(MUSTER_INVALID, "%s finds no way to the peer's: %s",
+                                path->device->name, strerror(error));
     }
-    attributes = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                                      .sq_psn = path->packet,
-                                      .timeout = TIMEOUT,
-                                      .retry_cnt = RETRIES,
-                                      .rnr_retry = RETRIES};
-    error = device->library->modify_qp(path->pair, &attributes,
-                                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-                                           IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                           IBV_QP_MAX_QP_RD_ATOMIC);
+    path->segment_credits = path->theirs.segments;
+    error = make_sending(path);
     return error == 0 ? MUSTER_OK
-                      : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", device->name,
+                      : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", path->device->name,
                                          strerror(error));
+}
+
+bool muster_verbs_path_serves(const struct verbs_path *path)
+{
+    return path->half.phase == MUSTER_PHASE_OPEN && path->pair != NULL && path->failure[0] == '\0';
 }
 
 /* Records -------------------------------------------------------------------------------------- */
@@ -251,38 +313,32 @@ struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum mu
     struct verbs_path *path = muster_half_create(&verbs->halves, sizeof *path, phase, &watch);
     if (path != NULL) {
         path->verbs = verbs;
+        path->device = &verbs->devices[0];
     }
     return path;
 }
 
-static void destroy_pair(struct verbs_path *path)
+void muster_verbs_pair_destroy(struct verbs_path *path)
 {
-    const struct muster_verbs_library *library = path->verbs->device.library;
     if (path->hh.tbl != NULL) {
         HASH_DEL(path->verbs->by_number, path);
     }
     if (path->pair != NULL) {
-        (void)library->destroy_qp(path->pair);
-        path->verbs->links--;
-    }
-    if (path->registered != NULL) {
-        (void)library->dereg_mr(path->registered);
-    }
-    if (path->memory != NULL) {
-        munmap(path->memory, MEMORY_BYTES);
+        (void)path->device->library->destroy_qp(path->pair);
+        path->device->pairs--;
     }
     path->pair = NULL;
-    path->registered = NULL;
-    path->memory = NULL;
 }
 
 void muster_verbs_path_close(struct verbs_path *path)
 {
     muster_half_leave(&path->half);
-    if (path->link != NULL && path->link->path == path) {
-        path->link->path = NULL;
+    if (path->link != NULL && path->link->paths[path->place] == path) {
+        path->link->paths[path->place] = NULL;
     }
     path->link = NULL;
-    destroy_pair(path);
+    muster_verbs_pair_destroy(path);
+    free_memory(path->device, &path->slots);
+    free_memory(path->device, &path->segments);
     muster_watch_retire(path->verbs->halves.fabric, &path->half.watch);
 }
