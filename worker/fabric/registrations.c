@@ -27,7 +27,7 @@ struct muster_registration {
 
 /* Which block of which memory: the id of a piece of muster_alloc(), or 0. */
 struct key {
-    uintptr_t begin;
+    uint64_t begin;
     uint64_t piece;
 };
 
@@ -54,6 +54,7 @@ struct want {
     struct key key;
     uintptr_t data, data_end;
     uintptr_t begin, end;
+    void *base;        /* begin */
     bool watch_serves; /* what is watched is as it was */
 };
 
@@ -142,6 +143,15 @@ static void give_up_in_block(struct muster_registrations *registrations, struct 
     }
 }
 
+static struct block *find_block(const struct muster_registrations *registrations,
+                                const struct key *key)
+{
+    struct block *block = NULL;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a key has no padding */
+    HASH_FIND(hh, registrations->blocks, key, sizeof *key, block);
+    return block;
+}
+
 /* Memory that is not of muster_alloc(). Looks for each block of the range, or at all that there
  * are, whichever is less. */
 static void give_up_range(struct muster_registrations *registrations, enum kind kind,
@@ -157,9 +167,7 @@ static void give_up_range(struct muster_registrations *registrations, enum kind 
         return;
     }
     for (uintptr_t at = begin & -BLOCK_BYTES; at < end; at += BLOCK_BYTES) {
-        struct key key = {.begin = at};
-        struct block *block = NULL;
-        HASH_FIND(hh, registrations->blocks, &key, sizeof key, block);
+        struct block *block = find_block(registrations, &(struct key){.begin = at});
         if (block != NULL) {
             give_up_in_block(registrations, block, kind, begin, end);
         }
@@ -223,11 +231,13 @@ static struct want find_want(const struct muster_registrations *registrations, c
     uintptr_t page = registrations->page_bytes;
     uintptr_t block = at & -BLOCK_BYTES;
     uintptr_t block_end = block + BLOCK_BYTES;
+    uintptr_t begin = first > block ? first & -page : block;
     return (struct want){
         .key = {.begin = block, .piece = piece.id},
         .data = at,
         .data_end = smaller(at + size_bytes, block_end),
-        .begin = first > block ? first & -page : block,
+        .begin = begin,
+        .base = (char *)data - (at - begin), /* it may lie before the extent: whole pages */
         .end = smaller((end + page - 1) & -page, block_end),
     };
 }
@@ -235,8 +245,7 @@ static struct want find_want(const struct muster_registrations *registrations, c
 static struct muster_registration *find(const struct muster_registrations *registrations,
                                         const struct want *want)
 {
-    struct block *block = NULL;
-    HASH_FIND(hh, registrations->blocks, &want->key, sizeof want->key, block);
+    const struct block *block = find_block(registrations, &want->key);
     for (struct muster_registration *entry = block == NULL ? NULL : block->all; entry != NULL;
          entry = entry->block_next) {
         if (entry->begin <= want->data && want->data_end <= entry->end &&
@@ -278,15 +287,14 @@ static void *ask_device(struct muster_registrations *registrations, const struct
     void *handle = NULL;
     do {
         errno = 0;
-        handle = registrar->add(registrar->device, (void *)want->begin, want->end - want->begin);
+        handle = registrar->add(registrar->device, want->base, want->end - want->begin);
     } while (handle == NULL && errno == ENOMEM && evict(registrations));
     return handle;
 }
 
 static struct block *find_or_make_block(struct muster_registrations *registrations, struct key key)
 {
-    struct block *block = NULL;
-    HASH_FIND(hh, registrations->blocks, &key, sizeof key, block);
+    struct block *block = find_block(registrations, &key);
     if (block == NULL && (block = calloc(1, sizeof *block)) != NULL) {
         block->key = key;
         HASH_ADD(hh, registrations->blocks, key, sizeof key, block);
@@ -303,9 +311,8 @@ static enum kind find_kind(const struct muster_registrations *registrations,
     if (want->key.piece != 0) {
         return OF_PIECE;
     }
-    return unmapped != NULL && unmapped->watch((void *)want->begin, want->end - want->begin)
-               ? WATCHED
-               : PASSING;
+    return unmapped != NULL && unmapped->watch(want->base, want->end - want->begin) ? WATCHED
+                                                                                    : PASSING;
 }
 
 /* Registers it; idle, and in its block. */
