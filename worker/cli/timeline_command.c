@@ -14,8 +14,8 @@ enum { KEY_JSON = 256, KEY_SVG, NAME_WIDTH = 15 }; /* of the longest name of a s
 
 struct timeline_options {
     bool json;
-    const char *svg; /* or NULL */
-    char **files;    /* [count] */
+    char *svg;    /* or NULL */
+    char **files; /* [count] */
     int count;
 };
 

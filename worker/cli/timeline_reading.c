@@ -119,7 +119,9 @@ static muster_status take_name(struct muster_reading *reading, const json_t *eve
     line->number = (uint32_t)number;
     (void)snprintf(line->name, sizeof line->name, "%s", name);
     for (char *at = line->name; *at != '\0'; at++) {
-        *at = *at >= ' ' && *at <= '~' && strchr("<>&\"'", *at) == NULL ? *at : '?';
+        if (*at < ' ' || *at > '~' || strchr("<>&\"'", *at) != NULL) {
+            *at = '?';
+        }
     }
     return MUSTER_OK;
 }

@@ -33,8 +33,8 @@ static const char style_sheet[] =
 struct picture {
     const struct muster_reading *readings; /* [count] */
     size_t count;
-    const struct muster_reading_event *call; /* of the first */
-    struct muster_reading_span window;       /* of time */
+    uint64_t call_bytes;               /* of the first */
+    struct muster_reading_span window; /* of time */
     FILE *out;
     int height;
 };
@@ -70,7 +70,7 @@ static muster_status choose_window(struct picture *picture)
         }
         struct muster_reading_span *window = &picture->window;
         if (i == 0) {
-            picture->call = call;
+            picture->call_bytes = call->bytes;
             *window = call->span;
         } else if (!is_within(&call->span, window)) {
             return muster_error_set(MUSTER_INVALID,
@@ -208,7 +208,7 @@ muster_status muster_timeline_draw(const struct muster_reading *readings, size_t
         "viewBox=\"0 0 %d %d\">\n%s<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n"
         "<text class=\"title\" x=\"16\" y=\"30\">A call of %" PRIu64 " bytes: %.1f us</text>\n",
         (int)WIDTH, picture.height, (int)WIDTH, picture.height, style_sheet, (int)WIDTH,
-        picture.height, picture.call->bytes, us(picture.window.end_ns - picture.window.start_ns));
+        picture.height, picture.call_bytes, us(picture.window.end_ns - picture.window.start_ns));
     draw_times(&picture);
     int top = TOP;
     for (size_t i = 0; i < count; i++) {
