@@ -18,6 +18,7 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
     }
     struct muster_verbs_device *device = &verbs->devices[verbs->device_count];
     TRY(muster_verbs_device_open(wish, device));
+    device->timeline = verbs->halves.fabric->timeline;
     verbs->device_count++;
     return muster_verbs_try_memory(device);
 }

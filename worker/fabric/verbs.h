@@ -121,6 +121,7 @@ struct verbs_out {
     struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the user's memory */
     struct muster_verbs_device *holder;                    /* whose they are */
     uint32_t covered_bytes;                                /* by the first of them */
+    int64_t posted_ns;                                     /* for the timeline */
     bool copied;                                           /* the data is in a slot, or a copy */
     unsigned char *copy; /* owned; of what a path that failed had in its slot */
     bool done;

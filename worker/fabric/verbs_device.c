@@ -1,6 +1,7 @@
 #include "worker/fabric/verbs_device.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/timeline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -136,17 +137,35 @@ static muster_status make_queue(struct muster_verbs_device *device)
     return MUSTER_OK;
 }
 
+static void add_span(const struct muster_verbs_device *device, enum muster_timeline_stage stage,
+                     int64_t started_ns, size_t size_bytes)
+{
+    const struct muster_timeline_span span = {.stage = stage,
+                                              .peer = MUSTER_TIMELINE_NOBODY,
+                                              .start_ns = started_ns,
+                                              .bytes = size_bytes};
+    muster_timeline_add(device->timeline, &span);
+}
+
 /* Users' memory is only ever read by the device; nothing writes where it may be read-only. */
 static void *add_registration(void *device, void *base, size_t size_bytes)
 {
     const struct muster_verbs_device *of = device;
-    return of->library->reg_mr(of->domain, base, size_bytes, 0);
+    int64_t started_ns = muster_timeline_clock(of->timeline);
+    struct ibv_mr *registered = of->library->reg_mr(of->domain, base, size_bytes, 0);
+    int error = errno;
+    add_span(of, MUSTER_TIMELINE_REGISTER, started_ns, size_bytes);
+    errno = error;
+    return registered;
 }
 
 static void remove_registration(void *device, void *handle)
 {
     const struct muster_verbs_device *of = device;
+    size_t size_bytes = ((const struct ibv_mr *)handle)->length;
+    int64_t started_ns = muster_timeline_clock(of->timeline);
     (void)of->library->dereg_mr(handle);
+    add_span(of, MUSTER_TIMELINE_DEREGISTER, started_ns, size_bytes);
 }
 
 static muster_status make_registrations(struct muster_verbs_device *device)

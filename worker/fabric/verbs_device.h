@@ -27,6 +27,7 @@ struct muster_verbs_device {
     struct muster_verbs_gid gid;
     uint32_t pairs;                             /* queue pairs of it */
     struct muster_registrations *registrations; /* of users' memory, to be sent from */
+    struct muster_timeline *timeline;           /* of the fabric; borrowed; or NULL */
 };
 
 /* What the devices of this machine say. */

@@ -7,6 +7,7 @@
  * acknowledged can go again by another path, under its number; the peer drops what comes twice.
  */
 #include "worker/base/clock.h"
+#include "worker/fabric/spans.h"
 #include "worker/fabric/verbs.h"
 
 #include <arpa/inet.h>
@@ -116,6 +117,7 @@ static void carry(struct verbs_path *path, uint16_t number)
     out->path = path;
     path->carried[slot] = number;
     path->credits--;
+    out->posted_ns = muster_link_clock(path->link->link);
     if (!out->copied) {
         (void)post_segment(path, slot, out, number);
         return;
@@ -341,12 +343,25 @@ void muster_verbs_flush(struct verbs_link *link)
 
 /* Acknowledged --------------------------------------------------------------------------------- */
 
+/* Of what the device has read itself. */
+static void add_span(const struct verbs_link *link, const struct verbs_out *out)
+{
+    const struct muster_transfer *transfer = out->frame.transfer;
+    if (transfer != NULL && !out->copied) {
+        uint64_t offset = (uint64_t)(out->frame.data - (unsigned char *)transfer->data);
+        muster_link_add_part(link->link, transfer,
+                             (struct muster_link_part){MUSTER_TIMELINE_WRITE, out->posted_ns,
+                                                       offset, out->frame.size});
+    }
+}
+
 void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
 {
     uint32_t number = path->carried[slot];
     path->free_slots |= 1U << slot;
     if (number != VERBS_NO_FRAME) {
         struct verbs_out *out = out_of(path->link, (uint16_t)number);
+        add_span(path->link, out);
         out->done = true;
         out->path = NULL;
         release(out);
