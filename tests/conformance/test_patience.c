@@ -132,6 +132,23 @@ static uint32_t count_shared(struct muster_patience *patience, bool *ret_moves, 
     }
 }
 
+static void who_waits_for_a_device_looks_for_longer_unless_cores_are_few(void **state)
+{
+    (void)state;
+    struct muster_patience_place place = {
+        .members_here = 2, .cores = 2, .has_device = true, .quota_millis = UINT64_MAX};
+    struct muster_patience patience;
+    muster_patience_begin(&patience, &place);
+    assert_int_equal(patience.look_ns, MUSTER_PATIENCE_DEVICE_NS);
+    place.members_here = 3;
+    muster_patience_begin(&patience, &place);
+    assert_int_equal(patience.look_ns, MUSTER_PATIENCE_NS);
+    place =
+        (struct muster_patience_place){.members_here = 2, .cores = 2, .quota_millis = UINT64_MAX};
+    muster_patience_begin(&patience, &place);
+    assert_int_equal(patience.look_ns, MUSTER_PATIENCE_NS);
+}
+
 static void who_shares_a_core_for_long_sleeps_once_then_moves(void **state)
 {
     (void)state;
@@ -291,6 +308,7 @@ int main(void)
         cmocka_unit_test(who_finds_itself_alone_looks_more_often_again),
         cmocka_unit_test(who_finds_itself_alone_gives_way_less_often),
         cmocka_unit_test(where_there_are_more_members_than_cores_all_go_on_giving_way),
+        cmocka_unit_test(who_waits_for_a_device_looks_for_longer_unless_cores_are_few),
         cmocka_unit_test(who_shares_a_core_for_long_sleeps_once_then_moves),
         cmocka_unit_test(where_there_are_more_members_than_cores_nobody_moves),
         cmocka_unit_test(members_that_move_come_apart),

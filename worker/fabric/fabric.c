@@ -302,6 +302,9 @@ static struct muster_patience_place find_place(const struct muster_fabric *fabri
         }
         place.members_here += strcmp(peers[i].host, fabric->host) == 0;
     }
+    for (uint32_t i = 0; i < fabric->transport_count; i++) {
+        place.has_device = place.has_device || fabric->transports[i].ops == &muster_verbs_ops;
+    }
     return place;
 }
 

@@ -51,8 +51,8 @@ static double get_double(const unsigned char *bytes)
     return value;
 }
 
-void muster_frame_encode_local(const struct muster_frame *frame,
-                               unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+void muster_frame_encode_unchecked(const struct muster_frame *frame,
+                                   unsigned char ret_bytes[MUSTER_FRAME_SIZE])
 {
     unsigned char *b = ret_bytes;
     muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
@@ -84,7 +84,7 @@ void muster_frame_encode_local(const struct muster_frame *frame,
 void muster_frame_encode(const struct muster_frame *frame,
                          unsigned char ret_bytes[MUSTER_FRAME_SIZE])
 {
-    muster_frame_encode_local(frame, ret_bytes);
+    muster_frame_encode_unchecked(frame, ret_bytes);
     muster_bytes_put(ret_bytes + AT_CHECKSUM, crc32(0, ret_bytes, AT_CHECKSUM), 4);
 }
 
@@ -167,8 +167,8 @@ static muster_status check_frame(const struct muster_frame *frame)
     return MUSTER_OK;
 }
 
-muster_status muster_frame_decode_local(const unsigned char bytes[MUSTER_FRAME_SIZE],
-                                        struct muster_frame *ret_frame)
+muster_status muster_frame_decode_unchecked(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                            struct muster_frame *ret_frame)
 {
     const unsigned char *b = bytes;
     TRY(check_header(b));
@@ -206,5 +206,5 @@ muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
     if (muster_bytes_get(bytes + AT_CHECKSUM, 4) != crc32(0, bytes, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
     }
-    return muster_frame_decode_local(bytes, ret_frame);
+    return muster_frame_decode_unchecked(bytes, ret_frame);
 }

@@ -44,11 +44,12 @@ struct muster_frame {
 void muster_frame_encode(const struct muster_frame *frame,
                          unsigned char ret_bytes[MUSTER_FRAME_SIZE]);
 
-/* The same without a checksum, for bytes that do not leave the host. */
-void muster_frame_encode_local(const struct muster_frame *frame,
-                               unsigned char ret_bytes[MUSTER_FRAME_SIZE]);
-MUSTER_CHECKED muster_status muster_frame_decode_local(const unsigned char bytes[MUSTER_FRAME_SIZE],
-                                                       struct muster_frame *ret_frame);
+/* The same without a checksum: the bytes do not leave the host, or the device has one of its own.
+ */
+void muster_frame_encode_unchecked(const struct muster_frame *frame,
+                                   unsigned char ret_bytes[MUSTER_FRAME_SIZE]);
+MUSTER_CHECKED muster_status muster_frame_decode_unchecked(
+    const unsigned char bytes[MUSTER_FRAME_SIZE], struct muster_frame *ret_frame);
 
 /* Of the payload of a frame that was encoded here. */
 uint32_t muster_frame_length(const unsigned char bytes[MUSTER_FRAME_SIZE]);

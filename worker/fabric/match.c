@@ -31,8 +31,8 @@ static void encode(struct muster_match *match, struct muster_frame *frame, unsig
 {
     frame->credit = (uint32_t)match->eager_owed_bytes;
     match->eager_owed_bytes = 0;
-    if (match->local) {
-        muster_frame_encode_local(frame, bytes);
+    if (match->unchecked) {
+        muster_frame_encode_unchecked(frame, bytes);
     } else {
         muster_frame_encode(frame, bytes);
     }

@@ -52,7 +52,7 @@ struct muster_match {
     uint64_t eager_owed_bytes;            /* received, dealt with, not credited yet */
     uint64_t early_bytes;                 /* received and not dealt with */
     bool broken;                          /* the link is to be given up */
-    bool local;                           /* frames stay on this host: no checksums */
+    bool unchecked;                       /* frames need no checksum */
     bool posting;         /* within a post: sends that are out are reported by the leader */
     uint32_t payload_max; /* of a segment; 0: MUSTER_FRAME_PAYLOAD_MAX */
 };

@@ -10,6 +10,8 @@ void muster_patience_begin(struct muster_patience *patience,
     bool cores_for_all = place->members_here <= place->cores;
     *patience = (struct muster_patience){
         .looks_at_all = place->quota_millis / MILLIS >= needed,
+        .look_ns =
+            place->has_device && cores_for_all ? MUSTER_PATIENCE_DEVICE_NS : MUSTER_PATIENCE_NS,
         .looks = MUSTER_PATIENCE_LOOKS_MAX,
         .cores_for_all = cores_for_all,
         .place = place->index,

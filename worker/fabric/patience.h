@@ -19,6 +19,8 @@ enum {
     /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
      * that wait for each other sleep in turn for good once one of them was late. */
     MUSTER_PATIENCE_NS = 200 * 1000,
+    /* To be woken by a device costs more: it is asked for that, interrupts, and is thanked. */
+    MUSTER_PATIENCE_DEVICE_NS = 2000 * 1000,
     /* Who gave way for longer had to wait for a whole slice of other work. */
     MUSTER_PATIENCE_SLICE_NS = 500 * 1000,
     /* Who gave way for less found nobody else on its core. */
@@ -39,6 +41,7 @@ enum {
 
 struct muster_patience {
     bool looks_at_all;
+    int64_t look_ns;  /* at most, in one wait */
     uint32_t looks;   /* at memory, before it looks at descriptors */
     int64_t pause_ns; /* so long it only looks before it gives way */
     bool cores_for_all;
@@ -56,6 +59,7 @@ struct muster_patience_place {
     uint32_t members_here; /* on this host */
     uint32_t index;        /* of this one among them */
     uint32_t cores;        /* that it may use */
+    bool has_device;       /* it may have links over RDMA */
     uint64_t
         quota_millis; /* thousandths of a core; UINT64_MAX: none (muster_cores_quota_millis()) */
 };

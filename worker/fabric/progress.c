@@ -263,8 +263,8 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
                              struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
-    int64_t end_ns =
-        now_ns + MUSTER_PATIENCE_NS < until_ns ? now_ns + MUSTER_PATIENCE_NS : until_ns;
+    int64_t look_ns = fabric->patience.look_ns;
+    int64_t end_ns = now_ns + look_ns < until_ns ? now_ns + look_ns : until_ns;
     int64_t give_way_ns = now_ns + fabric->patience.pause_ns;
     bool found = false;
     uint32_t place;

@@ -366,7 +366,7 @@ static void init_end(struct muster_link *link)
     end->link = link;
     end->shm = link->transport;
     end->match.link = link;
-    end->match.local = true;
+    end->match.unchecked = true;
     end->match.direct = &muster_shm_direct;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = end->shm->piece;

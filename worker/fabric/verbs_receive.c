@@ -113,7 +113,7 @@ static muster_status read_header(const struct verbs_in *in, struct muster_frame 
     if (in->size < MUSTER_FRAME_SIZE) {
         return muster_error_set(MUSTER_INVALID, "a frame is too short");
     }
-    TRY(muster_frame_decode(in->bytes, ret_frame));
+    TRY(muster_frame_decode_unchecked(in->bytes, ret_frame));
     if (in->size != MUSTER_FRAME_SIZE + ret_frame->length) {
         return muster_error_set(MUSTER_INVALID, "a frame has another size than it says");
     }
