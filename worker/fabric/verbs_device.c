@@ -170,8 +170,10 @@ static void remove_registration(void *device, void *handle)
 
 static muster_status make_registrations(struct muster_verbs_device *device)
 {
-    const struct muster_registrar registrar = {
-        .device = device, .add = add_registration, .remove = remove_registration};
+    const struct muster_registrar registrar = {.device = device,
+                                               .add = add_registration,
+                                               .remove = remove_registration,
+                                               .unmapped = &muster_unmapped_ops};
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
