@@ -160,18 +160,28 @@ static muster_status connect_path(struct verbs_path *path)
     return status;
 }
 
+/* The queue pairs do not reach each other. As give_up(). */
+static bool give_up_proof(struct verbs_path *path, const char *what)
+{
+    (void)muster_error_set(MUSTER_INVALID,
+                           "%.90s: the network may carry no packets as large as the RDMA devices' "
+                           "(MTU), or drop UDP port 4791",
+                           what);
+    warn(path->link);
+    return give_up(path, muster_last_error());
+}
+
 bool muster_verbs_prove(struct verbs_path *path)
 {
     if (path->half.phase != MUSTER_PHASE_PROVING) {
         return true;
     }
     if (path->connecting && connect_path(path) != MUSTER_OK) {
+        warn(path->link);
         return give_up(path, muster_last_error());
     }
     if (path->failure[0] != '\0') {
-        char what[MUSTER_REASON_SIZE];
-        memcpy(what, path->failure, sizeof what);
-        return give_up(path, what);
+        return give_up_proof(path, path->failure);
     }
     if (path->proven) {
         if (!path->dialler) {
@@ -185,10 +195,11 @@ bool muster_verbs_prove(struct verbs_path *path)
 static void expired(struct muster_half *half)
 {
     struct verbs_path *path = (struct verbs_path *)half;
-    (void)give_up(path, half->phase == MUSTER_PHASE_DIALLING
-                            ? "it cannot be reached in time"
-                            : "nothing comes through between the RDMA devices: the network may "
-                              "carry no packets as large as theirs (MTU), or drop UDP port 4791");
+    if (half->phase == MUSTER_PHASE_DIALLING) {
+        (void)give_up(path, "it cannot be reached in time");
+    } else {
+        (void)give_up_proof(path, "nothing comes through between the RDMA devices");
+    }
 }
 
 /* Dialling ----------------------------------------------------------------------------------- */
@@ -451,7 +462,7 @@ static void read_end(struct verbs_path *path)
     uint32_t place = path->place;
     muster_verbs_take(path->verbs);
     if (!path->proven) {
-        (void)give_up(path, "it gives up the RDMA connection");
+        (void)give_up_proof(path, "it gives up the RDMA connection");
     } else if (muster_verbs_prove(path) && link->paths[place] == path) {
         (void)muster_verbs_ended(path, what);
     }
