@@ -1,12 +1,9 @@
 #include "tests/support/guest.h"
 
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "worker/fabric/fabric.h"
 
@@ -55,7 +52,8 @@ void guest_shell(const char *format, ...)
     (void)vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
     if (system(command) != 0) { /* NOLINT(cert-env33-c): words of the tests */
-        fail_msg("\"%s\" failed", command);
+        (void)fprintf(stderr, "\"%s\" failed\n", command); /* also in a thread of the rig's */
+        abort();
     }
 }
 

@@ -15,14 +15,14 @@ void guest_need_rdma(const char *program);
 /* The same for tests that change the network of the devices: always in a guest, with two. */
 void guest_enter(const char *program);
 
-/* The network of device rxe<index>; the calls are over when the device has noticed. Fail the test
- * if it cannot be done.
+/* The network of device rxe<index>; the calls are over when the device has noticed. They
+ * end the program if it cannot be done. Any thread.
  *
  * Pulls its cable, or puts it back. */
 void guest_plug(uint32_t index, bool in);
 /* "ip link set eth<index> down", or up with the addresses and routes that it had. */
 void guest_switch(uint32_t index, bool on);
-/* Runs a command of the shell, and fails the test if that fails. */
+/* Runs a command of the shell, and ends the program if that fails. */
 void guest_shell(const char *format, ...) MUSTER_PRINTF(1, 2);
 
 #endif

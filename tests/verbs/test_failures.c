@@ -1,6 +1,7 @@
 /* What fails beneath links over RDMA, most of it in the middle of a large message: each ends as the
  * link's status, in the device's words; the next generation goes on, and nothing is left behind. */
 #include "tests/conformance/rig_child.h"
+#include "tests/conformance/rig_flow.h"
 #include "tests/support/guest.h"
 #include "tests/support/verbs_spy.h"
 #include "worker/base/log.h"
@@ -18,9 +19,7 @@
 #include <cmocka.h>
 
 enum {
-    LARGE_BYTES = 8 << 20,
-    MIDDLE_BYTES = 3 << 20, /* of these, when the fault comes */
-    STOPPED_MS = 300,       /* a stopped peer is waited for */
+    STOPPED_MS = 300, /* a stopped peer is waited for */
     LITTLE_BYTES = 64 << 10,
     NOBODY = 65534,
 };
@@ -31,98 +30,16 @@ static const struct rig_transport with_tcp = {.name = "verbs, else TCP",
                                               .listen = "127.0.0.1",
                                               .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
 
-/* A large message from rank 1 to rank 0, and what happens in its middle. */
-static struct flow {
-    unsigned char *out, *in;
-    void (*strike)(void);
-    bool struck;
-    muster_status statuses[2];
-    char reasons[2][MUSTER_ERROR_MAX];
-} flow;
-
-static void take_piece(struct muster_transfer *transfer, uint64_t offset, const void *data,
-                       size_t size)
-{
-    (void)transfer;
-    memcpy(flow.in + offset, data, size);
-    if (offset >= MIDDLE_BYTES && !flow.struck && flow.strike != NULL) {
-        flow.struck = true;
-        flow.strike();
-    }
-}
-
-static void flow_start(void (*strike)(void))
-{
-    memset(&flow, 0, sizeof flow);
-    flow.strike = strike;
-    flow.out = malloc(LARGE_BYTES);
-    flow.in = calloc(1, LARGE_BYTES);
-    rig_fill(flow.out, LARGE_BYTES, 7);
-}
-
-static void flow_finish(void)
-{
-    free(flow.out);
-    free(flow.in);
-}
-
-/* Whose link ends has it reported, and all hear of it: as the service does it. */
-static char *move(struct rig *rig, uint32_t rank, void *user)
-{
-    (void)user;
-    struct rig_tally tally = {.left = 1};
-    struct muster_transfer transfer = rank == 1 ? rig_send(rig, 0, 5, flow.out, LARGE_BYTES)
-                                                : rig_receive(rig, 1, 5, NULL, LARGE_BYTES);
-    transfer.consume = rank == 0 ? take_piece : NULL;
-    rig_post(rig, rank, &tally, &transfer);
-    flow.statuses[rank] = rig_wait(rig, rank, &tally);
-    (void)snprintf(flow.reasons[rank], sizeof flow.reasons[rank], "%s",
-                   tally.status != MUSTER_OK ? tally.reason : muster_last_error());
-    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 5);
-    if (flow.statuses[rank] != MUSTER_OK) {
-        muster_fabric_revoke(rig->fabrics[1 - rank], rig->generation, "a member was reported");
-    }
-    return NULL;
-}
-
-/* One of the ends says this; and neither got all. */
-static void expect_lost(const char *words)
-{
-    assert_true(flow.struck);
-    for (int i = 0; i < 2; i++) {
-        print_message("rank %d: %s: %s\n", i, muster_status_name(flow.statuses[i]),
-                      flow.reasons[i]);
-    }
-    assert_int_equal(flow.statuses[0], MUSTER_REJOIN);
-    assert_true(strstr(flow.reasons[0], words) != NULL || strstr(flow.reasons[1], words) != NULL);
-}
-
-/* The next generation moves the same message, and all of it comes. */
-static void go_on(struct rig *rig)
-{
-    flow.strike = NULL;
-    rig_begin(rig);
-    rig_run(rig, move, NULL);
-    assert_int_equal(flow.statuses[0], MUSTER_OK);
-    assert_int_equal(flow.statuses[1], MUSTER_OK);
-    assert_true(rig_filled(flow.in, LARGE_BYTES, 7));
-}
-
-static void strike_and_go_on(const struct rig_transport *transport, void (*strike)(void),
-                             const char *words, void (*mend)(void))
+static void strike_and_go_on(void (*strike)(void), const char *words)
 {
     struct rig rig;
-    flow_start(strike);
-    rig_init(&rig, transport, 2);
-    rig_run(&rig, move, NULL);
-    expect_lost(words);
-    if (mend != NULL) {
-        mend();
-    }
-    go_on(&rig);
+    rig_flow_start(strike);
+    rig_init(&rig, &verbs, 2);
+    rig_flow_expect_lost(&rig, words);
+    rig_flow_go_on(&rig);
     assert_true(verbs_spy_pairs() > 0);
     rig_finish(&rig);
-    flow_finish();
+    rig_flow_finish();
     verbs_spy_expect_nothing_held();
 }
 
@@ -142,8 +59,8 @@ static void break_last_pair(void)
 static void a_queue_pair_in_error_ends_its_link(void **state)
 {
     (void)state;
-    strike_and_go_on(&verbs, break_first_pair, "RDMA device ", NULL);
-    strike_and_go_on(&verbs, break_last_pair, "RDMA device ", NULL);
+    strike_and_go_on(break_first_pair, "RDMA device ");
+    strike_and_go_on(break_last_pair, "RDMA device ");
 }
 
 static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
@@ -201,7 +118,7 @@ static void kill_oneself(void)
 static void send_large(struct rig *rig)
 {
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer send = rig_send(rig, 0, 5, flow.out, LARGE_BYTES);
+    struct muster_transfer send = rig_send(rig, 0, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
     rig_post(rig, 0, &tally, &send);
     (void)!rig_wait(rig, 0, &tally);
 }
@@ -209,9 +126,9 @@ static void send_large(struct rig *rig)
 static void receive_large(struct rig *rig)
 {
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer receive = rig_receive(rig, 0, 5, NULL, LARGE_BYTES);
-    receive.consume = take_piece;
-    flow.strike = kill_oneself;
+    struct muster_transfer receive = rig_receive(rig, 0, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
+    receive.consume = rig_flow_take;
+    rig_flow.strike = kill_oneself;
     rig_post(rig, 0, &tally, &receive);
     (void)!rig_wait(rig, 0, &tally);
 }
@@ -220,19 +137,19 @@ static void a_sender_killed_in_a_large_message_is_lost(void **state)
 {
     (void)state;
     struct rig rig;
-    flow_start(NULL);
+    rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
     rig_child_meet(&child, &rig, &verbs);
-    flow.strike = kill_peer;
+    rig_flow.strike = kill_peer;
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer receive = rig_receive(&rig, 1, 5, NULL, LARGE_BYTES);
-    receive.consume = take_piece;
+    struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
+    receive.consume = rig_flow_take;
     rig_post(&rig, 0, &tally, &receive);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
-    assert_true(flow.struck);
+    assert_true(rig_flow.struck);
     assert_non_null(strstr(tally.reason, "link to rank 1 (host host-0): "));
     rig_child_finish(&child, &rig);
-    flow_finish();
+    rig_flow_finish();
     verbs_spy_expect_nothing_held();
 }
 
@@ -240,16 +157,17 @@ static void a_receiver_killed_in_a_large_message_is_lost(void **state)
 {
     (void)state;
     struct rig rig;
-    flow_start(NULL);
+    rig_flow_start(NULL);
     child = rig_child_start(&verbs, receive_large);
     rig_child_meet(&child, &rig, &verbs);
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer send = rig_send(&rig, 1, 5, flow.out, LARGE_BYTES);
+    struct muster_transfer send =
+        rig_send(&rig, 1, RIG_FLOW_SEQUENCE, rig_flow.out, RIG_FLOW_BYTES);
     rig_post(&rig, 0, &tally, &send);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_REJOIN);
     assert_non_null(strstr(tally.reason, "link to rank 1 (host host-0): "));
     rig_child_finish(&child, &rig);
-    flow_finish();
+    rig_flow_finish();
     verbs_spy_expect_nothing_held();
 }
 
@@ -257,15 +175,16 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
 {
     (void)state;
     struct rig rig;
-    flow_start(NULL);
+    rig_flow_start(NULL);
     child = rig_child_start(&verbs, send_large);
     rig_child_meet(&child, &rig, &verbs);
-    flow.strike = stop_peer;
+    rig_flow.strike = stop_peer;
     struct rig_tally tally = {.left = 1};
-    struct muster_transfer receive = rig_receive(&rig, 1, 5, NULL, LARGE_BYTES);
-    receive.consume = take_piece;
+    struct muster_transfer receive = rig_receive(&rig, 1, RIG_FLOW_SEQUENCE, NULL, RIG_FLOW_BYTES);
+    receive.consume = rig_flow_take;
     rig_post(&rig, 0, &tally, &receive);
-    while (!flow.struck) {
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (!rig_flow.struck && muster_clock_ns() < deadline_ns) {
         rig_look(&rig, 0, 10);
     }
     assert_int_equal(muster_fabric_wait(rig.fabrics[0], rig.generation, &tally.finished,
@@ -273,9 +192,9 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
                      MUSTER_RETRY);
     assert_int_equal(kill(child.pid, SIGCONT), 0);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_OK);
-    assert_true(rig_filled(flow.in, LARGE_BYTES, 7));
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, 7));
     rig_child_finish(&child, &rig);
-    flow_finish();
+    rig_flow_finish();
     verbs_spy_expect_nothing_held();
 }
 
@@ -313,7 +232,7 @@ static void who_may_lock_no_memory_is_told_so_and_uses_tcp(void **state)
 static char *move_and_exchange(struct rig *rig, uint32_t rank, void *user)
 {
     char *complaint = exchange_with_all(rig, rank, user);
-    return complaint != NULL || rank > 1 ? complaint : move(rig, rank, user);
+    return complaint != NULL || rank > 1 ? complaint : rig_flow_move(rig, rank, user);
 }
 
 static void links_for_which_there_is_no_memory_left_are_tcp(void **state)
@@ -327,15 +246,15 @@ static void links_for_which_there_is_no_memory_left_are_tcp(void **state)
     assert_int_equal(verbs_spy_pairs() > 0, of_a_link > 0);
     rig_finish(&rig);
 
-    flow_start(NULL);
+    rig_flow_start(NULL);
     limit_memory(of_a_link + of_a_link / 2);
     rig_init(&rig, &with_tcp, 4);
     rig_run(&rig, move_and_exchange, NULL);
     assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * of_a_link);
-    assert_int_equal(flow.statuses[0], MUSTER_OK);
-    assert_true(rig_filled(flow.in, LARGE_BYTES, 7));
+    assert_int_equal(rig_flow.statuses[0], MUSTER_OK);
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, 7));
     rig_finish(&rig);
-    flow_finish();
+    rig_flow_finish();
     verbs_spy_expect_nothing_held();
 }
 
