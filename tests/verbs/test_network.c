@@ -167,6 +167,65 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
     verbs_spy_expect_nothing_held();
 }
 
+/* Addresses -------------------------------------------------------------------------------------
+ */
+
+enum { GID_IPV4 = 1, GID_IPV6 = 2 }; /* in the order in which the interfaces get them */
+
+/* With rules that send it over the wire, as the guest has them for IPv4. */
+static void give_ipv6(uint32_t index)
+{
+    uint32_t table = 1000 + index;
+    guest_shell("ip -6 addr add fd00::%u/64 dev eth%u nodad", index + 1, index);
+    guest_shell("ip -6 rule add pref 10 iif eth%u lookup local", index);
+    guest_shell("ip -6 rule add pref 20 from fd00::%u to fd00::/64 lookup %u", index + 1, table);
+    guest_shell("ip -6 route add local fd00::%u dev eth%u table %u", index + 1, index, table);
+    guest_shell("ip -6 route add fd00::/64 dev eth%u src fd00::%u table %u", index, index + 1,
+                table);
+    guest_shell(
+        "for i in $(seq 600); do"
+        " grep -qs ^fd00: /sys/class/infiniband/rxe%u/ports/1/gids/%d && exit 0;"
+        " sleep 0.05; done; exit 1",
+        index, GID_IPV6);
+}
+
+static void let_rank_1_have_ipv4(uint32_t rank, struct muster_fabric_options *options)
+{
+    take_turns(rank, options);
+    if (options != NULL && rank == 1) {
+        options->verbs.gid = GID_IPV4;
+    }
+}
+
+static void addresses_of_ipv6_serve_and_do_not_mix(void **state)
+{
+    (void)state;
+    struct rig_transport ipv6 = network;
+    struct rig rig;
+    give_ipv6(0);
+    give_ipv6(1);
+    guest_shell("ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0");
+    ipv6.verbs.gid = GID_IPV6;
+    rig_flow_start(NULL);
+    rig_init(&rig, &ipv6, 2);
+    assert_non_null(strstr(rig.peers[0].addresses[0], "verbs://[fd00::1]:"));
+    rig_flow_expect_moved(&rig);
+    rig_finish(&rig);
+    rig_flow_finish();
+
+    ipv6.prepare = let_rank_1_have_ipv4;
+    rig_init(&rig, &ipv6, 2);
+    struct rig_tally tally = rig_send_unasked(&rig);
+    assert_int_equal(tally.status, MUSTER_REJOIN);
+    /* Who was called says why; the caller, that it was told so. */
+    if (strstr(tally.reason, "MUSTER_VERBS_GID") == NULL &&
+        strstr(tally.reason, "refused: not over RDMA") == NULL) {
+        fail_msg("\"%s\" does not say why", tally.reason);
+    }
+    rig_finish(&rig);
+    verbs_spy_expect_nothing_held();
+}
+
 int main(int count, char **arguments)
 {
     (void)count;
@@ -180,6 +239,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(lost_packets_are_sent_again),
         cmocka_unit_test(the_smaller_mtu_counts),
         cmocka_unit_test(where_large_packets_do_not_come_through_links_are_tcp),
+        cmocka_unit_test(addresses_of_ipv6_serve_and_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
