@@ -7,7 +7,7 @@ build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev lib
 example_packages="wamerican"
 test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl
     iproute2 procps gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
-    ibverbs-providers"
+    ibverbs-providers openssl"
 
 # install_packages NAME...: installs those that are missing, and says which. Fails with one line if
 # it may not.
