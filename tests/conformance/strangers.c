@@ -1,0 +1,243 @@
+#include "tests/conformance/strangers.h"
+
+#include "worker/fabric/address.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ANSWER_MAX = 256, VERSION_AT = 8 };
+
+static const struct stranger_port *tested;
+
+/* "verbs://10.0.0.1:4000" is a TCP address, too. */
+int stranger_connect(const struct rig *rig, uint32_t rank)
+{
+    char text[MUSTER_ADDRESS_SIZE];
+    struct muster_socket_address address;
+    const char *published = strstr(rig->peers[rank].addresses[0], "://");
+    (void)snprintf(text, sizeof text, "tcp%.100s", published != NULL ? published : "");
+    if (muster_address_parse(text, &address) != MUSTER_OK) {
+        return -1;
+    }
+    int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address.storage, address.size) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+void stranger_await_refused(struct rig *rig, uint64_t count)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+           muster_clock_ns() < deadline_ns) {
+        rig_look(rig, 0, 5);
+    }
+    /* A member whose call has crossed another may have hung up, too. */
+    assert_true(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= count);
+}
+
+static void a_port_scanner_is_counted(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    int fd = stranger_connect(&rig, 0);
+    assert_true(fd >= 0);
+    close(fd);
+    stranger_await_refused(&rig, 1);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+void stranger_send(int fd, const void *bytes, size_t size)
+{
+    assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+static void assert_hung_up(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, 0);
+    assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+    close(fd);
+}
+
+static void garbage_is_refused_at_once(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    int fd = stranger_connect(&rig, 0);
+    stranger_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    stranger_await_refused(&rig, 1);
+    assert_hung_up(fd);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+struct muster_hello stranger_hello(const struct rig *rig)
+{
+    struct muster_hello hello = {.generation = rig->generation};
+    memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
+    memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
+    (void)snprintf(hello.token, sizeof hello.token, "a token that both ends have");
+    return hello;
+}
+
+static void expect_verdict_on(struct rig *rig, const unsigned char bytes[MUSTER_HELLO_SIZE],
+                              enum muster_verdict expected, uint64_t refused)
+{
+    unsigned char answer[ANSWER_MAX];
+    int fd = stranger_connect(rig, 0);
+    stranger_send(fd, bytes, MUSTER_HELLO_SIZE);
+    stranger_send(fd, tested->greeting, tested->greeting_size);
+    stranger_await_refused(rig, refused);
+    assert_int_equal(recv(fd, answer, tested->answer_size, MSG_WAITALL), tested->answer_size);
+    enum muster_verdict verdict = MUSTER_WELCOME;
+    assert_int_equal(muster_answer_decode(answer, &verdict), MUSTER_OK);
+    assert_int_equal(verdict, expected);
+    assert_hung_up(fd);
+}
+
+static void expect_verdict(struct rig *rig, const struct muster_hello *hello,
+                           enum muster_verdict expected, uint64_t refused)
+{
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    muster_hello_encode(hello, bytes);
+    expect_verdict_on(rig, bytes, expected, refused);
+}
+
+static void who_speaks_another_version_is_told_so(void **state)
+{
+    (void)state;
+    struct rig rig;
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    rig_init(&rig, tested->transport, 2);
+    struct muster_hello hello = stranger_hello(&rig);
+    muster_hello_encode(&hello, bytes);
+    bytes[VERSION_AT]++;
+    expect_verdict_on(&rig, bytes, MUSTER_REFUSED_VERSION, 1);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    struct muster_hello hello = stranger_hello(&rig);
+    hello.token[3] = 'x';
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 1);
+    hello = stranger_hello(&rig);
+    hello.token[0] = '\0';
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 2);
+    hello = stranger_hello(&rig);
+    muster_random_uuid(hello.from);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 3);
+    hello = stranger_hello(&rig);
+    muster_random_uuid(hello.to);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 4);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void half_hellos_do_not_keep_members_out(void **state)
+{
+    (void)state;
+    enum { STALLED = 300 };
+    static int fds[STALLED];
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    unsigned char bytes[MUSTER_HELLO_SIZE];
+    struct muster_hello hello = stranger_hello(&rig);
+    muster_hello_encode(&hello, bytes);
+    for (int i = 0; i < STALLED; i++) {
+        fds[i] = stranger_connect(&rig, 0);
+        assert_true(fds[i] >= 0);
+        stranger_send(fds[i], bytes, 100);
+        if (i % 50 == 0) {
+            rig_look(&rig, 0, 1);
+        }
+    }
+    rig_run(&rig, rig_exchange, NULL);
+    for (int i = 0; i < STALLED; i++) {
+        close(fds[i]);
+    }
+    stranger_await_refused(&rig, STALLED);
+    rig_finish(&rig);
+}
+
+static char *connect_often(struct rig *rig, uint32_t rank, void *user)
+{
+    int count = *(const int *)user;
+    if (rank == 0) {
+        int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+        while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < (uint64_t)count &&
+               muster_clock_ns() < deadline_ns) {
+            rig_look(rig, 0, 5);
+        }
+        RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= (uint64_t)count);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        int fd = stranger_connect(rig, 0);
+        RIG_EXPECT(fd >= 0);
+        struct linger abrupt = {.l_onoff = 1}; /* leaves no port in TIME_WAIT */
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void ten_thousand_quick_connects_do_no_harm(void **state)
+{
+    (void)state;
+    int count = 10000;
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    rig_run(&rig, connect_often, &count);
+    rig_run(&rig, rig_exchange, NULL);
+    rig_finish(&rig);
+}
+
+static void another_token_is_a_clear_error_for_the_dialler(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, tested->transport, 2);
+    muster_fabric_set_token(rig.fabrics[1], "another one");
+    struct rig_tally tally = rig_send_unasked(&rig);
+    assert_int_equal(tally.status, MUSTER_REJOIN);
+    if (strncmp(tally.reason, "link to rank 0 (host host-0): ", 30) != 0 ||
+        strstr(tally.reason, "refused: wrong link token") == NULL) {
+        fail_msg("\"%s\" does not say who refused, and why", tally.reason);
+    }
+    rig_finish(&rig);
+}
+
+int strangers_run(const struct stranger_port *port)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_port_scanner_is_counted),
+        cmocka_unit_test(garbage_is_refused_at_once),
+        cmocka_unit_test(who_speaks_another_version_is_told_so),
+        cmocka_unit_test(who_lacks_the_token_or_is_no_member_is_told_so),
+        cmocka_unit_test(half_hellos_do_not_keep_members_out),
+        cmocka_unit_test(ten_thousand_quick_connects_do_no_harm),
+        cmocka_unit_test(another_token_is_a_clear_error_for_the_dialler),
+    };
+    assert_true(port->answer_size <= ANSWER_MAX);
+    tested = port;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
