@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-enum { STRIKE_BYTES = 3 << 20, SEED = 7 };
+enum { STRIKE_BYTES = 3 << 20 };
 
 struct rig_flow rig_flow;
 
@@ -18,7 +18,7 @@ void rig_flow_start(void (*strike)(void))
     rig_flow.strike = strike;
     rig_flow.out = malloc(RIG_FLOW_BYTES);
     rig_flow.in = calloc(1, RIG_FLOW_BYTES);
-    rig_fill(rig_flow.out, RIG_FLOW_BYTES, SEED);
+    rig_fill(rig_flow.out, RIG_FLOW_BYTES, RIG_FLOW_SEED);
 }
 
 void rig_flow_finish(void)
@@ -86,7 +86,7 @@ static void expect_all(void)
                      rig_flow.reasons[i]);
         }
     }
-    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, SEED));
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
 }
 
 void rig_flow_expect_moved(struct rig *rig)

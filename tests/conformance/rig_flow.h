@@ -4,7 +4,7 @@
 
 #include "tests/conformance/rig.h"
 
-enum { RIG_FLOW_BYTES = 8 << 20, RIG_FLOW_SEQUENCE = 5 };
+enum { RIG_FLOW_BYTES = 8 << 20, RIG_FLOW_SEQUENCE = 5, RIG_FLOW_SEED = 7 /* of rig_fill() */ };
 
 struct rig_flow {
     unsigned char *out, *in;

@@ -22,6 +22,7 @@ enum {
     STOPPED_MS = 300, /* a stopped peer is waited for */
     LITTLE_BYTES = 64 << 10,
     NOBODY = 65534,
+    PATHS = 3, /* of a link of several */
 };
 
 static const struct rig_transport verbs = {.name = "verbs",
@@ -61,6 +62,43 @@ static void a_queue_pair_in_error_ends_its_link(void **state)
     (void)state;
     strike_and_go_on(break_first_pair, "RDMA device ");
     strike_and_go_on(break_last_pair, "RDMA device ");
+}
+
+/* Moves both on until the link has all its paths. */
+static char *await_paths(struct rig *rig, uint32_t rank, void *user)
+{
+    uint64_t others = *(const uint64_t *)user;
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    char *complaint = rig_exchange(rig, rank, NULL);
+    while (complaint == NULL &&
+           muster_fabric_figures(rig->fabrics[rank]).connections_opened < others &&
+           muster_clock_ns() < deadline_ns) {
+        rig_look(rig, rank, 5);
+    }
+    return complaint;
+}
+
+static void a_link_of_several_queue_pairs_goes_on_without_one(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct rig_transport several = verbs;
+    uint64_t others = PATHS - 1;
+    several.verbs.connections = PATHS;
+    rig_flow_start(break_last_pair);
+    rig_init(&rig, &several, 2);
+    rig_run(&rig, await_paths, &others);
+    assert_int_equal(verbs_spy_pairs(), 2 * PATHS);
+    rig_run(&rig, rig_flow_move, NULL);
+    assert_true(rig_flow.struck);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rig_flow.statuses[i], MUSTER_OK);
+        assert_true(muster_fabric_figures(rig.fabrics[i]).connections_lost > 0);
+    }
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
+    rig_finish(&rig);
+    rig_flow_finish();
+    verbs_spy_expect_nothing_held();
 }
 
 static char *exchange_with_all(struct rig *rig, uint32_t rank, void *user)
@@ -192,7 +230,7 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
                      MUSTER_RETRY);
     assert_int_equal(kill(child.pid, SIGCONT), 0);
     assert_int_equal(rig_wait(&rig, 0, &tally), MUSTER_OK);
-    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, 7));
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
     rig_child_finish(&child, &rig);
     rig_flow_finish();
     verbs_spy_expect_nothing_held();
@@ -252,7 +290,7 @@ static void links_for_which_there_is_no_memory_left_are_tcp(void **state)
     rig_run(&rig, move_and_exchange, NULL);
     assert_true(verbs_spy_region_bytes() > 0 && verbs_spy_region_bytes() <= 2 * of_a_link);
     assert_int_equal(rig_flow.statuses[0], MUSTER_OK);
-    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, 7));
+    assert_true(rig_filled(rig_flow.in, RIG_FLOW_BYTES, RIG_FLOW_SEED));
     rig_finish(&rig);
     rig_flow_finish();
     verbs_spy_expect_nothing_held();
@@ -282,6 +320,7 @@ int main(int count, char **arguments)
     verbs_spy_start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_queue_pair_in_error_ends_its_link),
+        cmocka_unit_test(a_link_of_several_queue_pairs_goes_on_without_one),
         cmocka_unit_test(where_no_more_queue_pairs_can_be_had_links_are_tcp),
         cmocka_unit_test(a_sender_killed_in_a_large_message_is_lost),
         cmocka_unit_test(a_receiver_killed_in_a_large_message_is_lost),
