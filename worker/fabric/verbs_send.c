@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WITHDRAW_MS = 500 }; /* a packet that was lost goes again after that */
+enum {
+    WITHDRAW_MS = 500, /* a packet that was lost goes again after that */
+    LARGE_MAX = 2,     /* frames posted in one go, then what has come has its turn */
+};
 
 static struct verbs_out *out_of(struct verbs_link *link, uint16_t number)
 {
@@ -263,8 +266,8 @@ static void let_go(struct verbs_link *link, uint16_t number)
     muster_match_sent(&link->match, &frame);
 }
 
-/* A whole message, or a piece. */
-static bool put_data(struct verbs_link *link)
+/* A whole message, or a piece; *large counts those that a device reads. */
+static bool put_data(struct verbs_link *link, uint32_t *large_count)
 {
     struct muster_match *match = &link->match;
     const struct muster_transfer *transfer = match->ready.first;
@@ -284,6 +287,7 @@ static bool put_data(struct verbs_link *link)
     match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
     (void)muster_match_next(match, &out->frame);
     out->copied = !direct;
+    *large_count += direct;
     uint16_t number = link->out_next++;
     carry(path, number);
     if (out->copied) {
@@ -330,9 +334,13 @@ static void return_credits(struct verbs_path *path)
 
 void muster_verbs_flush(struct verbs_link *link)
 {
-    if (put_again(link) && put_control(link)) {
-        while (put_data(link)) {
-        }
+    uint32_t large_count = 0;
+    bool more = put_again(link) && put_control(link);
+    while (more && large_count < LARGE_MAX) {
+        more = put_data(link, &large_count);
+    }
+    if (more) {
+        muster_link_mark(link->link);
     }
     for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
         if (link->paths[i] != NULL) {
@@ -419,14 +427,15 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
                                  const struct muster_operation_id *operation)
 {
     int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
-    struct verbs_out *read = NULL;
-    while ((read = find_read(link, operation)) != NULL) {
-        muster_verbs_take(link->verbs);
-        if (muster_clock_ns() > deadline_ns && (read = find_read(link, operation)) != NULL) {
+    struct verbs_out *read = find_read(link, operation);
+    while (read != NULL) {
+        if (muster_clock_ns() > deadline_ns) {
             muster_verbs_note_failure(read->path, "it does not end sends that were withdrawn");
             muster_verbs_pair_destroy(read->path);
         }
         (void)sched_yield();
+        muster_verbs_take(link->verbs);
+        read = find_read(link, operation);
     }
     for (uint16_t number = link->out_first; number != link->out_next; number++) {
         struct verbs_out *out = out_of(link, number);
