@@ -1,0 +1,302 @@
+#include "tests/conformance/saboteur.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+enum {
+    NUMBERS = 1 << 18, /* in a large message */
+    SMALL = 64,        /* small messages beside it */
+    MESSAGES = 2 * SMALL + 4,
+    ENDS_MAX = 64,
+};
+
+/* The process's own connections -------------------------------------------------------------- */
+
+/* One end of an established connection. Both ends are this process's. */
+struct end {
+    int fd;
+    in_port_t low, high; /* the connection's ports */
+};
+
+static bool read_end(int fd, struct end *ret_end)
+{
+    struct sockaddr_in here;
+    struct sockaddr_in there;
+    struct tcp_info info;
+    socklen_t here_size = sizeof here;
+    socklen_t there_size = sizeof there;
+    socklen_t info_size = sizeof info;
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0 || here.sin_family != AF_INET ||
+        getpeername(fd, (struct sockaddr *)&there, &there_size) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0 ||
+        info.tcpi_state != TCP_ESTABLISHED) {
+        return false;
+    }
+    bool ordered = here.sin_port < there.sin_port;
+    *ret_end = (struct end){.fd = fd,
+                            .low = ordered ? here.sin_port : there.sin_port,
+                            .high = ordered ? there.sin_port : here.sin_port};
+    return true;
+}
+
+/* One end of each connection. */
+static uint32_t list_connections(struct end *ends)
+{
+    uint32_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry = NULL;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        struct end end;
+        bool known = entry->d_name[0] == '.' || count == ENDS_MAX ||
+                     !read_end((int)strtol(entry->d_name, NULL, 10), &end);
+        for (uint32_t i = 0; !known && i < count; i++) {
+            known = ends[i].low == end.low && ends[i].high == end.high;
+        }
+        if (!known) {
+            ends[count++] = end;
+        }
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return count;
+}
+
+/* Rounds ------------------------------------------------------------------------------------- */
+
+struct game {
+    atomic_bool over;   /* rank 0 ends it after this round */
+    atomic_uint rounds; /* that rank 0 has seen the end of */
+};
+
+/* Who cuts connections meanwhile. */
+struct saboteur {
+    const struct saboteur_wish *wish;
+    struct rig *rig;
+    struct game game;
+    unsigned seed;
+    uint32_t times;  /* that it has cut some, */
+    uint32_t cut;    /* so many in all */
+    unsigned rounds; /* the game has to go beyond */
+};
+
+static void add_up(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
+                   size_t size_bytes)
+{
+    uint32_t *sum = (uint32_t *)transfer->data + offset_bytes / sizeof *sum;
+    const uint32_t *numbers = data;
+    for (size_t i = 0; i < size_bytes / sizeof *sum; i++) {
+        sum[i] += numbers[i];
+    }
+}
+
+/* What one rank has in a round: two large messages, one of them added up, and many small ones. */
+struct round {
+    uint32_t *out, *in, *sum;
+    uint32_t small_out[SMALL], small_in[SMALL];
+    struct muster_transfer transfers[MESSAGES];
+    struct rig_tally tally;
+};
+
+static void prepare(struct rig *rig, uint32_t rank, struct round *round, uint64_t sequence)
+{
+    const uint64_t bytes = NUMBERS * sizeof(uint32_t);
+    struct muster_transfer *next = round->transfers;
+    uint32_t peer = 1 - rank;
+    *next++ = rig_send(rig, peer, sequence, round->out, bytes);
+    *next = rig_receive(rig, peer, sequence, round->sum, bytes);
+    next->consume = add_up;
+    next++->element_size_bytes = sizeof(uint32_t);
+    *next = rig_send(rig, peer, sequence, round->out, bytes);
+    next++->key.ordinal = 1;
+    *next = rig_receive(rig, peer, sequence, round->in, bytes);
+    next++->key.ordinal = 1;
+    for (uint32_t i = 0; i < SMALL; i++) {
+        *next = rig_send(rig, peer, sequence, &round->small_out[i], sizeof(uint32_t));
+        next++->key.ordinal = 2 + i;
+        *next = rig_receive(rig, peer, sequence, &round->small_in[i], sizeof(uint32_t));
+        next++->key.ordinal = 2 + i;
+    }
+}
+
+static uint32_t number(uint64_t sequence, uint32_t rank, uint32_t index)
+{
+    return (uint32_t)sequence * 7919 + index * (rank + 1);
+}
+
+static char *exchange(struct rig *rig, uint32_t rank, struct round *round, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        round->out[i] = number(sequence, rank, i);
+        round->sum[i] = 1;
+        round->in[i] = 0;
+    }
+    for (uint32_t i = 0; i < SMALL; i++) {
+        round->small_out[i] = number(sequence, rank, i);
+    }
+    round->tally = (struct rig_tally){.left = MESSAGES};
+    prepare(rig, rank, round, sequence);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        rig_post(rig, rank, &round->tally, &round->transfers[i]);
+    }
+    RIG_EXPECT(rig_wait(rig, rank, &round->tally) == MUSTER_OK);
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        RIG_EXPECT(round->in[i] == number(sequence, 1 - rank, i));
+        RIG_EXPECT(round->sum[i] == number(sequence, 1 - rank, i) + 1);
+    }
+    for (uint32_t i = 0; i < SMALL; i++) {
+        RIG_EXPECT(round->small_in[i] == number(sequence, 1 - rank, i));
+    }
+    return NULL;
+}
+
+/* Rank 0 says after each round whether there is another one. */
+static char *agree_on_more(struct rig *rig, uint32_t rank, uint64_t sequence, bool *more)
+{
+    unsigned char word = *more;
+    struct rig_tally tally = {.left = 1};
+    struct muster_transfer transfer =
+        rank == 0 ? rig_send(rig, 1, sequence, &word, 1) : rig_receive(rig, 0, sequence, &word, 1);
+    rig_post(rig, rank, &tally, &transfer);
+    RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_OK);
+    *more = word != 0;
+    return NULL;
+}
+
+static char *play(struct rig *rig, uint32_t rank, void *user)
+{
+    struct game *game = user;
+    struct round *round = calloc(1, sizeof *round);
+    uint32_t *numbers = calloc(3 * (size_t)NUMBERS, sizeof *numbers);
+    RIG_EXPECT(round != NULL && numbers != NULL);
+    round->out = numbers;
+    round->in = numbers + NUMBERS;
+    round->sum = numbers + 2 * (size_t)NUMBERS;
+    char *complaint = NULL;
+    bool more = true;
+    for (uint64_t sequence = 1; more && complaint == NULL; sequence += 2) {
+        complaint = exchange(rig, rank, round, sequence);
+        more = !atomic_load(&game->over);
+        if (complaint == NULL) {
+            complaint = agree_on_more(rig, rank, sequence + 1, &more);
+        }
+        atomic_fetch_add(&game->rounds, rank == 0);
+    }
+    atomic_store(&game->over, true);
+    free(numbers);
+    free(round);
+    return complaint;
+}
+
+/* Cutting ------------------------------------------------------------------------------------ */
+
+/* True when it is so; false if the game is over before, or it takes too long. */
+static bool await(struct saboteur *saboteur, const char *what,
+                  bool (*is_so)(struct saboteur *saboteur))
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (!is_so(saboteur)) {
+        if (atomic_load(&saboteur->game.over) || muster_clock_ns() > deadline_ns) {
+            print_error("%u connections are cut; awaited in vain: %s\n", saboteur->cut, what);
+            return false;
+        }
+        (void)sched_yield();
+    }
+    return true;
+}
+
+/* Both ends have counted these for each that was cut, and for those that were there before. */
+static bool both_have_opened(const struct rig *rig, uint64_t count)
+{
+    return muster_fabric_figures(rig->fabrics[0]).connections_opened == count &&
+           muster_fabric_figures(rig->fabrics[1]).connections_opened == count;
+}
+
+/* Also those that were cut, which are opened again. Those of calls that crossed are gone: their
+ * ends hear of that a little later. */
+static bool all_are_open(struct saboteur *saboteur)
+{
+    struct end ends[ENDS_MAX];
+    uint32_t connections = saboteur->wish->connections;
+    return list_connections(ends) == connections &&
+           both_have_opened(saboteur->rig, connections - 1 + saboteur->cut);
+}
+
+static bool both_have_noticed(struct saboteur *saboteur)
+{
+    struct rig *rig = saboteur->rig;
+    return muster_fabric_figures(rig->fabrics[0]).connections_lost == saboteur->cut &&
+           muster_fabric_figures(rig->fabrics[1]).connections_lost == saboteur->cut;
+}
+
+static bool a_round_has_passed(struct saboteur *saboteur)
+{
+    return atomic_load(&saboteur->game.rounds) > saboteur->rounds;
+}
+
+uint32_t saboteur_shut_down(uint32_t count, unsigned *seed)
+{
+    struct end ends[ENDS_MAX];
+    uint32_t left = list_connections(ends);
+    uint32_t cut = 0;
+    for (; cut < count && left > 0; cut++) {
+        uint32_t chosen = (uint32_t)rand_r(seed) % left;
+        (void)shutdown(ends[chosen].fd, SHUT_RDWR);
+        ends[chosen] = ends[--left];
+    }
+    return cut;
+}
+
+/* Not all of them. */
+static void cut_some(struct saboteur *saboteur)
+{
+    uint32_t some = 1 + (uint32_t)rand_r(&saboteur->seed) % (saboteur->wish->connections - 1);
+    saboteur->cut += saboteur->wish->cut(some, &saboteur->seed);
+    saboteur->rounds = atomic_load(&saboteur->game.rounds) + 1;
+}
+
+static void *cut_and_cut_again(void *argument)
+{
+    struct saboteur *saboteur = argument;
+    while (await(saboteur, "all are open", all_are_open) &&
+           saboteur->times < saboteur->wish->times) {
+        cut_some(saboteur);
+        if (!await(saboteur, "both have noticed", both_have_noticed) ||
+            !await(saboteur, "a round has passed", a_round_has_passed)) {
+            break;
+        }
+        saboteur->times++;
+    }
+    atomic_store(&saboteur->game.over, true);
+    return NULL;
+}
+
+void saboteur_run(const struct saboteur_wish *wish)
+{
+    struct rig rig;
+    struct saboteur saboteur = {.wish = wish, .rig = &rig, .seed = (unsigned)muster_clock_ns()};
+    print_message("seed %u\n", saboteur.seed);
+    pthread_t thread;
+    rig_init(&rig, wish->transport, 2);
+    assert_int_equal(pthread_create(&thread, NULL, cut_and_cut_again, &saboteur), 0);
+    rig_run(&rig, play, &saboteur.game);
+    (void)pthread_join(thread, NULL);
+    assert_int_equal(saboteur.times, wish->times);
+    assert_true(both_have_opened(&rig, wish->connections - 1 + saboteur.cut));
+    assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
+    rig_finish(&rig);
+}

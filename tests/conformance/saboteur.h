@@ -1,0 +1,25 @@
+/*
+ * Links of several connections, some of which are cut in the middle of traffic, again and again:
+ * large and small messages go both ways, and all of them arrive once and whole.
+ */
+#ifndef MUSTER_TESTS_CONFORMANCE_SABOTEUR_H
+#define MUSTER_TESTS_CONFORMANCE_SABOTEUR_H
+
+#include "tests/conformance/rig.h"
+
+struct saboteur_wish {
+    const struct rig_transport *transport;
+    uint32_t connections; /* that its links have */
+    uint32_t times;       /* that some are cut */
+    /* Cuts so many of them, chosen by chance, and gives how many it were. */
+    uint32_t (*cut)(uint32_t count, unsigned *seed);
+};
+
+/* Fails the test if a message does not arrive, if the link is lost, or if what was cut is not
+ * opened again. Prints its seed. */
+void saboteur_run(const struct saboteur_wish *wish);
+
+/* Shuts TCP connections down that this process has with itself: a way to cut. */
+uint32_t saboteur_shut_down(uint32_t count, unsigned *seed);
+
+#endif
