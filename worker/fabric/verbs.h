@@ -107,9 +107,13 @@ struct verbs_path {
     uint32_t owed;                      /* of ours, that the peer does not know of yet */
     uint32_t segment_credits;           /* segments of the peer's that are free */
     uint32_t segments_owed;             /* of ours, likewise */
+    uint32_t segments_free;             /* bits: of ours, but one before them is not free yet */
+    uint32_t segment_oldest;            /* of ours; they are free in turn */
+    uint32_t receives;                  /* posted and not complete */
     uint32_t segment_out, segment_in;   /* the next that is written, there and here; in turn */
     uint32_t credit_sends;              /* without payload, posted and not complete */
     bool proven;                        /* the peer's proof has come */
+    bool spoilt;                        /* it has failed, and frames may be lost with it */
     char failure[MUSTER_REASON_SIZE];   /* "": none */
     UT_hash_handle hh;                  /* verbs->by_number */
 };
@@ -131,7 +135,7 @@ struct verbs_out {
 struct verbs_in {
     const unsigned char *bytes; /* header and payload; NULL: not here */
     uint32_t size;
-    uint32_t slot;
+    uint32_t slot;           /* or segment */
     bool segment;            /* in a segment, and not in a slot */
     struct verbs_path *path; /* whose room it takes */
     unsigned char *copy;     /* owned: the path has failed since */
@@ -152,6 +156,8 @@ struct verbs_link {
     uint16_t out_first, out_next;        /* the oldest; the next number to give */
     struct verbs_in in[VERBS_IN_MAX];    /* by number */
     uint16_t in_next;                    /* the next to deal with */
+    bool makes_room;                     /* for what goes again: a path was lost */
+    uint16_t room_until;                 /* the number up to which it does */
     bool parting;
     struct muster_arrival arrival;
 };
@@ -206,6 +212,9 @@ MUSTER_CHECKED muster_status muster_verbs_pair_create(struct verbs_path *path);
 MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct verbs_path *path);
 /* The device no longer touches any memory for it. */
 void muster_verbs_pair_destroy(struct verbs_path *path);
+/* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
+ * and the peer may rely on these frames. False if the device did not end it in time. */
+MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
 void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting);
 uint32_t muster_verbs_path_mtu(const struct verbs_path *path);
 /* Where its header stands. */
@@ -256,8 +265,11 @@ bool muster_verbs_receive(struct verbs_link *end);
 /* The TCP connection is at its end: takes what the device has still got, then the path is over.
  * False if the link is. */
 bool muster_verbs_ended(struct verbs_path *path, const char *what);
-/* The path has ended: what has come over it stays. False if memory is out. */
+/* The path has ended: what has come over it stays, also without it. False if memory is out. */
 MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
+/* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
+ * wait for just that: these are copied for a while. */
+void muster_verbs_make_room(struct verbs_link *link);
 void muster_verbs_finish_receives(struct verbs_link *link);
 
 /* Of wr_id. */

@@ -79,6 +79,12 @@ static bool give_up(struct verbs_path *path, const char *what)
         return false;
     }
     muster_log(MUSTER_LOG_DEBUG, "peer=%u one more path over RDMA: %s", link->link->rank, what);
+    bool drained = muster_verbs_pair_drain(path, what);
+    if (path->proven && (!drained || !muster_verbs_abandon_receives(path))) {
+        /* There may be frames behind the proof. */
+        muster_link_fail(link->link, MUSTER_LINK_LOST, what);
+        return false;
+    }
     muster_verbs_path_close(path);
     miss_one(link);
     return true;
@@ -100,8 +106,8 @@ bool muster_verbs_lose(struct verbs_path *path, const char *what)
         others +=
             end->paths[i] != NULL && i != path->place && muster_verbs_path_serves(end->paths[i]);
     }
-    if (others == 0 || end->parting || !muster_verbs_abandon_sends(path) ||
-        !muster_verbs_abandon_receives(path)) {
+    if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
+        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
         muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
                          what);
         return false;
@@ -110,6 +116,7 @@ bool muster_verbs_lose(struct verbs_path *path, const char *what)
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
                link->peer.host, others, what);
     muster_verbs_path_close(path);
+    muster_verbs_make_room(end);
     end->missed = 0;
     miss_one(end);
     muster_link_mark(link);

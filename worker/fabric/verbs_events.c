@@ -45,6 +45,7 @@ static muster_status received(struct verbs_path *path, const struct ibv_wc *comp
         if (path->segments.base == NULL) {
             return muster_error_set(MUSTER_INVALID, "a segment that there is not");
         }
+        in.slot = path->segment_in;
         in.bytes = muster_verbs_segment(path, path->segment_in);
         path->segment_in = (path->segment_in + 1) % VERBS_SEGMENTS;
         muster_verbs_post_receive(path, slot);
@@ -62,6 +63,7 @@ static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
     if (path == NULL) { /* closed since */
         return;
     }
+    path->receives -= work == VERBS_WORK_RECEIVE;
     if (completion->status != IBV_WC_SUCCESS) {
         char what[128];
         (void)snprintf(what, sizeof what, "%s (vendor error 0x%x)",

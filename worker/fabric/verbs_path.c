@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@ enum {
     RETRIES = 6,
     NOT_READY_TIMER = 12, /* 0.64 ms; cannot happen as long as the peer keeps to its credits */
     HOPS_MAX = 64,
+    DRAIN_MS = 500, /* for what is no more than a look at its own queues */
 };
 
 static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
@@ -151,7 +153,11 @@ void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
     struct ibv_recv_wr work = {
         .wr_id = muster_verbs_work(path, VERBS_WORK_RECEIVE, slot), .sg_list = &part, .num_sge = 1};
     struct ibv_recv_wr *bad = NULL;
-    int error = path->pair != NULL ? ibv_post_recv(path->pair, &work, &bad) : 0;
+    if (path->pair == NULL || path->failure[0] != '\0') {
+        return;
+    }
+    int error = ibv_post_recv(path->pair, &work, &bad);
+    path->receives += error == 0;
     if (error != 0) {
         char what[128];
         (void)snprintf(what, sizeof what, "a receive cannot be posted: %s", strerror(error));
@@ -292,6 +298,24 @@ muster_status muster_verbs_pair_connect(struct verbs_path *path)
     return error == 0 ? MUSTER_OK
                       : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", path->device->name,
                                          strerror(error));
+}
+
+bool muster_verbs_pair_drain(struct verbs_path *path, const char *what)
+{
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+    int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
+    if (path->pair == NULL) {
+        return true;
+    }
+    muster_verbs_note_failure(path, what); /* no receives any more */
+    if (path->device->library->modify_qp(path->pair, &attributes, IBV_QP_STATE) != 0) {
+        return false;
+    }
+    while (path->receives > 0 && muster_clock_ns() < deadline_ns) {
+        muster_verbs_take(path->verbs);
+        (void)sched_yield();
+    }
+    return path->receives == 0;
 }
 
 bool muster_verbs_path_serves(const struct verbs_path *path)

@@ -16,20 +16,69 @@ enum taken {
 
 /* Room --------------------------------------------------------------------------------------- */
 
-/* The place of the frame is free again; the device writes into no slot that is not posted. */
+/* The peer writes segments in turn, and frames that go again are dealt with before older ones: a
+ * segment is its again when those before it are. */
+static void free_segment(struct verbs_path *path, uint32_t segment)
+{
+    path->segments_free |= 1U << segment;
+    while ((path->segments_free & 1U << path->segment_oldest) != 0) {
+        path->segments_free &= ~(1U << path->segment_oldest);
+        path->segment_oldest = (path->segment_oldest + 1) % VERBS_SEGMENTS;
+        path->segments_owed++;
+    }
+}
+
+/* The device writes into no slot that is not posted. */
+static void free_room(const struct verbs_in *in)
+{
+    in->path->owed++;
+    if (in->segment) {
+        free_segment(in->path, in->slot);
+    } else {
+        muster_verbs_post_receive(in->path, in->slot);
+    }
+}
+
+/* The place of the frame is free again. */
 static void give_back(struct verbs_in *in)
 {
-    struct verbs_path *path = in->path;
     if (in->copy != NULL) {
         free(in->copy);
     } else {
-        path->owed++;
-        path->segments_owed += in->segment;
-        if (!in->segment) {
-            muster_verbs_post_receive(path, in->slot);
-        }
+        free_room(in);
     }
     memset(in, 0, sizeof *in);
+}
+
+/* It takes no room of its path any more. False if memory is out. */
+static bool copy_out(struct verbs_in *in)
+{
+    unsigned char *copy = malloc(in->size);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, in->bytes, in->size);
+    in->copy = copy;
+    in->bytes = copy;
+    in->path = NULL;
+    return true;
+}
+
+static void make_room(struct verbs_in *in)
+{
+    const struct verbs_in before = *in;
+    if (in->bytes != NULL && in->copy == NULL && copy_out(in)) {
+        free_room(&before);
+    }
+}
+
+void muster_verbs_make_room(struct verbs_link *link)
+{
+    link->makes_room = true;
+    link->room_until = (uint16_t)(link->in_next + VERBS_IN_MAX);
+    for (uint32_t i = 0; i < VERBS_IN_MAX; i++) {
+        make_room(&link->in[i]);
+    }
 }
 
 muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
@@ -39,7 +88,7 @@ muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
     struct verbs_in *place = &link->in[number % VERBS_IN_MAX];
     uint16_t ahead = (uint16_t)(number - link->in_next);
     struct verbs_in twice = *in;
-    if (ahead >= UINT16_MAX / 2 || place->bytes != NULL) {
+    if (ahead >= UINT16_MAX / 2 || (ahead < VERBS_IN_MAX && place->bytes != NULL)) {
         give_back(&twice); /* the path that brought it first did not live to hear so */
         return MUSTER_OK;
     }
@@ -47,6 +96,9 @@ muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
         return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
     }
     *place = *in;
+    if (link->makes_room && ahead > 0) {
+        make_room(place);
+    }
     return MUSTER_OK;
 }
 
@@ -55,16 +107,9 @@ bool muster_verbs_abandon_receives(struct verbs_path *path)
     struct verbs_link *link = path->link;
     for (uint32_t i = 0; i < VERBS_IN_MAX; i++) {
         struct verbs_in *in = &link->in[i];
-        if (in->path != path) {
-            continue;
-        }
-        in->copy = malloc(in->size);
-        if (in->copy == NULL) {
+        if (in->path == path && !copy_out(in)) {
             return false;
         }
-        memcpy(in->copy, in->bytes, in->size);
-        in->bytes = in->copy;
-        in->path = NULL;
     }
     return true;
 }
@@ -134,6 +179,7 @@ static enum taken take_frame(struct verbs_link *end)
         return lose_by_rule(end);
     }
     end->in_next++;
+    end->makes_room = end->makes_room && end->in_next != end->room_until;
     muster_arrival_take(&end->match, &end->arrival, in->bytes + MUSTER_FRAME_SIZE, frame.length);
     give_back(in);
     if (frame.kind == MUSTER_FRAME_GOODBYE) {

@@ -397,17 +397,22 @@ static bool is_of(const struct verbs_out *out, const struct muster_operation_id 
            muster_operation_has(operation, &out->frame.transfer->key);
 }
 
-/* A piece of the operation that a device may be reading. */
+/* A piece of the operation that a device may be reading, or (if there is none) is to read again:
+ * without it the peer could make nothing of those behind it that it has got. */
 static struct verbs_out *find_read(struct verbs_link *link,
                                    const struct muster_operation_id *operation)
 {
+    struct verbs_out *again = NULL;
     for (uint16_t number = link->out_first; number != link->out_next; number++) {
         struct verbs_out *out = out_of(link, number);
-        if (out->path != NULL && out->path->pair != NULL && !out->copied && is_of(out, operation)) {
-            return out;
+        if (!out->done && !out->copied && is_of(out, operation)) {
+            if (out->path != NULL) {
+                return out;
+            }
+            again = out;
         }
     }
-    return NULL;
+    return again;
 }
 
 /* The peer needs the number, and the credit of the matching, to go on. */
@@ -423,19 +428,39 @@ static void make_empty(struct verbs_out *out)
     out->copied = true;
 }
 
+/* It has failed, or does not end its sends: they are to go again. The leader closes it later. */
+static void give_up_reading(struct verbs_path *path)
+{
+    bool whole = muster_verbs_pair_drain(path, "it does not end sends that were withdrawn");
+    muster_verbs_pair_destroy(path);
+    path->spoilt = !muster_verbs_abandon_sends(path) || !whole || path->spoilt;
+}
+
+static bool has_path(const struct verbs_link *link)
+{
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        if (link->paths[i] != NULL && muster_verbs_path_serves(link->paths[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void muster_verbs_withdraw_sends(struct verbs_link *link,
                                  const struct muster_operation_id *operation)
 {
     int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
-    struct verbs_out *read = find_read(link, operation);
-    while (read != NULL) {
-        if (muster_clock_ns() > deadline_ns) {
-            muster_verbs_note_failure(read->path, "it does not end sends that were withdrawn");
-            muster_verbs_pair_destroy(read->path);
+    struct verbs_out *read = NULL;
+    while ((read = find_read(link, operation)) != NULL) {
+        bool late = muster_clock_ns() > deadline_ns;
+        if (read->path != NULL && (late || read->path->failure[0] != '\0')) {
+            give_up_reading(read->path);
+        } else if (late || !has_path(link)) {
+            break;
         }
-        (void)sched_yield();
         muster_verbs_take(link->verbs);
-        read = find_read(link, operation);
+        (void)put_again(link);
+        (void)sched_yield();
     }
     for (uint16_t number = link->out_first; number != link->out_next; number++) {
         struct verbs_out *out = out_of(link, number);

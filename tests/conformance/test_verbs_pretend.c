@@ -1,0 +1,199 @@
+/* Links over RDMA without a device: the suite, and paths that break while messages go both ways,
+ * with acknowledgements that come late or never. */
+#include "tests/conformance/conformance.h"
+#include "tests/conformance/saboteur.h"
+#include "tests/support/verbs_pretend.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+enum {
+    CONNECTIONS = 4,
+    TIMES = 12,
+    WITHDRAWALS = 20,
+    LARGE_BYTES = 3 << 20,
+    STEPS = 200,
+    SKIPPED = 77,
+};
+
+static const struct rig_transport two_devices = {.name = "verbs, 4 paths by two devices",
+                                                 .verbs = {.use = MUSTER_VERBS_REQUIRED,
+                                                           .gid = -1,
+                                                           .device = "pretend0,pretend1",
+                                                           .connections = CONNECTIONS}};
+
+static uint32_t break_pairs(uint32_t count, unsigned *seed)
+{
+    (void)seed;
+    return verbs_pretend_break(count);
+}
+
+static void what_broken_queue_pairs_carried_goes_by_others(void **state)
+{
+    (void)state;
+    saboteur_run(&(struct saboteur_wish){
+        .transport = &two_devices, .connections = CONNECTIONS, .times = TIMES, .cut = break_pairs});
+    assert_int_equal(verbs_pretend_offences(), 0);
+}
+
+static void what_paths_that_are_hung_up_carried_goes_by_others(void **state)
+{
+    (void)state;
+    saboteur_run(&(struct saboteur_wish){.transport = &two_devices,
+                                         .connections = CONNECTIONS,
+                                         .times = TIMES,
+                                         .cut = saboteur_shut_down});
+    assert_int_equal(verbs_pretend_offences(), 0);
+}
+
+/* Withdrawing ------------------------------------------------------------------------------------
+ */
+
+static pthread_barrier_t both;
+static uint32_t broken; /* of paths */
+
+/* Each path that was lost is there again, at both ends. */
+static bool all_are_open(const struct rig *rig)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct muster_fabric_figures figures = muster_fabric_figures(rig->fabrics[i]);
+        if (figures.connections_lost != broken ||
+            figures.connections_opened != CONNECTIONS - 1 + broken) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *map_large(void)
+{
+    void *memory =
+        mmap(NULL, LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* What is sent is withdrawn somewhere in its middle, while a path breaks, and its memory is gone at
+ * once; a message beside it arrives. */
+static char *withdraw_in_the_middle(struct rig *rig, uint32_t rank, void *user)
+{
+    unsigned *seed = user;
+    unsigned char *kept = malloc(LARGE_BYTES);
+    for (uint64_t i = 1; i <= WITHDRAWALS; i++) {
+        struct rig_tally tally = {.left = 1};
+        struct rig_tally beside = {.left = 1};
+        void *memory = map_large();
+        RIG_EXPECT(memory != NULL && kept != NULL);
+        rig_fill(memory, LARGE_BYTES, 2 * i);
+        rig_fill(kept, LARGE_BYTES, rank == 1 ? i : 0);
+        struct muster_transfer large = rank == 1 ? rig_send(rig, 0, 2 * i, memory, LARGE_BYTES)
+                                                 : rig_receive(rig, 1, 2 * i, memory, LARGE_BYTES);
+        struct muster_transfer other = rank == 1
+                                           ? rig_send(rig, 0, 2 * i + 1, kept, LARGE_BYTES)
+                                           : rig_receive(rig, 1, 2 * i + 1, kept, LARGE_BYTES);
+        rig_post(rig, rank, &tally, &large);
+        rig_post(rig, rank, &beside, &other);
+        if (rank == 1) {
+            uint64_t until = verbs_pretend_steps() + (uint64_t)rand_r(seed) % STEPS;
+            while (verbs_pretend_steps() < until && !beside.finished) {
+                rig_look(rig, rank, 1);
+            }
+            broken += verbs_pretend_break(all_are_open(rig) ? 1 : 0);
+            muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 2 * i);
+            (void)munmap(memory, LARGE_BYTES);
+        }
+        RIG_EXPECT(rig_wait(rig, rank, &beside) == MUSTER_OK);
+        RIG_EXPECT(rig_filled(kept, LARGE_BYTES, i));
+        (void)pthread_barrier_wait(&both);
+        if (rank == 0) {
+            muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 2 * i);
+            (void)munmap(memory, LARGE_BYTES);
+        }
+    }
+    free(kept);
+    return NULL;
+}
+
+static void what_is_withdrawn_is_read_no_more_and_the_rest_goes_on(void **state)
+{
+    (void)state;
+    struct rig rig;
+    unsigned seed = (unsigned)muster_clock_ns();
+    print_message("seed %u\n", seed);
+    assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
+    broken = 0;
+    rig_init(&rig, &two_devices, 2);
+    rig_run(&rig, withdraw_in_the_middle, &seed);
+    assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 0);
+    rig_finish(&rig);
+    (void)pthread_barrier_destroy(&both);
+    assert_int_equal(verbs_pretend_offences(), 0);
+}
+
+/* The end ----------------------------------------------------------------------------------------
+ */
+
+static char *lose_all(struct rig *rig, uint32_t rank, void *user)
+{
+    unsigned char byte = 0;
+    struct rig_tally never = {.left = 1};
+    char *complaint = rig_exchange(rig, rank, user);
+    if (complaint != NULL) {
+        return complaint;
+    }
+    struct muster_transfer receive = rig_receive(rig, 1 - rank, 3, &byte, 1);
+    rig_post(rig, rank, &never, &receive);
+    while (rank == 0 && !all_are_open(rig)) {
+        rig_look(rig, rank, 1);
+    }
+    if (rank == 0) {
+        RIG_EXPECT(verbs_pretend_break(CONNECTIONS) == CONNECTIONS);
+    }
+    RIG_EXPECT(rig_wait(rig, rank, &never) == MUSTER_REJOIN);
+    bool words = strstr(never.reason, "RDMA device pretend") != NULL ||
+                 strstr(never.reason, "it closed the connection without goodbye") != NULL;
+    muster_fabric_withdraw(rig->fabrics[rank], rig->generation, 0, 3);
+    return words ? NULL : rig_complaint("%s", never.reason);
+}
+
+static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **state)
+{
+    (void)state;
+    struct rig rig;
+    broken = 0;
+    rig_init(&rig, &two_devices, 2);
+    rig_run(&rig, lose_all, NULL);
+    assert_int_equal(muster_fabric_figures(rig.fabrics[0]).links_lost, 1);
+    rig_finish(&rig);
+}
+
+int main(void)
+{
+    const struct rig_transport suite = {
+        .name = "verbs, pretended",
+        .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1, .connections = 3}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_broken_queue_pairs_carried_goes_by_others),
+        cmocka_unit_test(what_paths_that_are_hung_up_carried_goes_by_others),
+        cmocka_unit_test(what_is_withdrawn_is_read_no_more_and_the_rest_goes_on),
+        cmocka_unit_test(a_link_is_lost_with_its_last_path_in_the_words_of_the_device),
+    };
+    const char *given = getenv("MUSTER_SEED");
+    unsigned seed =
+        given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)muster_clock_ns();
+    printf("MUSTER_SEED=%u\n", seed);
+    if (!verbs_pretend_start(seed)) {
+        printf("SKIP: %s\n", muster_last_error());
+        return SKIPPED;
+    }
+    int failed = muster_conformance_run(&suite);
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    verbs_pretend_stop();
+    return failed;
+}

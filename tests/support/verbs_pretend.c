@@ -1,0 +1,532 @@
+#include "tests/support/verbs_pretend.h"
+
+#include "tests/support/verbs_pretend_parts.h"
+#include "worker/base/status.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+enum {
+    WORKS_MAX = 32,
+    PARTS_MAX = 4,
+    INLINE_MAX = 512,
+    QUEUE_MAX = VERBS_PRETEND_ENTRIES,
+    LOST_STEPS = 20
+};
+
+struct work {
+    struct ibv_send_wr send;
+    uint64_t id;
+    struct ibv_sge parts[PARTS_MAX];
+    int part_count;
+    unsigned char bytes[INLINE_MAX]; /* of what is inline */
+};
+
+struct works {
+    struct work all[WORKS_MAX];
+    uint32_t first, next; /* counted on */
+};
+
+struct pair {
+    struct ibv_qp pair; /* first */
+    enum ibv_qp_state state;
+    uint32_t peer; /* its number */
+    struct works sends, receives;
+    uint32_t delivered; /* of the sends; up to here acknowledgements may come */
+    uint32_t in_vain;   /* turns without a peer that answers */
+    struct pair *prev, *next;
+};
+
+struct queue {
+    struct ibv_cq queue; /* first */
+    struct ibv_wc all[QUEUE_MAX];
+    uint32_t first, next;
+    bool armed;
+};
+
+struct region {
+    struct ibv_mr region; /* first */
+    bool remote;
+    struct region *prev, *next;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t news;
+    pthread_t network;
+    bool over;
+    unsigned seed;
+    uint32_t last; /* number or key that was given */
+    uint32_t offences;
+    uint64_t steps;
+    struct pair *pairs;
+    struct region *regions;
+} pretend = {.mutex = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+
+static void lock(void)
+{
+    (void)pthread_mutex_lock(&pretend.mutex);
+}
+
+static void unlock(void)
+{
+    (void)pthread_mutex_unlock(&pretend.mutex);
+}
+
+static uint32_t chance(uint32_t of)
+{
+    return (uint32_t)rand_r(&pretend.seed) % of;
+}
+
+/* Memory --------------------------------------------------------------------------------------- */
+
+static bool is_registered(uint64_t address, uint64_t size, uint32_t key, bool remote)
+{
+    const struct region *each = NULL;
+    DL_FOREACH(pretend.regions, each)
+    {
+        uint64_t base = (uintptr_t)each->region.addr;
+        if (each->region.lkey == key && address >= base &&
+            address + size <= base + each->region.length && (each->remote || !remote)) {
+            return true;
+        }
+    }
+    pretend.offences++;
+    return false;
+}
+
+static uint32_t size_of(const struct work *work)
+{
+    uint32_t size = 0;
+    for (int i = 0; i < work->part_count; i++) {
+        size += work->parts[i].length;
+    }
+    return size;
+}
+
+static bool may_read(const struct work *work)
+{
+    bool may = true;
+    for (int i = 0; i < work->part_count && (work->send.send_flags & IBV_SEND_INLINE) == 0; i++) {
+        may = may &&
+              is_registered(work->parts[i].addr, work->parts[i].length, work->parts[i].lkey, false);
+    }
+    return may;
+}
+
+static void gather(const struct work *work, unsigned char *to)
+{
+    if ((work->send.send_flags & IBV_SEND_INLINE) != 0) {
+        memcpy(to, work->bytes, size_of(work));
+        return;
+    }
+    for (int i = 0; i < work->part_count; i++) {
+        memcpy(to,
+               (const void *)(uintptr_t)work->parts[i].addr, /* NOLINT(performance-no-int-to-ptr) */
+               work->parts[i].length);
+        to += work->parts[i].length;
+    }
+}
+
+/* Completions ---------------------------------------------------------------------------------- */
+
+static void ring(struct queue *queue)
+{
+    uint64_t one = 1;
+    if (queue->armed) {
+        queue->armed = false;
+        (void)!write(queue->queue.channel->fd, &one, sizeof one);
+    }
+}
+
+static void complete(struct ibv_cq *to, const struct ibv_wc *completion)
+{
+    struct queue *queue = (struct queue *)to;
+    queue->all[queue->next++ % QUEUE_MAX] = *completion;
+    ring(queue);
+}
+
+static void end_send(struct pair *pair, enum ibv_wc_status status)
+{
+    const struct work *work = &pair->sends.all[pair->sends.first++ % WORKS_MAX];
+    complete(pair->pair.send_cq,
+             &(struct ibv_wc){.wr_id = work->id, .status = status, .opcode = IBV_WC_SEND});
+}
+
+static void end_receive(struct pair *pair, enum ibv_wc_status status, const struct work *of)
+{
+    const struct work *work = &pair->receives.all[pair->receives.first++ % WORKS_MAX];
+    struct ibv_wc completion = {.wr_id = work->id, .status = status, .opcode = IBV_WC_RECV};
+    if (of != NULL) {
+        completion.byte_len = size_of(of);
+        completion.imm_data = of->send.imm_data;
+        completion.wc_flags = IBV_WC_WITH_IMM;
+        completion.opcode =
+            of->send.opcode == IBV_WR_SEND_WITH_IMM ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+    }
+    complete(pair->pair.recv_cq, &completion);
+}
+
+/* The network ---------------------------------------------------------------------------------- */
+
+static struct pair *find_pair(uint32_t number)
+{
+    struct pair *each = NULL;
+    DL_FOREACH(pretend.pairs, each)
+    {
+        if (each->pair.qp_num == number) {
+            return each;
+        }
+    }
+    return NULL;
+}
+
+/* Of a connection that stands: it can be told by either end. */
+static struct pair *peer_of(const struct pair *pair)
+{
+    struct pair *peer = find_pair(pair->peer);
+    bool stands = peer != NULL && peer->peer == pair->pair.qp_num &&
+                  (peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS);
+    return stands ? peer : NULL;
+}
+
+static void deliver(struct pair *pair, struct pair *peer)
+{
+    const struct work *work = &pair->sends.all[pair->delivered % WORKS_MAX];
+    const struct work *into = &peer->receives.all[peer->receives.first % WORKS_MAX];
+    bool writes = work->send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    uint64_t to = writes ? work->send.wr.rdma.remote_addr : into->parts[0].addr;
+    uint32_t key = writes ? work->send.wr.rdma.rkey : into->parts[0].lkey;
+    uint32_t size = size_of(work);
+    if (peer->receives.first == peer->receives.next) {
+        pretend.offences++; /* the credits say that there is one */
+        pair->state = IBV_QPS_ERR;
+    } else if (!may_read(work) || (!writes && size > into->parts[0].length) ||
+               (size > 0 && !is_registered(to, size, key, writes))) {
+        pair->state = IBV_QPS_ERR;
+    } else {
+        gather(work, (unsigned char *)(uintptr_t)to); /* NOLINT(performance-no-int-to-ptr) */
+        end_receive(peer, IBV_WC_SUCCESS, work);
+        pair->delivered++;
+    }
+}
+
+/* All that is left ends with an error, one at a time. */
+static bool flush(struct pair *pair)
+{
+    bool sends = pair->sends.first != pair->sends.next;
+    bool receives = pair->receives.first != pair->receives.next;
+    if (sends && (!receives || chance(2) == 0)) {
+        end_send(pair, IBV_WC_WR_FLUSH_ERR);
+    } else if (receives) {
+        end_receive(pair, IBV_WC_WR_FLUSH_ERR, NULL);
+    }
+    return sends || receives;
+}
+
+/* Whoever does not acknowledge is given up. */
+static bool try_in_vain(struct pair *pair)
+{
+    if (pair->sends.first != pair->sends.next && ++pair->in_vain > LOST_STEPS) {
+        end_send(pair, IBV_WC_RETRY_EXC_ERR);
+        pair->state = IBV_QPS_ERR;
+    }
+    return pair->sends.first != pair->sends.next;
+}
+
+static bool take_turn(struct pair *pair)
+{
+    if (pair->state == IBV_QPS_ERR) {
+        return flush(pair);
+    }
+    if (pair->state != IBV_QPS_RTS) {
+        return false;
+    }
+    struct pair *peer = peer_of(pair);
+    bool out = pair->delivered != pair->sends.next;
+    bool back = pair->sends.first != pair->delivered;
+    if (peer == NULL) {
+        return try_in_vain(pair);
+    }
+    if (back && (!out || chance(3) == 0)) {
+        (void)may_read(&pair->sends.all[pair->sends.first % WORKS_MAX]); /* it might go again */
+        end_send(pair, IBV_WC_SUCCESS);
+    } else if (out) {
+        deliver(pair, peer);
+    }
+    return out || back;
+}
+
+/* One has its turn, beginning at a random one. */
+static bool step(void)
+{
+    struct pair *each = NULL;
+    uint32_t count = 0;
+    DL_COUNT(pretend.pairs, each, count);
+    uint32_t skip = count > 0 ? chance(count) : 0;
+    struct pair *start = pretend.pairs;
+    while (skip-- > 0) {
+        start = start->next;
+    }
+    each = start;
+    for (uint32_t i = 0; i < count; i++) {
+        if (take_turn(each)) {
+            pretend.steps++;
+            return true;
+        }
+        each = each->next != NULL ? each->next : pretend.pairs;
+    }
+    return false;
+}
+
+static void *be_network(void *unused)
+{
+    (void)unused;
+    lock();
+    while (!pretend.over) {
+        if (!step()) {
+            (void)pthread_cond_wait(&pretend.news, &pretend.mutex);
+        } else if (chance(8) == 0) { /* others may act */
+            unlock();
+            lock();
+        }
+    }
+    unlock();
+    return NULL;
+}
+
+/* What is posted ------------------------------------------------------------------------------- */
+
+static void add_work(struct works *works, const struct work *work)
+{
+    works->all[works->next++ % WORKS_MAX] = *work;
+    (void)pthread_cond_signal(&pretend.news);
+}
+
+static void take_parts(struct work *work, const struct ibv_sge *parts, int count)
+{
+    work->part_count = count;
+    if (count > 0) {
+        memcpy(work->parts, parts, (size_t)count * sizeof *parts);
+    }
+}
+
+static int post_send(struct ibv_qp *pair, struct ibv_send_wr *wanted, struct ibv_send_wr **bad)
+{
+    struct work work = {.id = wanted->wr_id, .send = *wanted};
+    (void)bad;
+    take_parts(&work, wanted->sg_list, wanted->num_sge);
+    if ((wanted->send_flags & IBV_SEND_INLINE) != 0) {
+        memcpy(work.bytes,
+               (const void *)(uintptr_t)work.parts[0].addr, /* NOLINT(performance-no-int-to-ptr) */
+               work.parts[0].length);
+    }
+    lock();
+    add_work(&((struct pair *)pair)->sends, &work);
+    unlock();
+    return 0;
+}
+
+static int post_receive(struct ibv_qp *pair, struct ibv_recv_wr *wanted, struct ibv_recv_wr **bad)
+{
+    struct work work = {.id = wanted->wr_id};
+    (void)bad;
+    take_parts(&work, wanted->sg_list, wanted->num_sge);
+    lock();
+    add_work(&((struct pair *)pair)->receives, &work);
+    unlock();
+    return 0;
+}
+
+static int poll_queue(struct ibv_cq *of, int most, struct ibv_wc *ret_completions)
+{
+    struct queue *queue = (struct queue *)of;
+    int count = 0;
+    lock();
+    /* Fewer than there are: as if the others had come a little later. */
+    int some = most > 1 && chance(2) == 0 ? 1 + (int)chance((uint32_t)most) : most;
+    while (count < some && queue->first != queue->next) {
+        ret_completions[count++] = queue->all[queue->first++ % QUEUE_MAX];
+    }
+    unlock();
+    return count;
+}
+
+static int notify(struct ibv_cq *of, int solicited)
+{
+    struct queue *queue = (struct queue *)of;
+    (void)solicited;
+    lock();
+    queue->armed = true;
+    unlock();
+    return 0;
+}
+
+const struct ibv_context_ops verbs_pretend_ops = {.poll_cq = poll_queue,
+                                                  .req_notify_cq = notify,
+                                                  .post_send = post_send,
+                                                  .post_recv = post_receive};
+
+/* What there is -------------------------------------------------------------------------------- */
+
+static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size_t size, int access)
+{
+    struct region *made = calloc(1, sizeof *made);
+    lock();
+    uint32_t key = ++pretend.last;
+    made->region = (struct ibv_mr){.context = domain->context,
+                                   .pd = domain,
+                                   .addr = address,
+                                   .length = size,
+                                   .lkey = key,
+                                   .rkey = key};
+    made->remote = (access & IBV_ACCESS_REMOTE_WRITE) != 0;
+    DL_APPEND(pretend.regions, made);
+    unlock();
+    return &made->region;
+}
+
+static int deregister_memory(struct ibv_mr *region)
+{
+    struct region *gone = (struct region *)region;
+    lock();
+    DL_DELETE(pretend.regions, gone);
+    unlock();
+    free(gone);
+    return 0;
+}
+
+static struct ibv_cq *make_queue(struct ibv_context *context, int entries, void *user,
+                                 struct ibv_comp_channel *channel, int vector)
+{
+    struct queue *queue = calloc(1, sizeof *queue);
+    (void)entries;
+    (void)user;
+    (void)vector;
+    queue->queue.context = context;
+    queue->queue.channel = channel;
+    return &queue->queue;
+}
+
+static int free_queue(struct ibv_cq *queue)
+{
+    free(queue);
+    return 0;
+}
+
+static struct ibv_qp *make_pair(struct ibv_pd *domain, struct ibv_qp_init_attr *wanted)
+{
+    struct pair *pair = calloc(1, sizeof *pair);
+    pair->pair.context = domain->context;
+    pair->pair.send_cq = wanted->send_cq;
+    pair->pair.recv_cq = wanted->recv_cq;
+    lock();
+    pair->pair.qp_num = ++pretend.last;
+    DL_APPEND(pretend.pairs, pair);
+    unlock();
+    return &pair->pair;
+}
+
+static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int mask)
+{
+    struct pair *changed = (struct pair *)pair;
+    lock();
+    changed->state = attributes->qp_state;
+    changed->peer = (mask & IBV_QP_DEST_QPN) != 0 ? attributes->dest_qp_num : changed->peer;
+    (void)pthread_cond_signal(&pretend.news);
+    unlock();
+    return 0;
+}
+
+/* Its completions stay in the queue, as those of Soft-RoCE do. */
+static int free_pair(struct ibv_qp *pair)
+{
+    struct pair *gone = (struct pair *)pair;
+    lock();
+    DL_DELETE(pretend.pairs, gone);
+    (void)pthread_cond_signal(&pretend.news);
+    unlock();
+    free(gone);
+    return 0;
+}
+
+/* The test's ----------------------------------------------------------------------------------- */
+
+bool verbs_pretend_start(unsigned seed)
+{
+    const struct muster_verbs_library *library = NULL;
+    if (muster_verbs_library_load(&library) != MUSTER_OK) {
+        return false;
+    }
+    struct muster_verbs_library *table = (struct muster_verbs_library *)library;
+    table->reg_mr = register_memory;
+    table->dereg_mr = deregister_memory;
+    table->create_cq = make_queue;
+    table->destroy_cq = free_queue;
+    table->create_qp = make_pair;
+    table->modify_qp = change_pair;
+    table->destroy_qp = free_pair;
+    verbs_pretend_objects(table);
+    pretend.seed = seed;
+    return pthread_create(&pretend.network, NULL, be_network, NULL) == 0;
+}
+
+void verbs_pretend_stop(void)
+{
+    lock();
+    pretend.over = true;
+    (void)pthread_cond_signal(&pretend.news);
+    unlock();
+    (void)pthread_join(pretend.network, NULL);
+}
+
+/* Each once: by the end with the smaller number. */
+static struct pair *choose(void)
+{
+    struct pair *each = NULL;
+    struct pair *chosen = NULL;
+    uint32_t seen = 0;
+    DL_FOREACH(pretend.pairs, each)
+    {
+        if (each->state == IBV_QPS_RTS && each->pair.qp_num < each->peer && peer_of(each) != NULL &&
+            chance(++seen) == 0) {
+            chosen = each;
+        }
+    }
+    return chosen;
+}
+
+uint32_t verbs_pretend_break(uint32_t count)
+{
+    uint32_t broken = 0;
+    struct pair *pair = NULL;
+    lock();
+    for (; broken < count && (pair = choose()) != NULL; broken++) {
+        struct pair *peer = peer_of(pair);
+        uint32_t which = chance(3);
+        pair->state = which != 0 ? IBV_QPS_ERR : pair->state;
+        peer->state = which != 1 ? IBV_QPS_ERR : peer->state;
+    }
+    (void)pthread_cond_signal(&pretend.news);
+    unlock();
+    return broken;
+}
+
+uint32_t verbs_pretend_offences(void)
+{
+    lock();
+    uint32_t offences = pretend.offences;
+    unlock();
+    return offences;
+}
+
+uint64_t verbs_pretend_steps(void)
+{
+    lock();
+    uint64_t steps = pretend.steps;
+    unlock();
+    return steps;
+}

@@ -1,0 +1,29 @@
+/*
+ * Two RDMA devices that there are not: stands in for libibverbs, so that the RDMA transport runs on
+ * any machine. A thread is their network. It carries what is posted, and brings acknowledgements,
+ * in an order of its own: chance decides which queue pair has its turn. What it does to memory it
+ * does only through registrations, and counts what breaks the rules.
+ *
+ * For a whole program, before its first fabric; any thread.
+ */
+#ifndef MUSTER_TESTS_SUPPORT_VERBS_PRETEND_H
+#define MUSTER_TESTS_SUPPORT_VERBS_PRETEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Devices "pretend0" and "pretend1". False where libibverbs cannot be loaded. */
+bool verbs_pretend_start(unsigned seed);
+void verbs_pretend_stop(void);
+
+/* Moves that many connections, chosen by chance among those that stand, to the state of error, each
+ * at one end or at both. Gives how many it were. */
+uint32_t verbs_pretend_break(uint32_t count);
+
+/* Sends of unregistered memory, receives that there are not, writes beyond what may be written. */
+uint32_t verbs_pretend_offences(void);
+
+/* Frames, acknowledgements and flushes that the network has dealt with. */
+uint64_t verbs_pretend_steps(void);
+
+#endif
