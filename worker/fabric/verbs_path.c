@@ -139,7 +139,7 @@ static muster_status make_memory(const struct muster_verbs_device *device, size_
 
 muster_status muster_verbs_try_memory(const struct muster_verbs_device *device)
 {
-    struct verbs_memory memory;
+    struct verbs_memory memory = {0};
     TRY(make_memory(device, SLOTS_BYTES, false, &memory));
     free_memory(device, &memory);
     return MUSTER_OK;

@@ -170,7 +170,7 @@ static enum taken take_frame(struct verbs_link *end)
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
     struct verbs_in *in = &end->in[end->in_next % VERBS_IN_MAX];
-    struct muster_frame frame;
+    struct muster_frame frame = {0};
     if (in->bytes == NULL) {
         return TAKEN_NOTHING;
     }
