@@ -29,6 +29,7 @@ static const struct rig_transport two_devices = {.name = "verbs, 4 paths by two 
                                                            .device = "pretend0,pretend1",
                                                            .connections = CONNECTIONS}};
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
 static uint32_t break_pairs(uint32_t count, unsigned *seed)
 {
     (void)seed;

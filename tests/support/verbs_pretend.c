@@ -309,8 +309,8 @@ static void add_work(struct works *works, const struct work *work)
 static void take_parts(struct work *work, const struct ibv_sge *parts, int count)
 {
     work->part_count = count;
-    if (count > 0) {
-        memcpy(work->parts, parts, (size_t)count * sizeof *parts);
+    for (int i = 0; i < count; i++) {
+        work->parts[i] = parts[i];
     }
 }
 

@@ -13,7 +13,7 @@ static struct ibv_device devices[DEVICES];
 
 static struct ibv_device **get_devices(int *ret_count)
 {
-    struct ibv_device **list = calloc(DEVICES + 1, sizeof *list);
+    struct ibv_device **list = calloc(DEVICES + 1, sizeof(struct ibv_device *));
     for (int i = 0; i < DEVICES; i++) {
         list[i] = &devices[i];
     }
