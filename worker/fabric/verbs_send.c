@@ -475,8 +475,7 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
     muster_link_mark(link->link);
 }
 
-/* The end of a path, and of all -----------------------------------------------------------------
- */
+/* The end of a path, and of all --------------------------------------------------------------- */
 
 bool muster_verbs_abandon_sends(struct verbs_path *path)
 {
