@@ -18,12 +18,14 @@ static void sweep_hosts(enum sweep_place place, uint32_t ranks, const uint64_t *
     sweep_even(ranks, hosts < ranks ? hosts : ranks, &sweep);
 }
 
-/* Elements of 1 to 8 bytes: messages on both sides of 16 KiB, and of a slot. */
+/* Elements of 1 to 8 bytes: messages on both sides of 16 KiB, and of a slot. Between devices fewer
+ * ranks do. */
 static void every_algorithm_is_right_on_2_to_8_ranks(void **state)
 {
     const enum sweep_place *place = *state;
     static const uint64_t counts[] = {1, 777, 0, 5000, 5};
-    for (uint32_t ranks = 2; ranks <= 8; ranks++) {
+    const uint32_t most = *place == SWEEP_VERBS ? 8 : 4;
+    for (uint32_t ranks = 2; ranks <= most; ranks++) {
         sweep_hosts(*place, ranks, counts, sizeof counts / sizeof counts[0]);
     }
 }
