@@ -174,6 +174,29 @@ static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **
     rig_finish(&rig);
 }
 
+/* What is asked for ------------------------------------------------------------------------------
+ */
+
+static void refuse(const char *device, uint32_t connections, const char *words)
+{
+    const struct muster_fabric_options options = {
+        .member = "00000000-0000-4000-8000-000000000001",
+        .verbs = {
+            .use = MUSTER_VERBS_REQUIRED, .gid = -1, .device = device, .connections = connections}};
+    struct muster_fabric *fabric = NULL;
+    assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), words));
+}
+
+static void more_paths_than_there_can_be_and_devices_without_a_name_are_refused(void **state)
+{
+    (void)state;
+    refuse("pretend0", MUSTER_VERBS_CONNECTIONS_MAX + 1, "9 connections over RDMA: there can be 8");
+    refuse("pretend0,,pretend1", 0, "a comma too many");
+    refuse("pretend0,", 0, "a comma too many");
+    refuse("pretend0,pretend9", 0, "there is no pretend9");
+}
+
 int main(void)
 {
     const struct rig_transport suite = {
@@ -184,6 +207,7 @@ int main(void)
         cmocka_unit_test(what_paths_that_are_hung_up_carried_goes_by_others),
         cmocka_unit_test(what_is_withdrawn_is_read_no_more_and_the_rest_goes_on),
         cmocka_unit_test(a_link_is_lost_with_its_last_path_in_the_words_of_the_device),
+        cmocka_unit_test(more_paths_than_there_can_be_and_devices_without_a_name_are_refused),
     };
     const char *given = getenv("MUSTER_SEED");
     unsigned seed =

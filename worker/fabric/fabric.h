@@ -119,7 +119,8 @@ struct muster_fabric_verbs {
     const char *device;   /* a name, or several with commas; NULL: any */
     uint32_t port;        /* of each device, from 1; 0: any */
     int32_t gid;          /* index; -1: the best */
-    uint32_t connections; /* queue pairs of each link that is dialled from here; 0: one a device */
+    uint32_t connections; /* queue pairs of each link that is dialled from here, at most
+                             MUSTER_VERBS_CONNECTIONS_MAX; 0: one a device */
 };
 
 struct muster_fabric_options {

@@ -17,6 +17,9 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
                                 MUSTER_VERBS_DEVICES_MAX);
     }
     struct muster_verbs_device *device = &verbs->devices[verbs->device_count];
+    if (wish->device != NULL && wish->device[0] == '\0') {
+        return muster_error_set(MUSTER_INVALID, "MUSTER_VERBS_DEVICE has a comma too many");
+    }
     TRY(muster_verbs_device_open(wish, device));
     device->timeline = verbs->halves.fabric->timeline;
     verbs->device_count++;
@@ -27,6 +30,10 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
 static muster_status open_devices(struct verbs *verbs, const struct muster_fabric_verbs *options)
 {
     struct muster_verbs_wish wish = {.port = options->port, .gid = options->gid};
+    if (options->connections > VERBS_PATHS_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%u connections over RDMA: there can be %d",
+                                options->connections, VERBS_PATHS_MAX);
+    }
     if (options->device == NULL) {
         TRY(open_device(verbs, &wish));
     } else {
