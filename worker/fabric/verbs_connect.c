@@ -93,8 +93,10 @@ static bool give_up(struct verbs_path *path, const char *what)
 /* This member lacks something: not a matter of the two only. */
 static void warn(const struct verbs_link *link)
 {
-    muster_log(MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s", link->link->rank,
-               is_opening(link) ? "not" : "not one more path", muster_last_error());
+    bool again = !is_opening(link) && link->missed > 1; /* it has been said */
+    muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
+               link->link->rank, is_opening(link) ? "not" : "not one more path",
+               muster_last_error());
 }
 
 bool muster_verbs_lose(struct verbs_path *path, const char *what)
