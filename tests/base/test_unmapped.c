@@ -291,15 +291,19 @@ static void *take_what_is_free(void *unused)
     return unused;
 }
 
-/* Another thread has the same addresses as soon as they are free, before munmap() has returned. */
+/* Another thread has the same addresses as soon as they are free, before munmap() has returned.
+ * They are far below those that the kernel hands out: nobody else, such as a sanitizer, is given
+ * them. */
 static void test_nobody_gets_addresses_before_it_can_be_told(void **state)
 {
     (void)state;
+    char *const far_below = (char *)((uintptr_t)1 << 30);
     pthread_t taker;
     struct muster_unmapped_news news;
     assert_int_equal(pthread_create(&taker, NULL, take_what_is_free, NULL), 0);
     for (int i = 0; i < ROUNDS; i++) {
-        char *memory = map(page);
+        char *memory = map_at(far_below, page, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
+        assert_ptr_equal(memory, far_below);
         while (!unmapped->watch(memory, page)) {
         }
         while (!unmapped->collect(&position, &news) || news.more) {
