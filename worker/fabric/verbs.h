@@ -152,6 +152,7 @@ struct verbs_link {
     uint32_t ticket; /* of them all */
     uint32_t turn;   /* the path that takes the next frame */
     uint32_t missed; /* calls for one that is missing, in vain */
+    bool warned;     /* that one cannot be had, since one was lost */
     struct verbs_out out[VERBS_OUT_MAX]; /* by number */
     uint16_t out_first, out_next;        /* the oldest; the next number to give */
     struct verbs_in in[VERBS_IN_MAX];    /* by number */

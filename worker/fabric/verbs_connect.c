@@ -52,12 +52,16 @@ static bool is_opening(const struct verbs_link *link)
     return link->link->state == MUSTER_LINK_OPENING;
 }
 
+static struct muster_verbs_device *device_of(const struct verbs_link *link, uint32_t place)
+{
+    return &link->verbs->devices[place % link->verbs->device_count];
+}
+
 static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
 {
-    struct verbs *verbs = link->verbs;
     path->link = link;
     path->place = place;
-    path->device = &verbs->devices[place % verbs->device_count];
+    path->device = device_of(link, place);
     link->paths[place] = path;
 }
 
@@ -91,9 +95,10 @@ static bool give_up(struct verbs_path *path, const char *what)
 }
 
 /* This member lacks something: not a matter of the two only. */
-static void warn(const struct verbs_link *link)
+static void warn(struct verbs_link *link)
 {
-    bool again = !is_opening(link) && link->missed > 1; /* it has been said */
+    bool again = !is_opening(link) && link->warned;
+    link->warned = !is_opening(link);
     muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
                link->link->rank, is_opening(link) ? "not" : "not one more path",
                muster_last_error());
@@ -120,6 +125,7 @@ bool muster_verbs_lose(struct verbs_path *path, const char *what)
     muster_verbs_path_close(path);
     muster_verbs_make_room(end);
     end->missed = 0;
+    end->warned = false;
     miss_one(end);
     muster_link_mark(link);
     return true;
@@ -232,10 +238,13 @@ static const char *find_address(const struct verbs_link *link, uint32_t place)
     return found[count > 0 ? place % count : 0];
 }
 
+/* With a port that is down the kernel would look for the way to the peer for a second, and nothing
+ * of the fabric moves meanwhile. */
 static struct verbs_path *call(struct verbs_link *link, uint32_t place)
 {
     struct muster_socket_address remote;
-    if (muster_verbs_parse_address(find_address(link, place), &remote) != MUSTER_OK) {
+    if (muster_verbs_check_port(device_of(link, place)) != MUSTER_OK ||
+        muster_verbs_parse_address(find_address(link, place), &remote) != MUSTER_OK) {
         return NULL;
     }
     AUTO_CLOSE int fd =
@@ -261,6 +270,7 @@ static void dial_missing(struct verbs_link *link)
 {
     for (uint32_t place = 0; place < link->wanted; place++) {
         if (link->paths[place] == NULL && call(link, place) == NULL) {
+            warn(link);
             miss_one(link);
         }
     }
@@ -392,7 +402,8 @@ static bool calls(const struct muster_link *link)
 static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
 {
     place_path(path, link, place);
-    if (muster_verbs_pair_create(path) == MUSTER_OK) {
+    if (muster_verbs_check_port(path->device) == MUSTER_OK &&
+        muster_verbs_pair_create(path) == MUSTER_OK) {
         connect_soon(path);
         return;
     }

@@ -220,6 +220,18 @@ muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
     return MUSTER_OK;
 }
 
+muster_status muster_verbs_check_port(const struct muster_verbs_device *device)
+{
+    struct ibv_port_attr attributes;
+    muster_status status = query_port(device->library, device->context, device->port, &attributes);
+    if (status == MUSTER_OK && attributes.state != IBV_PORT_ACTIVE) {
+        status = muster_error_set(MUSTER_INVALID, "its port %u is %s", device->port,
+                                  device->library->port_state_str(attributes.state));
+    }
+    return status == MUSTER_OK ? MUSTER_OK
+                               : muster_error_prefix(status, "RDMA device %s", device->name);
+}
+
 void muster_verbs_device_close(struct muster_verbs_device *device)
 {
     const struct muster_verbs_library *library = device->library;

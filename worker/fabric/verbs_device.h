@@ -38,6 +38,9 @@ MUSTER_CHECKED muster_status muster_verbs_ports_read(const struct muster_verbs_l
  * do. Then there is nothing to close. */
 MUSTER_CHECKED muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
                                                       struct muster_verbs_device *device);
+/* MUSTER_INVALID: nothing can go through its port at the moment. May take as long as a question to
+ * the device does. */
+MUSTER_CHECKED muster_status muster_verbs_check_port(const struct muster_verbs_device *device);
 void muster_verbs_device_close(struct muster_verbs_device *device);
 
 /* Registers memory for the device to send from and receive into; remote: and for the peer to write
