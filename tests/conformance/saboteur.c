@@ -279,6 +279,9 @@ static void *cut_and_cut_again(void *argument)
             !await(saboteur, "a round has passed", a_round_has_passed)) {
             break;
         }
+        if (saboteur->wish->mend != NULL) {
+            saboteur->wish->mend();
+        }
         saboteur->times++;
     }
     atomic_store(&saboteur->game.over, true);

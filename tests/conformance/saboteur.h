@@ -13,6 +13,8 @@ struct saboteur_wish {
     uint32_t times;       /* that some are cut */
     /* Cuts so many of them, chosen by chance, and gives how many it were. */
     uint32_t (*cut)(uint32_t count, unsigned *seed);
+    /* When both ends have noticed, and messages went meanwhile. NULL: nothing is to be mended. */
+    void (*mend)(void);
 };
 
 /* Fails the test if a message does not arrive, if the link is lost, or if what was cut is not

@@ -21,16 +21,18 @@ static bool has_device(void)
     return true;
 }
 
-void guest_enter(const char *program)
+void guest_enter(const char *program, uint32_t devices)
 {
     const char *source = getenv("MUSTER_SOURCE");
     char script[512];
+    char count[16];
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (getenv("MUSTER_VERBS_GUEST") != NULL) {
         return;
     }
     (void)snprintf(script, sizeof script, "%s/tests/verbs/run", source != NULL ? source : ".");
-    (void)execl(script, script, "--devices", "2", "--", program, (char *)NULL);
+    (void)snprintf(count, sizeof count, "%u", devices);
+    (void)execl(script, script, "--devices", count, "--", program, (char *)NULL);
     perror(script);
     _exit(EXIT_FAILURE);
 }
@@ -38,7 +40,7 @@ void guest_enter(const char *program)
 void guest_need_rdma(const char *program)
 {
     if (!has_device()) {
-        guest_enter(program);
+        guest_enter(program, 2);
     }
 }
 

@@ -1,5 +1,5 @@
-/* For tests that need an RDMA device. In a guest rxe0 and rxe1 have the interfaces eth0 and eth1,
- * whose cables end at sw0 and sw1 of a bridge. */
+/* For tests that need an RDMA device. In a guest rxe0, rxe1 and so on have the interfaces eth0,
+ * eth1, ..., whose cables end at sw0, sw1, ... of a bridge. */
 #ifndef MUSTER_TESTS_SUPPORT_GUEST_H
 #define MUSTER_TESTS_SUPPORT_GUEST_H
 
@@ -12,8 +12,8 @@
  * one (tests/verbs/run), and this does not come back. In the guest it always does. */
 void guest_need_rdma(const char *program);
 
-/* The same for tests that change the network of the devices: always in a guest, with two. */
-void guest_enter(const char *program);
+/* The same for tests that change the network of the devices: always in a guest, with so many. */
+void guest_enter(const char *program, uint32_t devices);
 
 /* The network of device rxe<index>; the calls are over when the device has noticed. They
  * end the program if it cannot be done. Any thread.

@@ -1,10 +1,12 @@
 /* What happens to the network of RDMA devices, between two of a guest: cables are pulled,
  * interfaces go down, packets are lost, or are too large for what is on their way. */
 #include "tests/conformance/rig_flow.h"
+#include "tests/conformance/saboteur.h"
 #include "tests/support/guest.h"
 #include "tests/support/sweep.h"
 #include "tests/support/verbs_spy.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +17,60 @@
 
 #include <cmocka.h>
 
-enum { LOG_BYTES = 4096 };
+enum { LOG_BYTES = 8192 };
+
+/* What is logged ---------------------------------------------------------------------------------
+ */
+
+static int log_file, log_before = -1;
+
+static void start_log(void)
+{
+    log_file = memfd_create("log", MFD_CLOEXEC);
+    log_before = dup(STDERR_FILENO);
+    assert_true(log_file >= 0 && log_before >= 0 && dup2(log_file, STDERR_FILENO) >= 0);
+}
+
+static void read_log(char ret_text[LOG_BYTES])
+{
+    ssize_t size = pread(log_file, ret_text, LOG_BYTES - 1, 0);
+    ret_text[size > 0 ? size : 0] = '\0';
+}
+
+/* Also if they never come, after a while. */
+static void await_in_log(const char *words)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    char text[LOG_BYTES] = "";
+    while (strstr(text, words) == NULL && muster_clock_ns() < deadline_ns) {
+        (void)sched_yield();
+        read_log(text);
+    }
+}
+
+static void finish_log(char ret_text[LOG_BYTES])
+{
+    read_log(ret_text);
+    (void)dup2(log_before, STDERR_FILENO);
+    close(log_before);
+    close(log_file);
+    log_before = -1;
+    (void)fputs(ret_text, stderr);
+}
+
+/* What was said before a test failed. */
+static int show_log(void **state)
+{
+    char text[LOG_BYTES];
+    (void)state;
+    if (log_before >= 0) {
+        finish_log(text);
+    }
+    return 0;
+}
+
+/* Links ------------------------------------------------------------------------------------------
+ */
 
 static void take_turns(uint32_t rank, struct muster_fabric_options *options)
 {
@@ -122,6 +177,87 @@ static void a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves(void **sta
     verbs_spy_expect_nothing_held();
 }
 
+/* Of several devices ---------------------------------------------------------------------------
+ */
+
+static void take_two_each(uint32_t rank, struct muster_fabric_options *options)
+{
+    if (options != NULL) {
+        options->verbs.device = rank % 2 == 0 ? "rxe0,rxe1" : "rxe2,rxe3";
+    }
+}
+
+/* One path goes between rxe0 and rxe2, one between rxe1 and rxe3. */
+static const struct rig_transport two_each = {.name = "verbs, 2 paths between two devices each",
+                                              .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1},
+                                              .prepare = take_two_each};
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
+static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
+{
+    (void)count;
+    (void)seed;
+    guest_plug(0, false);
+    return 1;
+}
+
+/* The path was called for in vain. */
+static void put_first_cable_back(void)
+{
+    await_in_log("not one more path over RDMA: RDMA device rxe0: its port 1 is");
+    guest_plug(0, true);
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
+static uint32_t switch_last_off(uint32_t count, unsigned *seed)
+{
+    (void)count;
+    (void)seed;
+    guest_switch(3, false);
+    return 1;
+}
+
+static void switch_last_on(void)
+{
+    await_in_log("not one more path over RDMA: ");
+    guest_switch(3, true);
+}
+
+static uint32_t count_words(const char *text, const char *words)
+{
+    uint32_t count = 0;
+    while ((text = strstr(text, words)) != NULL) {
+        text += strlen(words);
+        count++;
+    }
+    return count;
+}
+
+/* The path that has failed is called for while it cannot be had, which is said once at each end,
+ * and opened when it can. */
+static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), void (*mend)(void))
+{
+    char text[LOG_BYTES];
+    start_log();
+    saboteur_run(&(struct saboteur_wish){
+        .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .mend = mend});
+    finish_log(text);
+    assert_in_range(count_words(text, "not one more path over RDMA: "), 1, 2);
+    verbs_spy_expect_nothing_held();
+}
+
+static void without_one_of_two_cables_the_link_goes_on_by_the_other(void **state)
+{
+    (void)state;
+    lose_one_and_go_on(pull_first_cable, put_first_cable_back);
+}
+
+static void without_one_of_two_interfaces_the_link_goes_on_by_the_other(void **state)
+{
+    (void)state;
+    lose_one_and_go_on(switch_last_off, switch_last_on);
+}
+
 /* Packets ---------------------------------------------------------------------------------------
  */
 
@@ -150,34 +286,21 @@ static void the_smaller_mtu_counts(void **state)
     guest_shell("ip link set eth1 mtu 4200");
 }
 
-/* Exchanges, and returns what was logged meanwhile; owned. */
-static char *exchange_and_read_log(struct rig *rig)
-{
-    int log = memfd_create("log", MFD_CLOEXEC);
-    int before = dup(STDERR_FILENO);
-    char *text = calloc(1, LOG_BYTES);
-    assert_true(log >= 0 && before >= 0 && dup2(log, STDERR_FILENO) >= 0);
-    rig_run(rig, rig_exchange, NULL);
-    (void)dup2(before, STDERR_FILENO);
-    assert_true(pread(log, text, LOG_BYTES - 1, 0) >= 0);
-    close(before);
-    close(log);
-    return text;
-}
-
 static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
 {
     (void)state;
     struct rig rig;
     guest_shell("ip link set sw1 mtu 1500");
     rig_init(&rig, &with_tcp, 2);
-    char *text = exchange_and_read_log(&rig);
+    start_log();
+    rig_run(&rig, rig_exchange, NULL);
+    char text[LOG_BYTES];
+    finish_log(text);
     if (strstr(text, "not over RDMA: ") == NULL ||
         strstr(text, "no packets as large as the RDMA devices' (MTU)") == NULL) {
         fail_msg("\"%s\" does not speak of the MTU", text);
     }
     assert_int_equal(verbs_spy_pairs(), 0);
-    free(text);
     rig_finish(&rig);
     guest_shell("ip link set sw1 mtu 4200");
     verbs_spy_expect_nothing_held();
@@ -245,16 +368,20 @@ static void addresses_of_ipv6_serve_and_do_not_mix(void **state)
 int main(int count, char **arguments)
 {
     (void)count;
-    guest_enter(arguments[0]);
+    guest_enter(arguments[0], 4);
     verbs_spy_start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cable_is_pulled_and_put_back),
         cmocka_unit_test(an_interface_goes_down_and_comes_back),
         cmocka_unit_test(a_device_that_is_gone_ends_its_links),
         cmocka_unit_test(a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves),
+        cmocka_unit_test_teardown(without_one_of_two_cables_the_link_goes_on_by_the_other,
+                                  show_log),
+        cmocka_unit_test_teardown(without_one_of_two_interfaces_the_link_goes_on_by_the_other,
+                                  show_log),
         cmocka_unit_test(lost_packets_are_sent_again),
         cmocka_unit_test(the_smaller_mtu_counts),
-        cmocka_unit_test(where_large_packets_do_not_come_through_links_are_tcp),
+        cmocka_unit_test_teardown(where_large_packets_do_not_come_through_links_are_tcp, show_log),
         cmocka_unit_test(addresses_of_ipv6_serve_and_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ int main(int count, char **arguments)
     };
     (void)count;
     if (getenv("MUSTER_VERBS_GUEST") == NULL) {
-        guest_enter(arguments[0]);
+        guest_enter(arguments[0], 2);
     }
     verbs_spy_start();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
