@@ -3,6 +3,7 @@
 #include "tests/support/verbs_pretend_parts.h"
 #include "worker/base/status.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ enum {
     PARTS_MAX = 4,
     INLINE_MAX = 512,
     QUEUE_MAX = VERBS_PRETEND_ENTRIES,
-    LOST_STEPS = 20
+    LOST_STEPS = 5000
 };
 
 struct work {
@@ -61,10 +62,14 @@ static struct {
     unsigned seed;
     uint32_t last; /* number or key that was given */
     uint32_t offences;
+    uint32_t roughness; /* 0: what is connected stays so */
+    uint32_t live;      /* so many more connections; then they are stillborn */
+    uint32_t refusals;  /* so many more pairs cannot be connected */
     uint64_t steps;
     struct pair *pairs;
     struct region *regions;
-} pretend = {.mutex = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+} pretend = {
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .live = UINT32_MAX};
 
 static void lock(void)
 {
@@ -237,6 +242,32 @@ static bool try_in_vain(struct pair *pair)
     return pair->sends.first != pair->sends.next;
 }
 
+/* One end has failed, or the other one, or both; or nothing gets through any more, and who sends
+ * nothing does not notice. */
+static void spoil(struct pair *pair, struct pair *peer, uint32_t how)
+{
+    if (how == 3) {
+        pair->peer = 0;
+        peer->peer = 0;
+        return;
+    }
+    pair->state = how != 0 ? IBV_QPS_ERR : pair->state;
+    peer->state = how != 1 ? IBV_QPS_ERR : peer->state;
+}
+
+/* It is to carry the first that the end which was called has sent. */
+static bool is_born(const struct pair *pair)
+{
+    return pair->delivered == 0 && pair->pair.qp_num > pair->peer;
+}
+
+static bool may_live(void)
+{
+    bool may = pretend.live > 0;
+    pretend.live -= may && pretend.live != UINT32_MAX;
+    return may;
+}
+
 static bool take_turn(struct pair *pair)
 {
     if (pair->state == IBV_QPS_ERR) {
@@ -250,6 +281,14 @@ static bool take_turn(struct pair *pair)
     bool back = pair->sends.first != pair->delivered;
     if (peer == NULL) {
         return try_in_vain(pair);
+    }
+    if (out && is_born(pair) && !may_live()) {
+        spoil(pair, peer, 3);
+        return true;
+    }
+    if (pretend.roughness > 0 && (out || back) && chance(pretend.roughness) == 0) {
+        spoil(pair, peer, chance(4));
+        return true;
     }
     if (back && (!out || chance(3) == 0)) {
         (void)may_read(&pair->sends.all[pair->sends.first % WORKS_MAX]); /* it might go again */
@@ -434,11 +473,15 @@ static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int 
 {
     struct pair *changed = (struct pair *)pair;
     lock();
-    changed->state = attributes->qp_state;
-    changed->peer = (mask & IBV_QP_DEST_QPN) != 0 ? attributes->dest_qp_num : changed->peer;
+    bool refused = attributes->qp_state == IBV_QPS_RTR && pretend.refusals > 0;
+    pretend.refusals -= refused;
+    if (!refused) {
+        changed->state = attributes->qp_state;
+        changed->peer = (mask & IBV_QP_DEST_QPN) != 0 ? attributes->dest_qp_num : changed->peer;
+    }
     (void)pthread_cond_signal(&pretend.news);
     unlock();
-    return 0;
+    return refused ? EHOSTUNREACH : 0;
 }
 
 /* Its completions stay in the queue, as those of Soft-RoCE do. */
@@ -505,14 +548,32 @@ uint32_t verbs_pretend_break(uint32_t count)
     struct pair *pair = NULL;
     lock();
     for (; broken < count && (pair = choose()) != NULL; broken++) {
-        struct pair *peer = peer_of(pair);
-        uint32_t which = chance(3);
-        pair->state = which != 0 ? IBV_QPS_ERR : pair->state;
-        peer->state = which != 1 ? IBV_QPS_ERR : peer->state;
+        spoil(pair, peer_of(pair), chance(3));
     }
     (void)pthread_cond_signal(&pretend.news);
     unlock();
     return broken;
+}
+
+void verbs_pretend_roughness(uint32_t one_of)
+{
+    lock();
+    pretend.roughness = one_of;
+    unlock();
+}
+
+void verbs_pretend_live(uint32_t count)
+{
+    lock();
+    pretend.live = count;
+    unlock();
+}
+
+void verbs_pretend_refuse(uint32_t count)
+{
+    lock();
+    pretend.refusals = count;
+    unlock();
 }
 
 uint32_t verbs_pretend_offences(void)

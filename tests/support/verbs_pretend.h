@@ -20,6 +20,17 @@ void verbs_pretend_stop(void);
  * at one end or at both. Gives how many it were. */
 uint32_t verbs_pretend_break(uint32_t count);
 
+/* From now on a connection fails with one of so many frames and acknowledgements: at one end, at
+ * both, or so that nothing gets through. 0: none does. */
+void verbs_pretend_roughness(uint32_t one_of);
+
+/* After so many more, connections fail before the end that was called has got anything through: for
+ * that end they are open, for the one that called they never are. UINT32_MAX: none does. */
+void verbs_pretend_live(uint32_t count);
+
+/* So many more queue pairs cannot be connected. */
+void verbs_pretend_refuse(uint32_t count);
+
 /* Sends of unregistered memory, receives that there are not, writes beyond what may be written. */
 uint32_t verbs_pretend_offences(void);
 

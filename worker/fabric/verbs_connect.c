@@ -90,7 +90,9 @@ static bool give_up(struct verbs_path *path, const char *what)
         return false;
     }
     muster_verbs_path_close(path);
+    muster_verbs_make_room(link); /* the peer may have taken it for open, and sent by it */
     miss_one(link);
+    muster_link_mark(link->link);
     return true;
 }
 
