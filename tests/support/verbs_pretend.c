@@ -242,17 +242,19 @@ static bool try_in_vain(struct pair *pair)
     return pair->sends.first != pair->sends.next;
 }
 
-/* One end has failed, or the other one, or both; or nothing gets through any more, and who sends
- * nothing does not notice. */
-static void spoil(struct pair *pair, struct pair *peer, uint32_t how)
+/* How a connection can fail. Silently: nothing gets through any more, and who sends nothing does
+ * not notice. */
+enum failure { AT_THE_PEER, AT_THIS_END, AT_BOTH, SILENTLY, FAILURES };
+
+static void spoil(struct pair *pair, struct pair *peer, enum failure how)
 {
-    if (how == 3) {
+    if (how == SILENTLY) {
         pair->peer = 0;
         peer->peer = 0;
         return;
     }
-    pair->state = how != 0 ? IBV_QPS_ERR : pair->state;
-    peer->state = how != 1 ? IBV_QPS_ERR : peer->state;
+    pair->state = how != AT_THE_PEER ? IBV_QPS_ERR : pair->state;
+    peer->state = how != AT_THIS_END ? IBV_QPS_ERR : peer->state;
 }
 
 /* It is to carry the first that the end which was called has sent. */
@@ -283,11 +285,11 @@ static bool take_turn(struct pair *pair)
         return try_in_vain(pair);
     }
     if (out && is_born(pair) && !may_live()) {
-        spoil(pair, peer, 3);
+        spoil(pair, peer, SILENTLY);
         return true;
     }
     if (pretend.roughness > 0 && (out || back) && chance(pretend.roughness) == 0) {
-        spoil(pair, peer, chance(4));
+        spoil(pair, peer, (enum failure)chance(FAILURES));
         return true;
     }
     if (back && (!out || chance(3) == 0)) {
@@ -548,7 +550,7 @@ uint32_t verbs_pretend_break(uint32_t count)
     struct pair *pair = NULL;
     lock();
     for (; broken < count && (pair = choose()) != NULL; broken++) {
-        spoil(pair, peer_of(pair), chance(3));
+        spoil(pair, peer_of(pair), (enum failure)chance(SILENTLY));
     }
     (void)pthread_cond_signal(&pretend.news);
     unlock();
