@@ -197,6 +197,22 @@ static void more_paths_than_there_can_be_and_devices_without_a_name_are_refused(
     refuse("pretend0,pretend9", 0, "there is no pretend9");
 }
 
+static void of_several_devices_those_that_are_good_do_where_none_need_be(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"pretend0,pretend9", "pretend9,pretend1"};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const struct muster_fabric_options options = {
+            .member = "00000000-0000-4000-8000-000000000001",
+            .verbs = {.use = MUSTER_VERBS_POSSIBLY, .gid = -1, .device = devices[i]}};
+        struct muster_fabric *fabric = NULL;
+        assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_OK);
+        assert_int_equal(muster_fabric_address_count(fabric), 1);
+        assert_non_null(strstr(muster_fabric_address(fabric, 0), "verbs://"));
+        muster_fabric_destroy(fabric, 0);
+    }
+}
+
 int main(void)
 {
     const struct rig_transport suite = {
@@ -208,6 +224,7 @@ int main(void)
         cmocka_unit_test(what_is_withdrawn_is_read_no_more_and_the_rest_goes_on),
         cmocka_unit_test(a_link_is_lost_with_its_last_path_in_the_words_of_the_device),
         cmocka_unit_test(more_paths_than_there_can_be_and_devices_without_a_name_are_refused),
+        cmocka_unit_test(of_several_devices_those_that_are_good_do_where_none_need_be),
     };
     const char *given = getenv("MUSTER_SEED");
     unsigned seed =

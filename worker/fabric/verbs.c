@@ -1,6 +1,7 @@
 #include "worker/fabric/verbs.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,39 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
         return muster_error_set(MUSTER_INVALID, "MUSTER_VERBS_DEVICE has a comma too many");
     }
     TRY(muster_verbs_device_open(wish, device));
+    muster_status status = muster_verbs_try_memory(device);
+    if (status != MUSTER_OK) {
+        muster_verbs_device_close(device);
+        *device = (struct muster_verbs_device){0};
+        return status;
+    }
     device->timeline = verbs->halves.fabric->timeline;
     verbs->device_count++;
-    return muster_verbs_try_memory(device);
+    return MUSTER_OK;
+}
+
+/* Where RDMA need not be, those that are good do. */
+static muster_status open_named(struct verbs *verbs, const struct muster_fabric_verbs *options,
+                                struct muster_verbs_wish *wish)
+{
+    AUTO_FREE char *names = strdup(options->device);
+    char *rest = names;
+    muster_status status = MUSTER_OK;
+    if (names == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    bool alone = strchr(names, ',') == NULL;
+    while ((wish->device = strsep(&rest, ",")) != NULL) {
+        muster_status opened = open_device(verbs, wish);
+        if (opened != MUSTER_OK && (alone || options->use == MUSTER_VERBS_REQUIRED)) {
+            return opened;
+        }
+        if (opened != MUSTER_OK) {
+            muster_log(MUSTER_LOG_WARN, "one device less for RDMA: %s", muster_last_error());
+            status = opened;
+        }
+    }
+    return verbs->device_count > 0 ? MUSTER_OK : status;
 }
 
 /* Those that are named, or the first that is good. */
@@ -37,14 +68,7 @@ static muster_status open_devices(struct verbs *verbs, const struct muster_fabri
     if (options->device == NULL) {
         TRY(open_device(verbs, &wish));
     } else {
-        AUTO_FREE char *names = strdup(options->device);
-        char *rest = names;
-        if (names == NULL) {
-            return muster_error_set(MUSTER_FATAL, "out of memory");
-        }
-        while ((wish.device = strsep(&rest, ",")) != NULL) {
-            TRY(open_device(verbs, &wish));
-        }
+        TRY(open_named(verbs, options, &wish));
     }
     verbs->connections = options->connections > 0 ? options->connections : verbs->device_count;
     return MUSTER_OK;
