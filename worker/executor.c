@@ -32,10 +32,6 @@
 #include "worker/base/status.h"
 #include "worker/base/timeline.h"
 
-/* muster_fabric_post() for the owner, muster_fabric_post_locked() for done functions. */
-typedef muster_status (*post_function)(struct muster_fabric *fabric,
-                                       struct muster_transfer *transfer);
-
 static bool is_local(const struct muster_step *step)
 {
     return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE;
@@ -155,28 +151,28 @@ static bool enter_next_round(struct lane *lane)
     return has_local;
 }
 
-static muster_status post_message(struct message *message, uint8_t turn, post_function post)
+static muster_status post_message(struct message *message, uint8_t turn)
 {
     bind_message(message);
     message->turn = turn;
     atomic_fetch_add(&message->lane->waiting[turn], 1);
-    return post(message->lane->operation->binding->fabric, &message->transfer);
+    return muster_fabric_post_locked(message->lane->operation->binding->fabric, &message->transfer);
 }
 
-static muster_status post_round(struct lane *lane, post_function post)
+static muster_status post_round(struct lane *lane)
 {
     struct message *messages = lane->operation->messages;
     uint8_t next_turn = lane->turn ^ 1;
     atomic_store(&lane->waiting[next_turn], 1);
     for (size_t i = lane->start; i < lane->next; i++) {
         if (!is_local(messages[i].step) && !messages[i].early) {
-            TRY(post_message(&messages[i], lane->turn, post));
+            TRY(post_message(&messages[i], lane->turn));
         }
     }
     for (size_t i = lane->next;
          i < lane->end && messages[i].step->round == messages[lane->next].step->round; i++) {
         if (messages[i].early) {
-            TRY(post_message(&messages[i], next_turn, post));
+            TRY(post_message(&messages[i], next_turn));
         }
     }
     return MUSTER_OK;
@@ -188,8 +184,9 @@ static bool give_unit(struct lane *lane, uint8_t turn)
     return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
-/* Starts the next round, and the ones after it for as long as they are over at once. */
-static muster_status start_rounds(struct lane *lane, post_function post)
+/* Starts the next round, and the ones after it for as long as they are over at once. Under the
+ * fabric's lock. */
+static muster_status start_rounds(struct lane *lane)
 {
     struct muster_operation *operation = lane->operation;
     do {
@@ -200,7 +197,7 @@ static muster_status start_rounds(struct lane *lane, post_function post)
             return MUSTER_OK;
         }
         bool has_local = enter_next_round(lane);
-        TRY(post_round(lane, post));
+        TRY(post_round(lane));
         if (has_local) {
             atomic_store(&lane->local_work, true);
             wake(operation);
@@ -232,7 +229,7 @@ static void when_done(struct muster_transfer *transfer)
         return;
     }
     if (give_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
-        muster_status status = start_rounds(lane, muster_fabric_post_locked);
+        muster_status status = start_rounds(lane);
         if (status != MUSTER_OK) {
             fail(operation, status);
         }
@@ -265,6 +262,24 @@ static void bind_operation(struct muster_operation *operation, const struct must
     }
 }
 
+/* So many lanes, one after the other; where there is nobody to post to, there may be no fabric. */
+static muster_status start_lanes(const struct muster_operation *operation, struct lane *lanes,
+                                 uint32_t count)
+{
+    struct muster_fabric *fabric = operation->binding->fabric;
+    muster_status status = MUSTER_OK;
+    if (operation->peer_count > 0) {
+        muster_fabric_hold(fabric);
+    }
+    for (uint32_t i = 0; i < count && status == MUSTER_OK; i++) {
+        status = start_rounds(&lanes[i]);
+    }
+    if (operation->peer_count > 0) {
+        muster_fabric_release(fabric);
+    }
+    return status;
+}
+
 /* Does the local work that is left with the lanes. */
 static muster_status serve_lanes(struct muster_operation *operation)
 {
@@ -273,7 +288,7 @@ static muster_status serve_lanes(struct muster_operation *operation)
         while (atomic_exchange(&lane->local_work, false)) {
             run_local_steps(lane);
             if (give_unit(lane, lane->turn)) {
-                TRY(start_rounds(lane, muster_fabric_post));
+                TRY(start_lanes(operation, lane, 1));
             }
         }
     }
@@ -298,9 +313,7 @@ static muster_status drive(struct muster_operation *operation)
     const struct muster_message_key key = {.generation = binding->generation,
                                            .sequence = binding->sequence,
                                            .context = binding->context};
-    for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
-        TRY(start_rounds(&operation->lanes[i], muster_fabric_post));
-    }
+    TRY(start_lanes(operation, operation->lanes, operation->schedule.lanes));
     while (true) {
         /* Cleared before looking: what comes after the look sets it again. */
         __atomic_store_n(&operation->awake, false, __ATOMIC_SEQ_CST);

@@ -513,13 +513,24 @@ muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_transfer *transfer)
+void muster_fabric_hold(struct muster_fabric *fabric)
 {
-    AUTO_LOCK(&fabric->lock);
-    muster_status status = muster_fabric_post_locked(fabric, transfer);
+    muster_mutex_lock(&fabric->lock);
+}
+
+void muster_fabric_release(struct muster_fabric *fabric)
+{
     if (fabric->leading) {
         muster_fabric_wake(fabric);
     }
+    muster_mutex_unlock(&fabric->lock);
+}
+
+muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_transfer *transfer)
+{
+    muster_fabric_hold(fabric);
+    muster_status status = muster_fabric_post_locked(fabric, transfer);
+    muster_fabric_release(fabric);
     return status;
 }
 

@@ -212,7 +212,12 @@ MUSTER_CHECKED muster_status muster_fabric_check(struct muster_fabric *fabric, u
 MUSTER_CHECKED muster_status muster_fabric_post(struct muster_fabric *fabric,
                                                 struct muster_transfer *transfer);
 
-/* The same from within a done function, where the fabric's lock is held. */
+/* The fabric's lock, for several posts in a row: meanwhile nobody else posts, and no done function
+ * is called but by these. Nothing else here may be called. */
+void muster_fabric_hold(struct muster_fabric *fabric);
+void muster_fabric_release(struct muster_fabric *fabric);
+
+/* The same where the fabric's lock is held: in a done function, or after muster_fabric_hold(). */
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
 
