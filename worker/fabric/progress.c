@@ -30,7 +30,7 @@ struct muster_waiter {
     uint64_t generation;
     const struct muster_operation_id *operation; /* NULL: waits for something else */
     int64_t patience_ns, announce_ns;            /* 0: it has just begun to wait */
-    pthread_cond_t woken;
+    pthread_cond_t woken;                        /* while it follows a leader */
     struct muster_waiter *next, *previous;
 };
 
@@ -387,6 +387,7 @@ muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t ge
 
 static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, int64_t deadline_ns)
 {
+    muster_condition_init(&waiter->woken);
     waiter->next = fabric->waiters;
     waiter->previous = NULL;
     if (waiter->next != NULL) {
@@ -402,6 +403,7 @@ static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, i
     } else {
         fabric->waiters = waiter->next;
     }
+    pthread_cond_destroy(&waiter->woken);
 }
 
 /* Tells the peers that the operation still waits for how it is called here. */
@@ -466,14 +468,12 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
 static muster_status wait_for(struct muster_fabric *fabric, struct muster_waiter *waiter,
                               int64_t deadline_ns)
 {
-    muster_condition_init(&waiter->woken);
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, waiter, deadline_ns);
     if (!fabric->leading && fabric->waiters != NULL) {
         pthread_cond_signal(&fabric->waiters->woken);
     }
     muster_mutex_unlock(&fabric->lock);
-    pthread_cond_destroy(&waiter->woken);
     return status;
 }
 
