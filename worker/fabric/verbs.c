@@ -124,7 +124,7 @@ static bool verbs_has_news(const void *transport)
 
 static void verbs_take_news(void *transport)
 {
-    muster_verbs_take(transport);
+    (void)muster_verbs_take_some(transport);
 }
 
 static void verbs_doze(void *transport, bool dozing)
@@ -138,7 +138,7 @@ static void verbs_doze(void *transport, bool dozing)
 
 static void close_paths(struct verbs_link *end)
 {
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL) {
             muster_verbs_path_close(end->paths[i]);
         }
@@ -158,7 +158,7 @@ static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
 /* What the queue pairs have not sent goes with them: this comes through. */
 static void say_leaving(const struct verbs_link *end)
 {
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && end->paths[i]->half.phase == MUSTER_PHASE_OPEN) {
             (void)send(end->paths[i]->half.watch.fd, "L", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
@@ -232,7 +232,7 @@ static void verbs_withdraw(struct muster_link *link, const struct muster_operati
 /* False if the link is closed now. */
 static bool prove_paths(struct verbs_link *end)
 {
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && !muster_verbs_prove(end->paths[i])) {
             return false;
         }

@@ -148,6 +148,7 @@ struct verbs_link {
     struct muster_link *link;
     struct verbs *verbs;
     struct verbs_path *paths[VERBS_PATHS_MAX]; /* OPEN, or on their way; the first opens the link */
+    uint32_t path_end;                         /* from this place on there was never one */
     uint32_t wanted; /* paths that this end is to call for; 0 before it is open */
     uint32_t ticket; /* of them all */
     uint32_t turn;   /* the path that takes the next frame */
@@ -167,10 +168,12 @@ struct verbs {
     struct muster_halves halves; /* first */
     struct muster_verbs_device devices[MUSTER_VERBS_DEVICES_MAX];
     uint32_t device_count;
+    uint32_t next_device; /* whose queue is looked into next */
     struct muster_socket_address own[MUSTER_VERBS_DEVICES_MAX]; /* where each device's calls come */
     uint32_t connections; /* paths of a link that is dialled from here */
     struct muster_watch *watches[2 * MUSTER_VERBS_DEVICES_MAX];
     struct verbs_path *by_number;
+    struct verbs_path *last; /* of by_number: who had the last completion; or NULL */
     uint64_t last_number;
     unsigned char *piece;
     /* The leader's, also without the lock. */
@@ -231,7 +234,10 @@ MUSTER_CHECKED muster_status muster_verbs_events_start(struct verbs *verbs);
 void muster_verbs_events_stop(struct verbs *verbs);
 /* Leader only, without the lock: true if a completion is there. */
 bool muster_verbs_look(struct verbs *verbs);
-/* Hands completions to their paths, and marks their links. */
+/* Hands completions to their paths, and marks their links: what one queue gives at once, as in each
+ * turn of the leader. False if there was nothing. */
+bool muster_verbs_take_some(struct verbs *verbs);
+/* All that has come, up to a bound. */
 void muster_verbs_take(struct verbs *verbs);
 /* The next one wakes the leader. */
 void muster_verbs_arm(struct verbs *verbs);

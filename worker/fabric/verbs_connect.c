@@ -63,6 +63,7 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
     path->place = place;
     path->device = device_of(link, place);
     link->paths[place] = path;
+    link->path_end = place < link->path_end ? link->path_end : place + 1;
 }
 
 /* One is missing: it is called for, if this end has dialled the link. */
@@ -546,7 +547,7 @@ static void init_end(struct muster_link *link)
 static bool ended(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
             !muster_half_ended(&end->paths[i]->half)) {
             return false;

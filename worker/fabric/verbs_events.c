@@ -53,13 +53,20 @@ static muster_status received(struct verbs_path *path, const struct ibv_wc *comp
     return muster_verbs_arrived(path, (uint16_t)(word & VERBS_NUMBER_MASK), &in);
 }
 
+static struct verbs_path *find_path(struct verbs *verbs, uint64_t number)
+{
+    if (verbs->last == NULL || verbs->last->number != number) {
+        HASH_FIND(hh, verbs->by_number, &number, sizeof number, verbs->last);
+    }
+    return verbs->last;
+}
+
 static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
 {
     uint64_t number = completion->wr_id >> 16;
     enum verbs_work work = (enum verbs_work)(completion->wr_id >> 8 & 0xff);
     uint32_t slot = completion->wr_id & 0xff;
-    struct verbs_path *path = NULL;
-    HASH_FIND(hh, verbs->by_number, &number, sizeof number, path);
+    struct verbs_path *path = find_path(verbs, number);
     if (path == NULL) { /* closed since */
         return;
     }
@@ -86,20 +93,31 @@ static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
 bool muster_verbs_look(struct verbs *verbs)
 {
     for (uint32_t i = 0; i < verbs->device_count && verbs->taken_count == 0; i++) {
-        int count = ibv_poll_cq(verbs->devices[i].queue, VERBS_TAKEN_MAX, verbs->taken);
+        struct ibv_cq *queue = verbs->devices[verbs->next_device].queue;
+        int count = ibv_poll_cq(queue, VERBS_TAKEN_MAX, verbs->taken);
         verbs->taken_count = count > 0 ? count : 0;
+        verbs->next_device =
+            verbs->next_device + 1 < verbs->device_count ? verbs->next_device + 1 : 0;
     }
     return verbs->taken_count > 0;
 }
 
+bool muster_verbs_take_some(struct verbs *verbs)
+{
+    if (!muster_verbs_look(verbs)) {
+        return false;
+    }
+    int count = verbs->taken_count;
+    verbs->taken_count = 0;
+    for (int i = 0; i < count; i++) {
+        hand_over(verbs, &verbs->taken[i]);
+    }
+    return true;
+}
+
 void muster_verbs_take(struct verbs *verbs)
 {
-    for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_look(verbs); round++) {
-        int count = verbs->taken_count;
-        verbs->taken_count = 0;
-        for (int i = 0; i < count; i++) {
-            hand_over(verbs, &verbs->taken[i]);
-        }
+    for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_take_some(verbs); round++) {
     }
 }
 

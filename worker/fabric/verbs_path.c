@@ -346,6 +346,7 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
 {
     if (path->hh.tbl != NULL) {
         HASH_DEL(path->verbs->by_number, path);
+        path->verbs->last = NULL;
     }
     if (path->pair != NULL) {
         (void)path->device->library->destroy_qp(path->pair);

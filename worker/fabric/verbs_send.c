@@ -195,11 +195,13 @@ static bool has_room(const struct verbs_path *path)
 
 static struct verbs_path *choose_path(struct verbs_link *link, bool large)
 {
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
-        struct verbs_path *path = link->paths[(link->turn + i) % VERBS_PATHS_MAX];
+    uint32_t place = link->turn;
+    for (uint32_t i = 0; i < link->path_end; i++, place++) {
+        place = place < link->path_end ? place : 0;
+        struct verbs_path *path = link->paths[place];
         if (path != NULL && muster_verbs_path_serves(path) && has_room(path) &&
             (!large || path->theirs.segments == 0 || path->segment_credits > 0)) {
-            link->turn = path->place + 1;
+            link->turn = place + 1;
             return path;
         }
     }
@@ -342,7 +344,7 @@ void muster_verbs_flush(struct verbs_link *link)
     if (more) {
         muster_link_mark(link->link);
     }
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < link->path_end; i++) {
         if (link->paths[i] != NULL) {
             return_credits(link->paths[i]);
         }
@@ -438,7 +440,7 @@ static void give_up_reading(struct verbs_path *path)
 
 static bool has_path(const struct verbs_link *link)
 {
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+    for (uint32_t i = 0; i < link->path_end; i++) {
         if (link->paths[i] != NULL && muster_verbs_path_serves(link->paths[i])) {
             return true;
         }
