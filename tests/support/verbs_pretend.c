@@ -48,35 +48,28 @@ struct queue {
     bool armed;
 };
 
-struct region {
-    struct ibv_mr region; /* first */
-    bool remote;
-    struct region *prev, *next;
-};
-
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t news;
     pthread_t network;
     bool over;
     unsigned seed;
-    uint32_t last; /* number or key that was given */
+    uint32_t last; /* number that was given */
     uint32_t offences;
     uint32_t roughness; /* 0: what is connected stays so */
     uint32_t live;      /* so many more connections; then they are stillborn */
     uint32_t refusals;  /* so many more pairs cannot be connected */
     uint64_t steps;
     struct pair *pairs;
-    struct region *regions;
 } pretend = {
     .mutex = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .live = UINT32_MAX};
 
-static void lock(void)
+void verbs_pretend_lock(void)
 {
     (void)pthread_mutex_lock(&pretend.mutex);
 }
 
-static void unlock(void)
+void verbs_pretend_unlock(void)
 {
     (void)pthread_mutex_unlock(&pretend.mutex);
 }
@@ -88,19 +81,12 @@ static uint32_t chance(uint32_t of)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-static bool is_registered(uint64_t address, uint64_t size, uint32_t key, bool remote)
+/* NULL, and an offence, if it may not. */
+static unsigned char *touch(uint64_t address, uint64_t size, uint32_t key, bool remote)
 {
-    const struct region *each = NULL;
-    DL_FOREACH(pretend.regions, each)
-    {
-        uint64_t base = (uintptr_t)each->region.addr;
-        if (each->region.lkey == key && address >= base &&
-            address + size <= base + each->region.length && (each->remote || !remote)) {
-            return true;
-        }
-    }
-    pretend.offences++;
-    return false;
+    unsigned char *found = verbs_pretend_touch(address, size, key, remote);
+    pretend.offences += found == NULL;
+    return found;
 }
 
 static uint32_t size_of(const struct work *work)
@@ -117,7 +103,7 @@ static bool may_read(const struct work *work)
     bool may = true;
     for (int i = 0; i < work->part_count && (work->send.send_flags & IBV_SEND_INLINE) == 0; i++) {
         may = may &&
-              is_registered(work->parts[i].addr, work->parts[i].length, work->parts[i].lkey, false);
+              touch(work->parts[i].addr, work->parts[i].length, work->parts[i].lkey, false) != NULL;
     }
     return may;
 }
@@ -129,10 +115,9 @@ static void gather(const struct work *work, unsigned char *to)
         return;
     }
     for (int i = 0; i < work->part_count; i++) {
-        memcpy(to,
-               (const void *)(uintptr_t)work->parts[i].addr, /* NOLINT(performance-no-int-to-ptr) */
-               work->parts[i].length);
-        to += work->parts[i].length;
+        const struct ibv_sge *part = &work->parts[i];
+        memcpy(to, verbs_pretend_touch(part->addr, part->length, part->lkey, false), part->length);
+        to += part->length;
     }
 }
 
@@ -206,14 +191,15 @@ static void deliver(struct pair *pair, struct pair *peer)
     uint64_t to = writes ? work->send.wr.rdma.remote_addr : into->parts[0].addr;
     uint32_t key = writes ? work->send.wr.rdma.rkey : into->parts[0].lkey;
     uint32_t size = size_of(work);
+    unsigned char *place = NULL;
     if (peer->receives.first == peer->receives.next) {
         pretend.offences++; /* the credits say that there is one */
         pair->state = IBV_QPS_ERR;
     } else if (!may_read(work) || (!writes && size > into->parts[0].length) ||
-               (size > 0 && !is_registered(to, size, key, writes))) {
+               (size > 0 && (place = touch(to, size, key, writes)) == NULL)) {
         pair->state = IBV_QPS_ERR;
     } else {
-        gather(work, (unsigned char *)(uintptr_t)to); /* NOLINT(performance-no-int-to-ptr) */
+        gather(work, place);
         end_receive(peer, IBV_WC_SUCCESS, work);
         pair->delivered++;
     }
@@ -326,16 +312,16 @@ static bool step(void)
 static void *be_network(void *unused)
 {
     (void)unused;
-    lock();
+    verbs_pretend_lock();
     while (!pretend.over) {
         if (!step()) {
             (void)pthread_cond_wait(&pretend.news, &pretend.mutex);
         } else if (chance(8) == 0) { /* others may act */
-            unlock();
-            lock();
+            verbs_pretend_unlock();
+            verbs_pretend_lock();
         }
     }
-    unlock();
+    verbs_pretend_unlock();
     return NULL;
 }
 
@@ -365,9 +351,9 @@ static int post_send(struct ibv_qp *pair, struct ibv_send_wr *wanted, struct ibv
                (const void *)(uintptr_t)work.parts[0].addr, /* NOLINT(performance-no-int-to-ptr) */
                work.parts[0].length);
     }
-    lock();
+    verbs_pretend_lock();
     add_work(&((struct pair *)pair)->sends, &work);
-    unlock();
+    verbs_pretend_unlock();
     return 0;
 }
 
@@ -376,9 +362,9 @@ static int post_receive(struct ibv_qp *pair, struct ibv_recv_wr *wanted, struct 
     struct work work = {.id = wanted->wr_id};
     (void)bad;
     take_parts(&work, wanted->sg_list, wanted->num_sge);
-    lock();
+    verbs_pretend_lock();
     add_work(&((struct pair *)pair)->receives, &work);
-    unlock();
+    verbs_pretend_unlock();
     return 0;
 }
 
@@ -386,13 +372,13 @@ static int poll_queue(struct ibv_cq *of, int most, struct ibv_wc *ret_completion
 {
     struct queue *queue = (struct queue *)of;
     int count = 0;
-    lock();
+    verbs_pretend_lock();
     /* Fewer than there are: as if the others had come a little later. */
     int some = most > 1 && chance(2) == 0 ? 1 + (int)chance((uint32_t)most) : most;
     while (count < some && queue->first != queue->next) {
         ret_completions[count++] = queue->all[queue->first++ % QUEUE_MAX];
     }
-    unlock();
+    verbs_pretend_unlock();
     return count;
 }
 
@@ -400,9 +386,9 @@ static int notify(struct ibv_cq *of, int solicited)
 {
     struct queue *queue = (struct queue *)of;
     (void)solicited;
-    lock();
+    verbs_pretend_lock();
     queue->armed = true;
-    unlock();
+    verbs_pretend_unlock();
     return 0;
 }
 
@@ -412,33 +398,6 @@ const struct ibv_context_ops verbs_pretend_ops = {.poll_cq = poll_queue,
                                                   .post_recv = post_receive};
 
 /* What there is -------------------------------------------------------------------------------- */
-
-static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size_t size, int access)
-{
-    struct region *made = calloc(1, sizeof *made);
-    lock();
-    uint32_t key = ++pretend.last;
-    made->region = (struct ibv_mr){.context = domain->context,
-                                   .pd = domain,
-                                   .addr = address,
-                                   .length = size,
-                                   .lkey = key,
-                                   .rkey = key};
-    made->remote = (access & IBV_ACCESS_REMOTE_WRITE) != 0;
-    DL_APPEND(pretend.regions, made);
-    unlock();
-    return &made->region;
-}
-
-static int deregister_memory(struct ibv_mr *region)
-{
-    struct region *gone = (struct region *)region;
-    lock();
-    DL_DELETE(pretend.regions, gone);
-    unlock();
-    free(gone);
-    return 0;
-}
 
 static struct ibv_cq *make_queue(struct ibv_context *context, int entries, void *user,
                                  struct ibv_comp_channel *channel, int vector)
@@ -464,17 +423,17 @@ static struct ibv_qp *make_pair(struct ibv_pd *domain, struct ibv_qp_init_attr *
     pair->pair.context = domain->context;
     pair->pair.send_cq = wanted->send_cq;
     pair->pair.recv_cq = wanted->recv_cq;
-    lock();
+    verbs_pretend_lock();
     pair->pair.qp_num = ++pretend.last;
     DL_APPEND(pretend.pairs, pair);
-    unlock();
+    verbs_pretend_unlock();
     return &pair->pair;
 }
 
 static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int mask)
 {
     struct pair *changed = (struct pair *)pair;
-    lock();
+    verbs_pretend_lock();
     bool refused = attributes->qp_state == IBV_QPS_RTR && pretend.refusals > 0;
     pretend.refusals -= refused;
     if (!refused) {
@@ -482,7 +441,7 @@ static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int 
         changed->peer = (mask & IBV_QP_DEST_QPN) != 0 ? attributes->dest_qp_num : changed->peer;
     }
     (void)pthread_cond_signal(&pretend.news);
-    unlock();
+    verbs_pretend_unlock();
     return refused ? EHOSTUNREACH : 0;
 }
 
@@ -490,10 +449,10 @@ static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int 
 static int free_pair(struct ibv_qp *pair)
 {
     struct pair *gone = (struct pair *)pair;
-    lock();
+    verbs_pretend_lock();
     DL_DELETE(pretend.pairs, gone);
     (void)pthread_cond_signal(&pretend.news);
-    unlock();
+    verbs_pretend_unlock();
     free(gone);
     return 0;
 }
@@ -507,24 +466,23 @@ bool verbs_pretend_start(unsigned seed)
         return false;
     }
     struct muster_verbs_library *table = (struct muster_verbs_library *)library;
-    table->reg_mr = register_memory;
-    table->dereg_mr = deregister_memory;
     table->create_cq = make_queue;
     table->destroy_cq = free_queue;
     table->create_qp = make_pair;
     table->modify_qp = change_pair;
     table->destroy_qp = free_pair;
     verbs_pretend_objects(table);
+    verbs_pretend_memory(table);
     pretend.seed = seed;
     return pthread_create(&pretend.network, NULL, be_network, NULL) == 0;
 }
 
 void verbs_pretend_stop(void)
 {
-    lock();
+    verbs_pretend_lock();
     pretend.over = true;
     (void)pthread_cond_signal(&pretend.news);
-    unlock();
+    verbs_pretend_unlock();
     (void)pthread_join(pretend.network, NULL);
 }
 
@@ -548,48 +506,48 @@ uint32_t verbs_pretend_break(uint32_t count)
 {
     uint32_t broken = 0;
     struct pair *pair = NULL;
-    lock();
+    verbs_pretend_lock();
     for (; broken < count && (pair = choose()) != NULL; broken++) {
         spoil(pair, peer_of(pair), (enum failure)chance(SILENTLY));
     }
     (void)pthread_cond_signal(&pretend.news);
-    unlock();
+    verbs_pretend_unlock();
     return broken;
 }
 
 void verbs_pretend_roughness(uint32_t one_of)
 {
-    lock();
+    verbs_pretend_lock();
     pretend.roughness = one_of;
-    unlock();
+    verbs_pretend_unlock();
 }
 
 void verbs_pretend_live(uint32_t count)
 {
-    lock();
+    verbs_pretend_lock();
     pretend.live = count;
-    unlock();
+    verbs_pretend_unlock();
 }
 
 void verbs_pretend_refuse(uint32_t count)
 {
-    lock();
+    verbs_pretend_lock();
     pretend.refusals = count;
-    unlock();
+    verbs_pretend_unlock();
 }
 
 uint32_t verbs_pretend_offences(void)
 {
-    lock();
+    verbs_pretend_lock();
     uint32_t offences = pretend.offences;
-    unlock();
+    verbs_pretend_unlock();
     return offences;
 }
 
 uint64_t verbs_pretend_steps(void)
 {
-    lock();
+    verbs_pretend_lock();
     uint64_t steps = pretend.steps;
-    unlock();
+    verbs_pretend_unlock();
     return steps;
 }

@@ -4,6 +4,8 @@
 
 #include "worker/fabric/verbs_library.h"
 
+#include <stdbool.h>
+
 enum { VERBS_PRETEND_ENTRIES = 8192 }; /* of a completion queue */
 
 /* What is inline in libibverbs' header calls these. */
@@ -11,5 +13,16 @@ extern const struct ibv_context_ops verbs_pretend_ops;
 
 /* Puts into the table what makes objects that do nothing by themselves. */
 void verbs_pretend_objects(struct muster_verbs_library *table);
+
+/* Puts into the table what registers memory. */
+void verbs_pretend_memory(struct muster_verbs_library *table);
+
+/* Of all of them. */
+void verbs_pretend_lock(void);
+void verbs_pretend_unlock(void);
+
+/* Where the devices find these bytes. NULL: they are not registered under that key; remote: not for
+ * the peer to write into. Under the lock. */
+unsigned char *verbs_pretend_touch(uint64_t address, uint64_t size, uint32_t key, bool remote);
 
 #endif
