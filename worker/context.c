@@ -108,6 +108,7 @@ void muster_context_destroy(struct muster_context *context)
     pthread_cond_destroy(&context->given_back);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
+    free(context->staging.memory);
     free(context->counts.all);
     free(context->counts.heard);
     free(context->ranks);

@@ -234,11 +234,10 @@ static void add_span(const struct muster_context *context, const struct muster_a
     muster_timeline_add(timeline, &span);
 }
 
-muster_status muster_context_run_numbered(struct muster_context *context,
-                                          const struct muster_request *request,
-                                          const struct muster_asked *asked,
-                                          const struct muster_kept *kept, uint8_t flags,
-                                          uint32_t *ret_suspect)
+static muster_status run_on_host(struct muster_context *context,
+                                 const struct muster_request *request,
+                                 const struct muster_asked *asked, const struct muster_kept *kept,
+                                 uint8_t flags, uint32_t *ret_suspect)
 {
     struct muster_local_work work;
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
@@ -282,4 +281,33 @@ muster_status muster_context_run_numbered(struct muster_context *context,
         return status; /* all members failed this one alike */
     }
     return break_context(context, status == MUSTER_RETRY ? MUSTER_REJOIN : status);
+}
+
+static muster_status run_staged(struct muster_context *context,
+                                const struct muster_request *request,
+                                const struct muster_asked *asked, const struct muster_kept *kept,
+                                uint8_t flags, uint32_t *ret_suspect)
+{
+    struct muster_staged_call call;
+    muster_status status = muster_staged_call_begin(
+        &call, &context->staging, muster_fabric_timeline(context->fabric), request, &asked->shape);
+    if (status == MUSTER_OK) {
+        TRY(run_on_host(context, &call.request, asked, kept, flags, ret_suspect));
+        status = muster_staged_call_end(&call);
+    }
+    return status == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(status, "%s (context %s)",
+                                     muster_collective_name(request->collective), context->name);
+}
+
+muster_status muster_context_run_numbered(struct muster_context *context,
+                                          const struct muster_request *request,
+                                          const struct muster_asked *asked,
+                                          const struct muster_kept *kept, uint8_t flags,
+                                          uint32_t *ret_suspect)
+{
+    return muster_request_is_of_gpu(request)
+               ? run_staged(context, request, asked, kept, flags, ret_suspect)
+               : run_on_host(context, request, asked, kept, flags, ret_suspect);
 }

@@ -5,6 +5,7 @@
  *   context.c         members and turns; what the context is asked
  *   context_tuning.c  calls while it is being found out how they are done fastest
  *   context_counts.c  what members tell each other before an alltoallv, if they must
+ *   context_gpu.c     what stands in for memory of a GPU
  *   context_call.c    one call: choosing, finding, running
  *
  * Private to the context. May use: executor.h, collectives, base.
@@ -19,6 +20,7 @@
 #include "worker/context.h"
 #include "worker/context_choice.h"
 #include "worker/context_counts.h"
+#include "worker/context_gpu.h"
 #include "worker/context_kept.h"
 #include "worker/context_memory.h"
 #include "worker/context_request.h"
@@ -48,6 +50,7 @@ struct muster_context {
     struct muster_context_counts counts;
     void *scratch;
     uint64_t scratch_bytes;
+    struct muster_staging staging;
     struct muster_context_memory shared; /* by all ranks; or not */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

@@ -246,6 +246,12 @@ typedef struct muster_call_options {
  * overlaps are MUSTER_INVALID. A buffer that holds nothing on this member may be NULL. On failure
  * out is undefined, and in is intact unless the call was in place.
  *
+ * Each buffer may be memory of the host or of a GPU (CUDA), on each member as it likes; a user's
+ * function always gets memory of the host. The input must be there when the call is made: what was
+ * put on the default stream, or one that synchronizes with it, is waited for, work on others is
+ * not. When the call returns the output is there. MUSTER_FATAL: a copy failed, and how CUDA calls
+ * that.
+ *
  * Counts are elements, may be 0, and must be the same on every member. An array of counts has one
  * for each member of the scope, in the order of ranks (muster_size() of them), is borrowed until
  * the call returns, and must be the same on every member too, except in muster_alltoallv(). The
@@ -408,7 +414,8 @@ MUSTER_API void muster_free(void *memory);
 /* Names memory that the job must not lose (weights, optimizer, step count). All members register
  * the same names with the same sizes in the same order before the first muster_sync(). The memory
  * stays the caller's and must stay valid until muster_close(). MUSTER_INVALID: a name twice,
- * empty or over 63 bytes, more than 1024 regions, or registered after the first commit. */
+ * empty or over 63 bytes, more than 1024 regions, memory of a GPU, or registered after the first
+ * commit. */
 MUSTER_API MUSTER_CHECKED muster_status muster_register(muster_session *session, const char *name,
                                                         void *data, size_t size_bytes);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "worker/base/gpu.h"
 #include "worker/base/thread.h"
 
 enum { COPY_ALIGNMENT_BYTES = 64 };
@@ -30,6 +31,13 @@ static muster_status check_region(const struct muster_state *state, const char *
     }
     if (data == NULL && size_bytes > 0) {
         return muster_error_set(MUSTER_INVALID, "state region \"%s\": data is NULL", name);
+    }
+    struct muster_gpu_memory memory;
+    if (size_bytes > 0 && muster_gpu_find(data, &memory)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "state region \"%s\": data is memory of a GPU; register a copy "
+                                "in memory of the host",
+                                name);
     }
     if (state->copy != NULL) {
         return muster_error_set(

@@ -148,6 +148,20 @@ static void *alias(const void *memory)
     return found;
 }
 
+static void *of_alias(const void *memory)
+{
+    struct allocation *each = NULL;
+    void *found = NULL;
+    lock();
+    DL_FOREACH(gpu.all, each)
+    {
+        uint64_t at = (uintptr_t)memory - (uintptr_t)each->alias;
+        found = at < each->size ? each->user + at : found;
+    }
+    unlock();
+    return found;
+}
+
 static void fail_after(enum gpu_pretend_call call, uint32_t after)
 {
     lock();
@@ -170,6 +184,7 @@ const struct gpu_pretend *gpu_pretend_controls(void)
                                                 .release = release,
                                                 .replace = replace,
                                                 .alias = alias,
+                                                .of_alias = of_alias,
                                                 .fail_after = fail_after,
                                                 .count = count};
     return &controls;

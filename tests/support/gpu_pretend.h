@@ -32,6 +32,8 @@ struct gpu_pretend {
     void (*replace)(void *memory);
     /* Where an address of it can be touched; NULL: it is none of the GPU's. */
     void *(*alias)(const void *memory);
+    /* And back. */
+    void *(*of_alias)(const void *memory);
     /* After so many more, such calls fail with CUDA_ERROR_ILLEGAL_ADDRESS; UINT32_MAX: none does.
      */
     void (*fail_after)(enum gpu_pretend_call call, uint32_t after);

@@ -25,7 +25,36 @@ struct job {
 /* Input and output in one block, so that both ways of being in place can be bound to it. */
 struct memory {
     char *in, *out;
+    const struct sweep_memory *of; /* or NULL */
 };
+
+static void *allocate(const struct sweep_memory *of, size_t size_bytes, uint32_t rank, bool output)
+{
+    return of != NULL ? of->allocate(size_bytes, rank, output) : malloc(size_bytes);
+}
+
+static void release(const struct sweep_memory *of, void *memory)
+{
+    if (of != NULL) {
+        of->release(memory);
+    } else {
+        free(memory);
+    }
+}
+
+/* Buffers as the library is to see them. */
+static struct muster_request as_seen(const struct sweep_memory *of,
+                                     const struct muster_request *request)
+{
+    struct muster_request seen = *request;
+    if (of != NULL && request->in != NULL) {
+        seen.in = of->as_seen(request->in);
+    }
+    if (of != NULL) {
+        seen.out = of->as_seen(request->out);
+    }
+    return seen;
+}
 
 /* Where a call's output goes; in the mixed way it differs from rank to rank. */
 enum way { OUT_OF_PLACE, IN_PLACE, MIXED, WAYS };
@@ -46,13 +75,14 @@ static void bind_buffers(struct muster_request *request, const struct memory *me
 }
 
 static void run_bound(struct group_member *member, const struct muster_request *request,
-                      bool in_place)
+                      const struct sweep_memory *of, bool in_place)
 {
+    const struct muster_request seen = as_seen(of, request);
     uint32_t ranks = member->group->size;
     char text[128] = "";
     void *data = request->in == NULL ? request->out : (void *)request->in;
     pattern_fill(request, data, member->rank, ranks);
-    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], request, NULL);
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &seen, NULL);
     size_t wrong = 0;
     if (status == MUSTER_OK) {
         wrong = pattern_check(request, member->rank, ranks, text, sizeof text);
@@ -88,7 +118,7 @@ static void run_case(struct group_member *member, struct muster_request *request
     }
     memset(memory->out, 0x5a, room_bytes(request->count, ranks, request->type));
     bind_buffers(request, memory, member->rank, ranks, in_place);
-    run_bound(member, request, in_place);
+    run_bound(member, request, memory->of, in_place);
     pattern_free_counts(request);
 }
 
@@ -205,14 +235,15 @@ static void sweep_member(struct group_member *member, void *argument)
     struct walk walk = {.member = member, .sweep = sweep};
     const size_t size_bytes = room_bytes(most, member->group->size, MUSTER_FLOAT64);
     memcpy(walk.calls, job->calls, sizeof walk.calls);
-    walk.memory.in = malloc(size_bytes);
-    walk.memory.out = malloc(size_bytes);
+    walk.memory.of = sweep->memory;
+    walk.memory.in = allocate(sweep->memory, size_bytes, member->rank, false);
+    walk.memory.out = allocate(sweep->memory, size_bytes, member->rank, true);
     for (size_t i = 0; i < muster_algorithm_count && member->failure[0] == '\0'; i++) {
         run_algorithm(&walk, i);
     }
     run_combinations(&walk);
-    free(walk.memory.in);
-    free(walk.memory.out);
+    release(sweep->memory, walk.memory.in);
+    release(sweep->memory, walk.memory.out);
     if (member->rank == 0) {
         memcpy(calls_made, walk.calls, sizeof calls_made);
     }

@@ -26,11 +26,21 @@ enum sweep_place {
     SWEEP_PLACES
 };
 
+/* Where buffers are; NULL: wherever malloc() has them. */
+struct sweep_memory {
+    /* Where the test touches it; the members' inputs and outputs. */
+    void *(*allocate)(size_t size_bytes, uint32_t rank, bool output);
+    void (*release)(void *memory);
+    /* Where the library finds it. */
+    void *(*as_seen)(const void *memory);
+};
+
 struct sweep {
     const uint64_t *counts;
     size_t count_count;
     bool brief; /* each algorithm with one count in one way, others each time */
     enum sweep_place place;
+    const struct sweep_memory *memory;
 };
 
 /* Fails the test with the first call that went wrong. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/support/crew.h"
+#include "tests/support/gpu_pretend.h"
 #include "tests/support/service.h"
 #include "worker/state.h"
 
@@ -40,6 +41,19 @@ static void regions_are_checked(void **state)
     assert_int_equal(muster_state_reserve(&regions), MUSTER_OK);
     assert_int_equal(muster_state_register(&regions, "late", &value, 4), MUSTER_INVALID);
     muster_state_finish(&regions);
+}
+
+static void memory_of_a_gpu_is_refused(void **state)
+{
+    (void)state;
+    const struct gpu_pretend *gpu = gpu_pretend_load(false);
+    struct muster_state regions = {0};
+    void *of_gpu = gpu->allocate(4, 0);
+    muster_state_init(&regions);
+    assert_int_equal(muster_state_register(&regions, "weights", of_gpu, 4), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "\"weights\": data is memory of a GPU"));
+    muster_state_finish(&regions);
+    gpu->release(of_gpu);
 }
 
 static void digests_tell_layouts_apart(void **state)
@@ -199,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_are_checked),
+        cmocka_unit_test(memory_of_a_gpu_is_refused),
         cmocka_unit_test(digests_tell_layouts_apart),
         cmocka_unit_test(the_first_sync_gives_everyone_the_state_of_rank_0),
         cmocka_unit_test(another_layout_is_named_on_every_member),

@@ -44,6 +44,11 @@ static void *primary_context(const struct muster_cuda *cuda, uint64_t address)
     return context;
 }
 
+bool muster_gpu_may_be_there(void)
+{
+    return muster_gpu_library() != NULL;
+}
+
 bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
 {
     const struct muster_cuda *cuda = muster_gpu_library();

@@ -26,6 +26,9 @@ struct muster_gpu_memory {
     void *context; /* of CUDA, in which it is used */
 };
 
+/* Whether there can be any: quick, and true only where libcuda is loaded. */
+bool muster_gpu_may_be_there(void);
+
 /* False: the address is none of a GPU's. */
 bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory);
 

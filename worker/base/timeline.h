@@ -33,7 +33,8 @@ enum muster_timeline_stage {
     MUSTER_TIMELINE_RECEIVE_SEGMENT = 6, /* a part of it, until all of it is here */
     MUSTER_TIMELINE_REDUCE = 7,
     MUSTER_TIMELINE_COPY = 8,
-    MUSTER_TIMELINE_DEREGISTER = 9,
+    MUSTER_TIMELINE_GPU_COPY = 9, /* from memory of a GPU, or into it */
+    MUSTER_TIMELINE_DEREGISTER = 10,
     MUSTER_TIMELINE_STAGES
 };
 

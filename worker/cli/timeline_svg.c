@@ -25,7 +25,8 @@ static const char style_sheet[] =
     ".grid{stroke:#57606a;stroke-opacity:.25}\n"
     "rect{fill-opacity:.8;stroke:#fff;stroke-width:.4}\n"
     ".s0{fill:#8c6d46}.s1{fill:#b3589a}.s2{fill:#0072b2}.s3{fill:#3a9bd0}.s4{fill:#a67c00}\n"
-    ".s5{fill:#009e73}.s6{fill:#66c2a5}.s7{fill:#d55e00}.s8{fill:#777}.s9{fill:#b3589a}\n"
+    ".s5{fill:#009e73}.s6{fill:#66c2a5}.s7{fill:#d55e00}.s8{fill:#777}.s9{fill:#c9a227}.s10{fill:#"
+    "b3589a}\n"
     "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}\n"
     "rect{stroke:#0d1117}.grid{stroke:#9198a1}}\n"
     "</style>\n";

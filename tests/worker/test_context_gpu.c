@@ -1,0 +1,182 @@
+/* Collectives on memory of a GPU that the CPU cannot touch, where links go through the host. */
+#include "tests/support/gpu_memory.h"
+#include "tests/support/group.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, COUNT = 5000, BUFFERS = 3 };
+
+static const struct gpu_pretend *gpu;
+
+static void every_algorithm_is_right_wherever_the_buffers_are(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 777, 0, 6000, 5};
+    for (enum sweep_place place = SWEEP_INPROC; place <= SWEEP_MEMORY; place++) {
+        for (uint32_t ranks = 1; ranks <= 4; ranks++) {
+            enum gpu_memory_where where = (enum gpu_memory_where)(ranks % GPU_MEMORY_WHERES);
+            const struct sweep sweep = {.counts = counts,
+                                        .count_count = 5,
+                                        .brief = true,
+                                        .place = place,
+                                        .memory = gpu_memory(gpu, where, 0)};
+            sweep_even(ranks, place == SWEEP_MEMORY || ranks < 3 ? 1 : 2, &sweep);
+        }
+    }
+    assert_true(gpu->count(GPU_PRETEND_COPY) > 0);
+}
+
+/* Several buffers ------------------------------------------------------------------------------ */
+
+/* Of one member; which of them are the GPU's is another on each. */
+struct buffers {
+    float *in[BUFFERS], *out[BUFFERS]; /* as the test touches them */
+    const void *inputs[BUFFERS];       /* as they are seen */
+    void *outputs[BUFFERS];
+};
+
+static void make_buffers(const struct sweep_memory *memory, uint32_t rank, struct buffers *buffers)
+{
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        bool there = (rank + i) % 2 == 0;
+        buffers->in[i] = memory->allocate(COUNT * sizeof(float), there, false);
+        buffers->out[i] = memory->allocate(COUNT * sizeof(float), there, true);
+        buffers->inputs[i] = memory->as_seen(buffers->in[i]);
+        buffers->outputs[i] = memory->as_seen(buffers->out[i]);
+        for (uint32_t k = 0; k < COUNT; k++) {
+            buffers->in[i][k] = (float)(rank + i + k % 7);
+        }
+    }
+}
+
+static void free_buffers(const struct sweep_memory *memory, const struct buffers *buffers)
+{
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        memory->release(buffers->in[i]);
+        memory->release(buffers->out[i]);
+    }
+}
+
+static void allreduce_several(struct group_member *member, void *argument)
+{
+    const struct sweep_memory *memory = argument;
+    struct buffers buffers;
+    make_buffers(memory, member->rank, &buffers);
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = buffers.inputs[0],
+                                           .out = buffers.outputs[0],
+                                           .count = COUNT,
+                                           .op = MUSTER_SUM,
+                                           .prescale = 2,
+                                           .postscale = 0.5,
+                                           .buffer_count = BUFFERS,
+                                           .inputs = buffers.inputs,
+                                           .outputs = buffers.outputs,
+                                           .deadline_ns = group_deadline()};
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        for (uint32_t k = 0; k < COUNT; k++) {
+            /* Nine contributions: ranks and buffers each sum up to 3. */
+            if (buffers.out[i][k] != (float)(9 * (k % 7) + 3 * 3 + 3 * 3)) {
+                group_fail(member, "element %u of buffer %u is %f", k, i, buffers.out[i][k]);
+            }
+        }
+    }
+    free_buffers(memory, &buffers);
+}
+
+static void several_buffers_may_be_here_and_there(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_TCP, RANKS);
+    group_each(&group, allreduce_several, (void *)gpu_memory(gpu, GPU_MEMORY_ODD_RANKS, 0));
+    group_finish(&group);
+}
+
+static void broadcast_several(struct group_member *member, void *argument)
+{
+    const struct sweep_memory *memory = argument;
+    const uint32_t root = 1;
+    struct buffers buffers;
+    make_buffers(memory, member->rank, &buffers);
+    memcpy(buffers.out[0], buffers.in[0], COUNT * sizeof(float));
+    const struct muster_request request = {.collective = MUSTER_BROADCAST,
+                                           .out = buffers.outputs[0],
+                                           .count = COUNT,
+                                           .root = root,
+                                           .buffer_count = BUFFERS,
+                                           .outputs = buffers.outputs,
+                                           .deadline_ns = group_deadline()};
+    if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+        group_fail(member, "%s", muster_last_error());
+    }
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        for (uint32_t k = 0; k < COUNT; k++) {
+            if (buffers.out[i][k] != (float)(root + k % 7)) {
+                group_fail(member, "element %u of buffer %u is %f", k, i, buffers.out[i][k]);
+            }
+        }
+    }
+    free_buffers(memory, &buffers);
+}
+
+static void several_buffers_are_broadcast_here_and_there(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, RANKS);
+    group_each(&group, broadcast_several, (void *)gpu_memory(gpu, GPU_MEMORY_ODD_RANKS, 0));
+    group_finish(&group);
+}
+
+/* What goes wrong ------------------------------------------------------------------------------ */
+
+static void fail_alone(struct group_member *member, void *argument)
+{
+    float *of_gpu = gpu->allocate(COUNT * sizeof(float), 0);
+    const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                           .in = of_gpu,
+                                           .out = of_gpu,
+                                           .count = COUNT,
+                                           .deadline_ns = group_deadline()};
+    (void)argument;
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL);
+    if (status != MUSTER_FATAL ||
+        strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS") == NULL) {
+        group_fail(member, "%s: %s", muster_status_name(status), muster_last_error());
+    }
+    gpu->release(of_gpu);
+}
+
+/* The input's copy; then the output's. */
+static void a_copy_that_fails_ends_the_call_in_the_words_of_cuda(void **state)
+{
+    (void)state;
+    for (uint32_t after = 0; after < 2; after++) {
+        struct group group;
+        group_start_flat(&group, GROUP_INPROC, 1);
+        gpu->fail_after(GPU_PRETEND_COPY, after);
+        group_each(&group, fail_alone, NULL);
+        gpu->fail_after(GPU_PRETEND_COPY, UINT32_MAX);
+        group_finish(&group);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_is_right_wherever_the_buffers_are),
+        cmocka_unit_test(several_buffers_may_be_here_and_there),
+        cmocka_unit_test(several_buffers_are_broadcast_here_and_there),
+        cmocka_unit_test(a_copy_that_fails_ends_the_call_in_the_words_of_cuda),
+    };
+    gpu = gpu_pretend_load(false);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

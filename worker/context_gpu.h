@@ -1,0 +1,55 @@
+/*
+ * Calls on memory of a GPU, which the CPU must not touch: memory of the host stands in for it, into
+ * which the input is copied before the call, and out of which the output is copied after it. That
+ * is this member's own affair: how the algorithm is chosen, and what goes to the others, is the
+ * same with it and without.
+ *
+ * Private to the context. May use: collectives, base.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_GPU_H
+#define MUSTER_WORKER_CONTEXT_GPU_H
+
+#include "worker/base/gpu.h"
+#include "worker/context_request.h"
+
+struct muster_timeline;
+
+/* Memory that stands in; kept from call to call. */
+struct muster_staging {
+    char *memory; /* free() it */
+    uint64_t size_bytes;
+};
+
+/* An input and an output buffer, and where in the staging memory those are that are a GPU's. */
+struct muster_staged {
+    bool in_there, out_there;
+    struct muster_gpu_memory in_memory, out_memory;
+    uint64_t in_at, out_at;
+};
+
+/* One call. */
+struct muster_staged_call {
+    struct muster_request request;      /* as it is to be run */
+    const struct muster_request *asked; /* as the caller made it; borrowed */
+    struct muster_timeline *timeline;   /* borrowed; or NULL */
+    uint64_t in_bytes, out_bytes;       /* of each buffer */
+    bool brings_output; /* what is there before the call matters: a broadcast's root */
+    uint32_t count;     /* pairs */
+    struct muster_staged pairs[MUSTER_BUFFERS_MAX];
+    const void *inputs[MUSTER_BUFFERS_MAX];
+    void *outputs[MUSTER_BUFFERS_MAX];
+};
+
+/* Whether any of a request's buffers is memory of a GPU. */
+bool muster_request_is_of_gpu(const struct muster_request *request);
+
+/* Fills `call` and copies the input. MUSTER_FATAL: no memory, or CUDA's name of the error. */
+MUSTER_CHECKED muster_status muster_staged_call_begin(struct muster_staged_call *call,
+                                                      struct muster_staging *staging,
+                                                      struct muster_timeline *timeline,
+                                                      const struct muster_request *request,
+                                                      const struct muster_shape *shape);
+/* It went well: copies the output to where the caller has it. MUSTER_FATAL likewise. */
+MUSTER_CHECKED muster_status muster_staged_call_end(const struct muster_staged_call *call);
+
+#endif
