@@ -1,5 +1,6 @@
-/* Buffers that come and go at the same address: what a device reads is what the caller's memory is
- * now, and never what was there when it was registered. */
+/* Buffers that come and go at the same address, or that children of fork() have copies of: what a
+ * device reads is what the caller's memory is now, and never what was there when it was registered.
+ */
 #include "tests/support/group.h"
 #include "tests/support/guest.h"
 
@@ -7,12 +8,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 enum {
     ROUNDS = 12,
+    CHILDREN = 3,       /* at a time */
     COUNT = 400 * 1000, /* of int32: over one block of registered memory */
     BYTES = COUNT * 4,
 };
@@ -95,10 +101,88 @@ static void memory_that_is_mapped_anew_is_sent_as_it_is(void **state)
     }
 }
 
+/* A child that writes into its copies of the buffers, and lives until it is told to end. Then its
+ * status is that of somebody whom nobody has kept from them. */
+struct child {
+    pid_t process;
+    int tell[2], told[2]; /* pipes, to it and from it */
+};
+
+static void live(const struct child *child, int32_t *in, int32_t *out)
+{
+    char word = 'w';
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    memset(in, 0x5a, BYTES);
+    memset(out, 0x5a, BYTES);
+    bool written = write(child->told[1], &word, 1) == 1;
+    bool ended = read(child->tell[0], &word, 1) == 1;
+    _exit(written && ended && in[COUNT - 1] == 0x5a5a5a5a ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static bool bear(struct child *child, int32_t *in, int32_t *out)
+{
+    char word = 0;
+    if (pipe(child->tell) != 0 || pipe(child->told) != 0) {
+        return false;
+    }
+    child->process = fork();
+    if (child->process == 0) {
+        live(child, in, out);
+    }
+    (void)close(child->told[1]);
+    bool lives = child->process > 0 && read(child->told[0], &word, 1) == 1;
+    (void)close(child->told[0]);
+    return lives;
+}
+
+static bool end_well(const struct child *child)
+{
+    char word = 'e';
+    int how = -1;
+    bool told = write(child->tell[1], &word, 1) == 1;
+    (void)close(child->tell[0]);
+    (void)close(child->tell[1]);
+    return waitpid(child->process, &how, 0) == child->process && told && how == 0;
+}
+
+static void work_beside_children(struct group_member *member, void *argument)
+{
+    struct child children[CHILDREN];
+    int32_t *in = map_at(NULL);
+    int32_t *out = map_at(NULL);
+    bool good = in != NULL && out != NULL && add_up(member, in, out, 0);
+    (void)argument;
+    for (int32_t i = 0; i < CHILDREN && good; i++) {
+        if (!bear(&children[i], in, out)) {
+            group_fail(member, "child %d cannot write into its memory", i);
+            return;
+        }
+        good = add_up(member, in, out, i + 1) && add_up(member, in, out, -i);
+    }
+    for (int32_t i = 0; i < CHILDREN && good; i++) {
+        if (!end_well(&children[i])) {
+            group_fail(member, "child %d has not its own memory", i);
+        }
+    }
+    (void)(in != NULL && munmap(in, BYTES));
+    (void)(out != NULL && munmap(out, BYTES));
+}
+
+static void children_of_fork_have_their_own_memory(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_VERBS, 2);
+    group_each(&group, work_beside_children, NULL);
+    group_finish(&group);
+}
+
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_is_mapped_anew_is_sent_as_it_is)};
+        cmocka_unit_test(memory_that_is_mapped_anew_is_sent_as_it_is),
+        cmocka_unit_test(children_of_fork_have_their_own_memory),
+    };
     (void)count;
     guest_need_rdma(arguments[0]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 #include "worker/fabric/verbs_library.h"
 
+#include "worker/base/log.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +23,27 @@ static void find(void *handle, const char *name, void *ret_function)
     memcpy(ret_function, &symbol, sizeof symbol);
 }
 
+/* Pages that a device reads must stay this process's when it forks. Newer kernels copy them for the
+ * child. For older ones libibverbs keeps them from children, who then crash if they touch a user's
+ * buffer: so it is not asked to where that is unneeded. What it lacks (rdma-core before 35) counts
+ * as an older kernel. */
+static void prepare_for_fork(void *handle)
+{
+    enum ibv_fork_status (*status)(void) = NULL;
+    void *symbol = dlsym(handle, "ibv_is_fork_initialized");
+    memcpy(&status, &symbol, sizeof symbol);
+    if (status != NULL && status() == IBV_FORK_UNNEEDED) {
+        return;
+    }
+    int error = loaded.library.fork_init();
+    if (error != 0) {
+        muster_log(MUSTER_LOG_WARN,
+                   "RDMA is not prepared for children of fork() (%s): somebody has registered "
+                   "memory before; set IBV_FORK_SAFE=1 if this process forks",
+                   strerror(error));
+    }
+}
+
 /* It stays loaded. */
 static void load(void)
 {
@@ -36,6 +59,9 @@ static void load(void)
     MUSTER_VERBS_SYMBOLS(FIND)
 #undef FIND
     find(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
+    if (loaded.failure[0] == '\0') {
+        prepare_for_fork(handle);
+    }
 }
 
 muster_status muster_verbs_library_load(const struct muster_verbs_library **ret_library)

@@ -16,6 +16,7 @@
 
 /* Every symbol that is used. */
 #define MUSTER_VERBS_SYMBOLS(X) \
+    X(fork_init)                \
     X(get_device_list)          \
     X(free_device_list)         \
     X(get_device_name)          \
