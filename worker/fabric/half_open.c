@@ -326,6 +326,21 @@ void muster_dialler_crossed(struct muster_dialler *dialler)
     dialler->redial_ns = muster_clock_after_ms(MUSTER_CROSSED_MS);
 }
 
+void muster_dialler_missed(struct muster_dialler *dialler)
+{
+    if (dialler->redial_ns == MUSTER_NEVER) {
+        dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_MISSING_MS << dialler->missed);
+        dialler->missed += dialler->missed < MUSTER_MISSING_DOUBLINGS;
+    }
+}
+
+void muster_dialler_lost(struct muster_dialler *dialler)
+{
+    dialler->missed = 0;
+    dialler->redial_ns = MUSTER_NEVER;
+    muster_dialler_missed(dialler);
+}
+
 /* Accepting ---------------------------------------------------------------------------------- */
 
 static void push_out_oldest(struct muster_halves *halves)

@@ -22,11 +22,14 @@ enum {
     MUSTER_PARKED_MAX = 1024,   /* of generations that have not begun here */
     MUSTER_HELLO_MS = 5000,
     MUSTER_PARKED_MS = 30000,
-    MUSTER_CROSSED_MS = 200,     /* waiting for the other's call, then dial again */
-    MUSTER_HANG_UPS_MAX = 6,     /* of the peer, before it has answered */
-    MUSTER_REDIAL_MS = 10,       /* the first time; doubles */
-    MUSTER_ACCEPTS_MAX = 64,     /* in one go */
-    MUSTER_ACCEPT_PAUSE_MS = 100 /* when descriptors have run out */
+    MUSTER_CROSSED_MS = 200,       /* waiting for the other's call, then dial again */
+    MUSTER_HANG_UPS_MAX = 6,       /* of the peer, before it has answered */
+    MUSTER_REDIAL_MS = 10,         /* the first time; doubles */
+    MUSTER_MISSING_MS = 100,       /* then what an open link lacks is called again; doubles */
+    MUSTER_MISSING_DOUBLINGS = 13, /* to 14 min: a call can cost the fabric a second */
+    MUSTER_MISSING_SAID = 8,       /* calls in vain, then a line of the log says so */
+    MUSTER_ACCEPTS_MAX = 64,       /* in one go */
+    MUSTER_ACCEPT_PAUSE_MS = 100   /* when descriptors have run out */
 };
 
 enum muster_phase {
@@ -51,9 +54,10 @@ struct muster_half {
 
 /* A link's end that may dial: the first member of what link->end points to. */
 struct muster_dialler {
-    struct muster_match *match;         /* in the same end */
-    uint32_t hang_ups;                  /* before an answer */
-    int64_t redial_ns;                  /* MUSTER_NEVER: no call is due */
+    struct muster_match *match; /* in the same end */
+    uint32_t hang_ups;          /* before an answer */
+    int64_t redial_ns;          /* MUSTER_NEVER: no call is due */
+    uint32_t missed;            /* calls for what an open link lacks, since it lost something */
     struct muster_dialler *prev, *next; /* in halves->diallers */
 };
 
@@ -185,5 +189,10 @@ bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link
 bool muster_dialler_again(struct muster_dialler *dialler);
 /* The peer's own call comes instead; if not, ours goes again. */
 void muster_dialler_crossed(struct muster_dialler *dialler);
+/* A call for what an open link lacks of its paths came to nothing: calls again after twice as long
+ * as the last time, up to a bound and without end. Nothing where a call is due already. */
+void muster_dialler_missed(struct muster_dialler *dialler);
+/* An open link has lost one of its paths: calls again soon. */
+void muster_dialler_lost(struct muster_dialler *dialler);
 
 #endif

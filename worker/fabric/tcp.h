@@ -37,8 +37,6 @@ enum {
     TCP_SILENCE_MS = 10000, /* without a sign of the peer's host that is due: it is gone */
     TCP_PROBES_MIN = 3,     /* unanswered, of whether the peer has room again */
     TCP_LOOK_MS = 1000,     /* for such silence, that often; earlier if tests want it */
-    TCP_REOPEN_MS = 100,    /* then what is missing of a bundle is called again; doubles */
-    TCP_REOPEN_MAX = 8,     /* times */
 };
 
 struct tcp_outgoing {
@@ -103,8 +101,7 @@ struct tcp_link {
     struct tcp_bundle *bundle;          /* NULL: one connection and no more */
     uint32_t ticket;                    /* of the calls to it */
     struct muster_socket_address there; /* where it was dialled; size 0: the peer has dialled */
-    uint32_t missed;      /* times it has called for what the bundle lacks, since it lost one */
-    bool parting, parted; /* goodbye is queued; it is out */
+    bool parting, parted;               /* goodbye is queued; it is out */
     struct tcp_dialling dialling;
 };
 
@@ -175,9 +172,11 @@ void muster_tcp_dial_due(struct tcp_link *link);
 void muster_tcp_connected(struct tcp_path *path);
 void muster_tcp_dial_failed(struct tcp_path *path, int error);
 void muster_tcp_read_answer(struct tcp_path *path);
-/* A connection of the bundle is missing. If this member has dialled the link it calls again, later;
- * unless it has done so too often. */
+/* A connection of the bundle is missing. If this member has dialled the link it calls again, later.
+ */
 void muster_tcp_miss_one(struct tcp_link *link);
+/* An open bundle has lost one: likewise, and soon. */
+void muster_tcp_lost_one(struct tcp_link *link);
 
 /* tcp_secure.c: what comes before the hello and its answer. */
 enum muster_tcp_secured {

@@ -82,19 +82,29 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
 
 /* The other connections of a bundle ---------------------------------------------------------- */
 
+static bool calls_again(const struct tcp_link *link)
+{
+    return link->there.size > 0 && !link->parting; /* it has dialled */
+}
+
 void muster_tcp_miss_one(struct tcp_link *link)
 {
-    bool dialled = link->there.size > 0;
-    if (!dialled || link->parting || link->dialler.redial_ns != MUSTER_NEVER) {
+    if (!calls_again(link)) {
         return;
     }
-    if (link->missed == TCP_REOPEN_MAX) {
+    if (link->dialler.missed == MUSTER_MISSING_SAID && link->dialler.redial_ns == MUSTER_NEVER) {
         muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u connections",
                    link->link->rank, link->link->peer.host, link->path_count,
                    link->tcp->connections);
-        return;
     }
-    link->dialler.redial_ns = muster_clock_after_ms((uint32_t)TCP_REOPEN_MS << link->missed++);
+    muster_dialler_missed(&link->dialler);
+}
+
+void muster_tcp_lost_one(struct tcp_link *link)
+{
+    if (calls_again(link)) {
+        muster_dialler_lost(&link->dialler);
+    }
 }
 
 static uint32_t count_calls(const struct tcp_link *link)

@@ -21,8 +21,7 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what)
     path->tcp->halves.fabric->figures.connections_lost++;
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
                link->peer.host, end->path_count, what);
-    end->missed = 0;
-    muster_tcp_miss_one(end);
+    muster_tcp_lost_one(end);
 }
 
 /* Silence ------------------------------------------------------------------------------------ */

@@ -46,8 +46,6 @@ enum {
     VERBS_OUT_MAX = 64, /* frames that no device has acknowledged, of a link */
     VERBS_IN_MAX = 256, /* frames that came ahead of others */
     VERBS_DIAL_MS = 3000,
-    VERBS_REOPEN_MS = 100, /* then a path that is missing is called for again; doubles */
-    VERBS_REOPEN_MAX = 8,  /* times */
     VERBS_GREETING_SIZE = 64,
     VERBS_ANSWER_SIZE = MUSTER_ANSWER_SIZE + VERBS_GREETING_SIZE,
     VERBS_HELLO_SIZE = MUSTER_HELLO_SIZE + VERBS_GREETING_SIZE,
@@ -152,7 +150,6 @@ struct verbs_link {
     uint32_t wanted; /* paths that this end is to call for; 0 before it is open */
     uint32_t ticket; /* of them all */
     uint32_t turn;   /* the path that takes the next frame */
-    uint32_t missed; /* calls for one that is missing, in vain */
     bool warned;     /* that one cannot be had, since one was lost */
     struct verbs_out out[VERBS_OUT_MAX]; /* by number */
     uint16_t out_first, out_next;        /* the oldest; the next number to give */

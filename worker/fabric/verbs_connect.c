@@ -69,9 +69,16 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
 /* One is missing: it is called for, if this end has dialled the link. */
 static void miss_one(struct verbs_link *link)
 {
-    if (link->wanted > 1 && link->missed < VERBS_REOPEN_MAX) {
-        link->dialler.redial_ns =
-            muster_clock_after_ms((uint32_t)VERBS_REOPEN_MS << link->missed++);
+    if (link->wanted > 1) {
+        muster_dialler_missed(&link->dialler);
+    }
+}
+
+static void lose_one(struct verbs_link *link)
+{
+    link->warned = false;
+    if (link->wanted > 1) {
+        muster_dialler_lost(&link->dialler);
     }
 }
 
@@ -127,9 +134,7 @@ bool muster_verbs_lose(struct verbs_path *path, const char *what)
                link->peer.host, others, what);
     muster_verbs_path_close(path);
     muster_verbs_make_room(end);
-    end->missed = 0;
-    end->warned = false;
-    miss_one(end);
+    lose_one(end);
     muster_link_mark(link);
     return true;
 }
