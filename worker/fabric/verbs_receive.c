@@ -212,7 +212,7 @@ bool muster_verbs_receive(struct verbs_link *end)
     if (taken == TAKEN_FRAME) {
         muster_link_mark(end->link);
     }
-    for (uint32_t i = 0; i < end->path_end && taken == TAKEN_NOTHING; i++) {
+    for (uint32_t i = 0; taken == TAKEN_NOTHING && i < end->path_end; i++) {
         struct verbs_path *path = end->paths[i];
         if (path != NULL && path->half.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
             !muster_verbs_lose(path, path->failure)) {
