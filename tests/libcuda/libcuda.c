@@ -360,3 +360,68 @@ int cuMemGetHandleForAddressRange(void *ret_handle, uint64_t address, size_t siz
     return at >= 0 ? 0 : fits ? NOT_SUPPORTED : INVALID_VALUE;
 }
 #endif
+
+/* What programs use ---------------------------------------------------------------------------- */
+
+EXPORTED int cuInit(unsigned flags);
+int cuInit(unsigned flags)
+{
+    return flags == 0 ? 0 : INVALID_VALUE;
+}
+
+EXPORTED int cuDriverGetVersion(int *ret_version);
+int cuDriverGetVersion(int *ret_version)
+{
+    *ret_version = 12000;
+    return 0;
+}
+
+EXPORTED int cuDeviceGetName(char *ret_name, int size, int device);
+int cuDeviceGetName(char *ret_name, int size, int device)
+{
+    (void)snprintf(ret_name, (size_t)size, "a pretended GPU (device %d)", device);
+    return 0;
+}
+
+EXPORTED int cuCtxSetCurrent(void *context);
+int cuCtxSetCurrent(void *context)
+{
+    depth = 1;
+    contexts[0] = context;
+    return 0;
+}
+
+EXPORTED int cuMemAlloc_v2(uint64_t *ret_address, size_t size);
+int cuMemAlloc_v2(uint64_t *ret_address, size_t size)
+{
+    if (depth == 0) {
+        return INVALID_CONTEXT;
+    }
+    *ret_address = (uintptr_t)allocate(size, 0);
+    return 0;
+}
+
+EXPORTED int cuMemFree_v2(uint64_t address);
+int cuMemFree_v2(uint64_t address)
+{
+    release((void *)(uintptr_t)address); /* NOLINT(performance-no-int-to-ptr) */
+    return 0;
+}
+
+static int copy_now(uint64_t to, uint64_t from, size_t size)
+{
+    int error = cuMemcpyAsync(to, from, size, PER_THREAD);
+    return error != 0 ? error : cuStreamSynchronize(PER_THREAD);
+}
+
+EXPORTED int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size);
+int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size)
+{
+    return copy_now(to, (uintptr_t)from, size);
+}
+
+EXPORTED int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size);
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size)
+{
+    return copy_now((uintptr_t)to, from, size);
+}

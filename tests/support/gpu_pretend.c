@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *gpu_pretend_path(void)
+{
+    return MUSTER_PRETENDED_CUDA;
+}
+
 const struct gpu_pretend *gpu_pretend_load(bool before_11_7)
 {
     const char *path = before_11_7 ? MUSTER_PRETENDED_CUDA_OLD : MUSTER_PRETENDED_CUDA;

@@ -40,6 +40,9 @@ struct gpu_pretend {
     uint64_t (*count)(enum gpu_pretend_call call); /* that went well */
 };
 
+/* Where it is: a libcuda.so.1 with a GPU for programs, too. */
+const char *gpu_pretend_path(void);
+
 /* Loads it; fails the program if it cannot be. Before CUDA 11.7: without dma-buf. */
 const struct gpu_pretend *gpu_pretend_load(bool before_11_7);
 

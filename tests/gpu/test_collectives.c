@@ -1,0 +1,278 @@
+/* Collectives on memory of the first GPU of this machine; where there is none, of a pretended one,
+ * which is said, or refused if MUSTER_TEST_GPU is set. Its memory is made and filled here as
+ * programs do it, through libcuda. */
+#include "tests/support/gpu_pretend.h"
+#include "tests/support/group.h"
+#include "tests/support/pattern.h"
+#include "worker/base/clock.h"
+#include "worker/base/gpu.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+    RANKS = 3,
+    ROOT = 1,
+    TIMED_RANKS = 2,
+    TIMED_COUNT = 16 << 20, /* of float32: 64 MiB */
+    TIMED_CALLS = 7,
+    EXPORTED_BYTES = 2 << 20,
+};
+
+/* Of libcuda; each returns 0 if it went well. */
+static struct {
+    int (*init)(unsigned flags);
+    int (*driver_get_version)(int *ret_version);
+    int (*device_get)(int *ret_device, int ordinal);
+    int (*device_get_name)(char *ret_name, int size, int device);
+    int (*primary_ctx_retain)(void **ret_context, int device);
+    int (*ctx_set_current)(void *context);
+    int (*mem_alloc)(uint64_t *ret_address, size_t size_bytes);
+    int (*mem_free)(uint64_t address);
+    int (*to_device)(uint64_t to, const void *from, size_t size_bytes);
+    int (*to_host)(void *to, uint64_t from, size_t size_bytes);
+} cuda;
+static void *context;
+
+static bool find(void *library, const char *name, void *ret_function)
+{
+    void *symbol = library != NULL ? dlsym(library, name) : NULL;
+    memcpy(ret_function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static bool find_all(void *library)
+{
+    return find(library, "cuInit", &cuda.init) &&
+           find(library, "cuDriverGetVersion", &cuda.driver_get_version) &&
+           find(library, "cuDeviceGet", &cuda.device_get) &&
+           find(library, "cuDeviceGetName", &cuda.device_get_name) &&
+           find(library, "cuDevicePrimaryCtxRetain", &cuda.primary_ctx_retain) &&
+           find(library, "cuCtxSetCurrent", &cuda.ctx_set_current) &&
+           find(library, "cuMemAlloc_v2", &cuda.mem_alloc) &&
+           find(library, "cuMemFree_v2", &cuda.mem_free) &&
+           find(library, "cuMemcpyHtoD_v2", &cuda.to_device) &&
+           find(library, "cuMemcpyDtoH_v2", &cuda.to_host);
+}
+
+/* False: there is no GPU behind it. */
+static bool use(const char *path)
+{
+    int device = 0;
+    int version = 0;
+    char name[128] = "";
+    if (!find_all(dlopen(path, RTLD_NOW | RTLD_LOCAL)) || cuda.init(0) != 0 ||
+        cuda.device_get(&device, 0) != 0 || cuda.driver_get_version(&version) != 0 ||
+        cuda.device_get_name(name, sizeof name, device) != 0 ||
+        cuda.primary_ctx_retain(&context, device) != 0) {
+        return false;
+    }
+    (void)printf("%s, CUDA %d.%d of the driver\n", name, version / 1000, version % 1000 / 10);
+    return true;
+}
+
+/* Buffers -------------------------------------------------------------------------------------- */
+
+static void *as_pointer(uint64_t address)
+{
+    void *pointer = NULL;
+    memcpy(&pointer, &address, sizeof pointer);
+    return pointer;
+}
+
+static void expect(struct group_member *member, int error, const char *what)
+{
+    if (error != 0) {
+        group_fail(member, "%s: CUDA's error %d", what, error);
+    }
+}
+
+/* One of the GPU's, and what the host has of it. */
+struct buffer {
+    void *host;
+    uint64_t there;
+    size_t size_bytes;
+};
+
+static struct buffer make_buffer(struct group_member *member, size_t size_bytes)
+{
+    struct buffer made = {.host = calloc(1, size_bytes), .size_bytes = size_bytes};
+    expect(member, cuda.mem_alloc(&made.there, size_bytes), "cuMemAlloc");
+    return made;
+}
+
+static void send_there(struct group_member *member, const struct buffer *buffer)
+{
+    expect(member, cuda.to_device(buffer->there, buffer->host, buffer->size_bytes), "to the GPU");
+}
+
+static void fetch(struct group_member *member, const struct buffer *buffer)
+{
+    expect(member, cuda.to_host(buffer->host, buffer->there, buffer->size_bytes), "from the GPU");
+}
+
+static void free_buffer(const struct buffer *buffer)
+{
+    (void)cuda.mem_free(buffer->there);
+    free(buffer->host);
+}
+
+/* Collectives ---------------------------------------------------------------------------------- */
+
+static void run_case(struct group_member *member, struct muster_request *request)
+{
+    char text[128] = "";
+    uint32_t ranks = member->group->size;
+    size_t room_bytes = 2 * (request->count + 1) * ranks * sizeof(double);
+    struct buffer in = make_buffer(member, room_bytes);
+    struct buffer out = make_buffer(member, room_bytes);
+    bool has_input = request->collective != MUSTER_BROADCAST;
+    request->in = has_input ? in.host : NULL;
+    request->out = out.host;
+    pattern_fill(request, has_input ? in.host : out.host, member->rank, ranks);
+    send_there(member, &in);
+    send_there(member, &out);
+    struct muster_request seen = *request;
+    seen.in = has_input ? as_pointer(in.there) : NULL;
+    seen.out = as_pointer(out.there);
+    muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &seen, NULL);
+    fetch(member, &out);
+    if (status != MUSTER_OK || pattern_check(request, member->rank, ranks, text, sizeof text) > 0) {
+        group_fail(member, "%s of %llu: %s", muster_collective_name(request->collective),
+                   (unsigned long long)request->count,
+                   status == MUSTER_OK ? text : muster_last_error());
+    }
+    free_buffer(&in);
+    free_buffer(&out);
+}
+
+static void run_all(struct group_member *member, void *argument)
+{
+    static const uint64_t counts[] = {1, 1000, 100000};
+    (void)argument;
+    expect(member, cuda.ctx_set_current(context), "cuCtxSetCurrent");
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        for (int each = MUSTER_ALLREDUCE;
+             each < MUSTER_COLLECTIVE_END && member->failure[0] == '\0'; each++) {
+            struct muster_request request = {.collective = (enum muster_collective)each,
+                                             .count = counts[i],
+                                             .type = MUSTER_FLOAT32,
+                                             .op = MUSTER_SUM,
+                                             .root = ROOT,
+                                             .deadline_ns = group_deadline()};
+            bool even = !muster_collective_needs_bounds(request.collective);
+            request.root = muster_collective_has_root(request.collective) ? ROOT : 0;
+            if (even && request.collective != MUSTER_BARRIER) {
+                run_case(member, &request);
+            }
+        }
+    }
+}
+
+static void every_collective_takes_memory_of_a_gpu(void **state)
+{
+    (void)state;
+    for (enum group_transport transport = GROUP_INPROC; transport <= GROUP_SHM; transport++) {
+        struct group group;
+        group_start_flat(&group, transport, RANKS);
+        group_each(&group, run_all, NULL);
+        group_finish(&group);
+    }
+}
+
+/* Figures -------------------------------------------------------------------------------------- */
+
+static int compare(const void *one, const void *other)
+{
+    int64_t a = *(const int64_t *)one;
+    int64_t b = *(const int64_t *)other;
+    return (a > b) - (a < b);
+}
+
+static int64_t median_ns(struct group_member *member, void *in, void *out)
+{
+    int64_t took_ns[TIMED_CALLS] = {0};
+    for (int i = 0; i < TIMED_CALLS; i++) {
+        const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
+                                               .in = in,
+                                               .out = out,
+                                               .count = TIMED_COUNT,
+                                               .type = MUSTER_FLOAT32,
+                                               .op = MUSTER_SUM,
+                                               .deadline_ns = muster_clock_after_ms(60000)};
+        int64_t started_ns = muster_clock_ns();
+        if (muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL) != MUSTER_OK) {
+            group_fail(member, "%s", muster_last_error());
+            break;
+        }
+        took_ns[i] = muster_clock_ns() - started_ns;
+    }
+    qsort(took_ns, TIMED_CALLS, sizeof took_ns[0], compare);
+    return took_ns[TIMED_CALLS / 2];
+}
+
+static void time_one(struct group_member *member, void *argument)
+{
+    const size_t size_bytes = (size_t)TIMED_COUNT * sizeof(float);
+    (void)argument;
+    expect(member, cuda.ctx_set_current(context), "cuCtxSetCurrent");
+    struct buffer in = make_buffer(member, size_bytes);
+    struct buffer out = make_buffer(member, size_bytes);
+    int64_t host_ns = median_ns(member, in.host, out.host);
+    int64_t gpu_ns = median_ns(member, as_pointer(in.there), as_pointer(out.there));
+    if (member->rank == 0) {
+        (void)printf("allreduce of 64 MiB, %d ranks of one process: %.1f ms, of a GPU %.1f ms\n",
+                     TIMED_RANKS, (double)host_ns / 1e6, (double)gpu_ns / 1e6);
+    }
+    free_buffer(&in);
+    free_buffer(&out);
+}
+
+static void what_it_takes_is_said(void **state)
+{
+    (void)state;
+    struct group group;
+    group_start_flat(&group, GROUP_INPROC, TIMED_RANKS);
+    group_each(&group, time_one, NULL);
+    group_finish(&group);
+}
+
+static void whether_there_can_be_a_dma_buf_is_said(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    uint64_t address = 0;
+    int fd = -1;
+    assert_int_equal(cuda.ctx_set_current(context), 0);
+    assert_int_equal(cuda.mem_alloc(&address, EXPORTED_BYTES), 0);
+    assert_true(muster_gpu_find(as_pointer(address), &memory));
+    assert_in_range(EXPORTED_BYTES, 1, memory.end - memory.begin);
+    assert_int_not_equal(memory.id, 0);
+    muster_status status =
+        muster_gpu_export(&memory, as_pointer(memory.begin), EXPORTED_BYTES, &fd);
+    (void)printf("dma-buf of its memory: %s\n", status == MUSTER_OK ? "yes" : muster_last_error());
+    assert_true(status == MUSTER_INVALID || fd >= 0);
+    (void)(fd >= 0 && close(fd));
+    assert_int_equal(cuda.mem_free(address), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_takes_memory_of_a_gpu),
+        cmocka_unit_test(whether_there_can_be_a_dma_buf_is_said),
+        cmocka_unit_test(what_it_takes_is_said),
+    };
+    if (!use("libcuda.so.1") && (getenv("MUSTER_TEST_GPU") != NULL || !use(gpu_pretend_path()))) {
+        (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it\n");
+        return EXIT_FAILURE;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
