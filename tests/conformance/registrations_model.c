@@ -35,8 +35,10 @@ static uint32_t version_at(uintptr_t address)
     return 0;
 }
 
-static void *add_region(void *device, void *base, size_t size_bytes)
+static void *add_region(void *device, const struct muster_gpu_memory *gpu, void *base,
+                        size_t size_bytes)
 {
+    (void)gpu;
     uintptr_t begin = (uintptr_t)base;
     assert_ptr_equal(device, &model);
     assert_true(begin % model.page == 0 && size_bytes % model.page == 0 && size_bytes > 0);
@@ -246,5 +248,5 @@ void model_finish(void)
 
 struct muster_extent model_memory(size_t offset, size_t size_bytes)
 {
-    return (struct muster_extent){(const void *)(space + offset), size_bytes};
+    return (struct muster_extent){.base = (const void *)(space + offset), .size_bytes = size_bytes};
 }

@@ -74,7 +74,8 @@ static void test_a_piece_is_registered_once_until_it_is_freed(void **state)
     for (int round = 0; round < 2; round++) {
         for (size_t at = 0; at < PIECE_BYTES; at += 10000) {
             size_t size = PIECE_BYTES - at < 10000 ? PIECE_BYTES - at : 10000;
-            struct muster_extent extent = {(char *)model.pieces[0].memory + at, size};
+            struct muster_extent extent = {.base = (char *)model.pieces[0].memory + at,
+                                           .size_bytes = size};
             for (size_t done = 0; done < size;) {
                 size_t covered = model_hold(&extent, done, size - done);
                 assert_true(covered > 0);

@@ -48,8 +48,10 @@ static atomic_uint_fast64_t last_stamp;
 static atomic_uint stale;
 static size_t page;
 
-static void *add_region(void *device, void *base, size_t size_bytes)
+static void *add_region(void *device, const struct muster_gpu_memory *gpu, void *base,
+                        size_t size_bytes)
 {
+    (void)gpu;
     struct region *region = calloc(1, sizeof *region);
     (void)device;
     region->begin = (uintptr_t)base;
@@ -92,7 +94,7 @@ static void map_anew(struct buffer *buffer, size_t pages)
  */
 static void use(const struct buffer *buffer)
 {
-    struct muster_extent extent = {buffer->memory, buffer->pages * page};
+    struct muster_extent extent = {.base = buffer->memory, .size_bytes = buffer->pages * page};
     struct muster_registration *held[2] = {NULL, NULL};
     size_t done = 0;
     {

@@ -9,6 +9,8 @@
 #ifndef MUSTER_TESTS_SUPPORT_VERBS_PRETEND_H
 #define MUSTER_TESTS_SUPPORT_VERBS_PRETEND_H
 
+#include "tests/support/gpu_pretend.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +35,18 @@ void verbs_pretend_refuse(uint32_t count);
 
 /* Sends of unregistered memory, receives that there are not, writes beyond what may be written. */
 uint32_t verbs_pretend_offences(void);
+
+/* How the devices can read memory of the pretended GPU, from now on: in neither way, or in one or
+ * both. */
+enum { VERBS_PRETEND_DMABUF = 1, VERBS_PRETEND_PEERMEM = 2 };
+void verbs_pretend_gpu(const struct gpu_pretend *gpu, unsigned ways);
+
+/* Registrations of such memory: how often the devices were asked, how many they have now, and how
+ * many they made in one way. */
+struct verbs_pretend_gpu_figures {
+    uint32_t asked, held, by_dmabuf, by_peermem;
+};
+struct verbs_pretend_gpu_figures verbs_pretend_gpu_figures(void);
 
 /* Frames, acknowledgements and flushes that the network has dealt with. */
 uint64_t verbs_pretend_steps(void);

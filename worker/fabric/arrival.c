@@ -32,9 +32,10 @@ static void hand_over(struct muster_match *match, struct muster_transfer *receiv
     int64_t started_ns = muster_link_clock(match->link);
     muster_fabric_unlock(match->link->fabric);
     receive->consume(receive, offset, data, size);
-    muster_link_add_part(
-        match->link, receive,
-        (struct muster_link_part){MUSTER_TIMELINE_REDUCE, started_ns, offset, size});
+    enum muster_timeline_stage stage =
+        receive->to_gpu ? MUSTER_TIMELINE_GPU_COPY : MUSTER_TIMELINE_REDUCE;
+    muster_link_add_part(match->link, receive,
+                         (struct muster_link_part){stage, started_ns, offset, size});
     muster_fabric_lock(match->link->fabric);
 }
 

@@ -14,7 +14,8 @@
  * all transfers, whoever posted them; there is no thread of the fabric's own. Nothing moves while
  * nobody waits, except that what the kernel and the peer can do alone goes on.
  *
- * Never blocks, except muster_fabric_wait().
+ * Never blocks, except muster_fabric_wait(); but memory of a GPU that no device can read is copied
+ * within whatever moves it.
  *
  * May use: worker/base, collectives/collective.h. May not know: schedules, contexts, sessions.
  */
@@ -37,6 +38,7 @@ enum {
 
 struct muster_fabric;
 struct muster_timeline;
+struct muster_gpu_memory;
 struct muster_hub; /* where inproc fabrics of one process find each other */
 
 /* Identifies a message between two members. */
@@ -85,10 +87,15 @@ struct muster_transfer {
     uint32_t element_size_bytes;     /* pieces are multiples of it; 1 or more */
     muster_done_function done;       /* or NULL */
     void *owner;                     /* the caller's */
+    /* SEND: data is memory of a GPU, of this allocation; borrowed; only for links that read such
+     * memory (muster_fabric_reads_gpu()). NULL: memory of the host, as RECEIVE always has. */
+    const struct muster_gpu_memory *gpu;
+    bool to_gpu; /* consume does nothing but copy there: for the timeline */
 
     /* Written by the fabric. */
     enum muster_transfer_state state;
-    muster_status status; /* when DONE: OK, INVALID (the ends disagree), REJOIN (link lost) */
+    muster_status status; /* when DONE: OK, INVALID (the ends disagree), REJOIN (link lost),
+                             FATAL (memory of a GPU cannot be read) */
     uint64_t moved_bytes; /* so far; only ever grows */
     /* Where there is a timeline: when it was posted, and when its first byte began to move (0: that
      * was not seen). */
@@ -220,6 +227,11 @@ void muster_fabric_release(struct muster_fabric *fabric);
 /* The same where the fabric's lock is held: in a done function, or after muster_fabric_hold(). */
 MUSTER_CHECKED muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
                                                        struct muster_transfer *transfer);
+
+/* Whether the links to these members are open now, and all of them can send out of memory of a GPU.
+ * Then they can for as long as the generation lasts, or until they are lost. */
+bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
+                             const uint32_t *ranks, size_t count);
 
 /* Drives progress until *finished is true (checked under the fabric's lock; done functions set
  * it), the deadline (muster_clock_ns() time) passes, or the generation is revoked. MUSTER_OK: it

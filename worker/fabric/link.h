@@ -60,6 +60,9 @@ struct muster_link_ops {
     /* Addresses that begin with "SCHEME://" are its own. */
     const char *scheme;
 
+    /* Sends may be out of memory of a GPU. */
+    bool reads_gpu;
+
     /* Makes this fabric's object of the transport and begins to accept. *ret_transport stays NULL
      * if the options do not ask for this transport. Called without the lock. */
     muster_status (*start)(struct muster_fabric *fabric,

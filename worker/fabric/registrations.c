@@ -13,10 +13,11 @@
 #define BLOCK_BYTES ((uintptr_t)MUSTER_REGISTRATION_BLOCK_BYTES)
 
 /* What its memory is, and so how long it may stay registered. */
-enum kind { OF_PIECE, WATCHED, PASSING };
+enum kind { OF_PIECE, WATCHED, OF_GPU, PASSING };
 
 struct muster_registration {
     uintptr_t begin, end;
+    const void *data;    /* a byte of it that was asked for */
     struct block *block; /* NULL: condemned; not given out again, and removed when it is released */
     void *handle;
     uint32_t holds;
@@ -25,10 +26,12 @@ struct muster_registration {
     struct muster_registration *prev, *next; /* in idle or busy */
 };
 
-/* Which block of which memory: the id of a piece of muster_alloc(), or 0. */
+/* Which block of which memory: the id of a piece of muster_alloc(), of an allocation of a GPU, or 0
+ * in both. */
 struct key {
     uint64_t begin;
     uint64_t piece;
+    uint64_t gpu;
 };
 
 struct block {
@@ -43,6 +46,7 @@ struct muster_registrations {
     uintptr_t page_bytes;
     uint64_t freed;    /* pieces whose end was looked for */
     uint64_t unmapped; /* the position in what went away */
+    uint64_t gpu;      /* the allocation that was registered last */
     struct block *blocks;
     struct muster_registration *idle; /* the one that was not held for the longest time first */
     struct muster_registration *busy; /* held */
@@ -52,9 +56,11 @@ struct muster_registrations {
 /* What a caller wants: the bytes in the first block, and what may be registered around them. */
 struct want {
     struct key key;
+    const void *asked;
     uintptr_t data, data_end;
     uintptr_t begin, end;
-    void *base;        /* begin */
+    void *base; /* begin */
+    const struct muster_gpu_memory *gpu;
     bool watch_serves; /* what is watched is as it was */
 };
 
@@ -191,6 +197,25 @@ static void give_up_freed_pieces(struct muster_registrations *registrations)
     }
 }
 
+/* Looks at all when memory of another allocation comes: then one before it may have been freed. */
+static void give_up_freed_gpu(struct muster_registrations *registrations, const struct want *want)
+{
+    struct block *block = NULL;
+    struct block *next = NULL;
+    if (want->key.gpu == 0 || want->key.gpu == registrations->gpu) {
+        return;
+    }
+    registrations->gpu = want->key.gpu;
+    HASH_ITER(hh, registrations->blocks, block, next)
+    {
+        struct muster_gpu_memory now = {.id = 0};
+        if (block->key.gpu != 0 &&
+            (!muster_gpu_find(block->all->data, &now) || now.id != block->key.gpu)) {
+            give_up_in_block(registrations, block, OF_GPU, 0, UINTPTR_MAX);
+        }
+    }
+}
+
 /* False if it cannot be told now what has gone. */
 static bool give_up_unmapped(struct muster_registrations *registrations)
 {
@@ -215,7 +240,8 @@ static uintptr_t smaller(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* A piece of muster_alloc() may be used as a whole, whatever the extent is. */
+/* A piece of muster_alloc() and an allocation of a GPU may be used as a whole, whatever the extent
+ * is. */
 static struct want find_want(const struct muster_registrations *registrations, const void *data,
                              size_t size_bytes, struct muster_extent extent)
 {
@@ -224,7 +250,10 @@ static struct want find_want(const struct muster_registrations *registrations, c
     uintptr_t end = first + extent.size_bytes;
     assert(size_bytes > 0 && first <= at && at < end && size_bytes <= end - at);
     struct muster_allocated piece = {.id = 0};
-    if (muster_allocated_find(data, size_bytes, &piece)) {
+    if (extent.gpu != NULL) {
+        first = extent.gpu->begin;
+        end = extent.gpu->end;
+    } else if (muster_allocated_find(data, size_bytes, &piece)) {
         first = (uintptr_t)piece.base;
         end = first + piece.size_bytes;
     }
@@ -233,7 +262,9 @@ static struct want find_want(const struct muster_registrations *registrations, c
     uintptr_t block_end = block + BLOCK_BYTES;
     uintptr_t begin = first > block ? first & -page : block;
     return (struct want){
-        .key = {.begin = block, .piece = piece.id},
+        .key = {.begin = block, .piece = piece.id, .gpu = extent.gpu != NULL ? extent.gpu->id : 0},
+        .gpu = extent.gpu,
+        .asked = data,
         .data = at,
         .data_end = smaller(at + size_bytes, block_end),
         .begin = begin,
@@ -287,7 +318,7 @@ static void *ask_device(struct muster_registrations *registrations, const struct
     void *handle = NULL;
     do {
         errno = 0;
-        handle = registrar->add(registrar->device, want->base, want->end - want->begin);
+        handle = registrar->add(registrar->device, want->gpu, want->base, want->end - want->begin);
     } while (handle == NULL && errno == ENOMEM && evict(registrations));
     return handle;
 }
@@ -310,6 +341,9 @@ static enum kind find_kind(const struct muster_registrations *registrations,
     const struct muster_unmapped_ops *unmapped = registrations->registrar.unmapped;
     if (want->key.piece != 0) {
         return OF_PIECE;
+    }
+    if (want->gpu != NULL) {
+        return want->key.gpu != 0 ? OF_GPU : PASSING;
     }
     return unmapped != NULL && unmapped->watch(want->base, want->end - want->begin) ? WATCHED
                                                                                     : PASSING;
@@ -336,6 +370,7 @@ static struct muster_registration *add(struct muster_registrations *registration
     }
     entry->begin = want->begin;
     entry->end = want->end;
+    entry->data = want->asked;
     entry->kind = find_kind(registrations, want);
     DL_APPEND2(entry->block->all, entry, block_prev, block_next);
     DL_APPEND(registrations->idle, entry);
@@ -347,6 +382,12 @@ static struct muster_registration *add(struct muster_registrations *registration
     return entry;
 }
 
+/* What is mapped piece by piece may go beyond the allocation that it begins in. */
+static bool is_whole(const struct want *want)
+{
+    return want->begin <= want->data && want->data_end <= want->end;
+}
+
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,
                                                       struct muster_extent extent,
@@ -354,13 +395,14 @@ struct muster_registration *muster_registrations_hold(struct muster_registration
 {
     give_up_freed_pieces(registrations);
     struct want want = find_want(registrations, data, size_bytes, extent);
-    want.watch_serves = want.key.piece == 0 && give_up_unmapped(registrations);
+    want.watch_serves = want.key.piece == 0 && want.gpu == NULL && give_up_unmapped(registrations);
     struct muster_registration *entry = find(registrations, &want);
     if (entry != NULL) {
         registrations->figures.hits++;
     } else {
         registrations->figures.misses++;
-        entry = add(registrations, &want);
+        give_up_freed_gpu(registrations, &want);
+        entry = is_whole(&want) ? add(registrations, &want) : NULL;
         if (entry == NULL) {
             registrations->figures.refused++;
             return NULL;

@@ -8,20 +8,24 @@
  *   of muster_alloc()              the whole piece       until the piece is freed
  *   any other, watched             the extent            until it is unmapped (unmapped.h)
  *   any other, not watched         the extent            until muster_registrations_end()
+ *   of a GPU                       its allocation        as long as that has the same id; where it
+ *                                                        has none, until muster_registrations_end()
  *
  * and no longer than there is room: what was not held for the longest time makes room first.
  *
  * Who holds a registration overlaps the registering of the next block with the sending of this one
  * by asking for the next block while this one is sent.
  *
- * What was freed stays registered, and so in the machine's memory, until the next hold finds that.
+ * What was freed stays registered, and so in the machine's memory, until the next hold finds that;
+ * memory of a GPU until memory of another allocation is to be registered.
  *
- * Pure but for what it asks about memory (allocated.h, and the watch that it is given): no sockets,
- * clocks, devices. Threads: all calls for one object under one lock, the fabric's.
+ * Pure but for what it asks about memory (allocated.h, gpu.h, and the watch that it is given): no
+ * sockets, clocks, devices. Threads: all calls for one object under one lock, the fabric's.
  */
 #ifndef MUSTER_WORKER_FABRIC_REGISTRATIONS_H
 #define MUSTER_WORKER_FABRIC_REGISTRATIONS_H
 
+#include "worker/base/gpu.h"
 #include "worker/base/unmapped.h"
 
 #include <stddef.h>
@@ -37,8 +41,9 @@ enum {
  * until the object is destroyed. */
 struct muster_registrar {
     void *device;
-    /* Whole pages. NULL: errno says why; after ENOMEM it is called again with less registered. */
-    void *(*add)(void *device, void *base, size_t size_bytes);
+    /* Whole pages, of a GPU's memory or (NULL) the host's. NULL: errno says why; after ENOMEM it is
+     * called again with less registered. */
+    void *(*add)(void *device, const struct muster_gpu_memory *gpu, void *base, size_t size_bytes);
     void (*remove)(void *device, void *handle);
     /* &muster_unmapped_ops, or a pretended watch in tests. NULL: nothing is watched. */
     const struct muster_unmapped_ops *unmapped;
@@ -48,6 +53,7 @@ struct muster_registrar {
 struct muster_extent {
     const void *base;
     size_t size_bytes;
+    const struct muster_gpu_memory *gpu; /* that it is in; NULL: memory of the host */
 };
 
 struct muster_registrations_figures {
@@ -80,8 +86,9 @@ void muster_registrations_destroy(struct muster_registrations *registrations);
  * so that a range of up to one block takes two calls at most. May block for as long as the device
  * takes to register a block.
  *
- * NULL: it cannot be registered now (there is no room and everything else is held, or the device
- * refuses); the caller copies instead. Each registration is released by the caller, once per call.
+ * NULL: it cannot be registered now (there is no room and everything else is held, the device
+ * refuses, or it is not all in one allocation of the GPU); the caller copies instead. Each
+ * registration is released by the caller, once per call.
  */
 struct muster_registration *muster_registrations_hold(struct muster_registrations *registrations,
                                                       const void *data, size_t size_bytes,

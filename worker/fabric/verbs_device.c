@@ -148,11 +148,13 @@ static void add_span(const struct muster_verbs_device *device, enum muster_timel
 }
 
 /* Users' memory is only ever read by the device; nothing writes where it may be read-only. */
-static void *add_registration(void *device, void *base, size_t size_bytes)
+static void *add_registration(void *device, const struct muster_gpu_memory *gpu, void *base,
+                              size_t size_bytes)
 {
-    const struct muster_verbs_device *of = device;
+    struct muster_verbs_device *of = device;
     int64_t started_ns = muster_timeline_clock(of->timeline);
-    struct ibv_mr *registered = of->library->reg_mr(of->domain, base, size_bytes, 0);
+    struct ibv_mr *registered = gpu != NULL ? muster_verbs_register_gpu(of, gpu, base, size_bytes)
+                                            : of->library->reg_mr(of->domain, base, size_bytes, 0);
     int error = errno;
     add_span(of, MUSTER_TIMELINE_REGISTER, started_ns, size_bytes);
     errno = error;

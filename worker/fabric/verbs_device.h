@@ -28,6 +28,7 @@ struct muster_verbs_device {
     uint32_t pairs;                             /* queue pairs of it */
     struct muster_registrations *registrations; /* of users' memory, to be sent from */
     struct muster_timeline *timeline;           /* of the fabric; borrowed; or NULL */
+    uint32_t gpu_refusals; /* to register memory of a GPU, since it last did so */
 };
 
 /* What the devices of this machine say. */
@@ -48,5 +49,12 @@ void muster_verbs_device_close(struct muster_verbs_device *device);
 MUSTER_CHECKED muster_status muster_verbs_register(const struct muster_verbs_device *device,
                                                    void *memory, size_t size_bytes, bool remote,
                                                    struct ibv_mr **ret_registered);
+
+/* verbs_gpu.c. Registers whole pages of a GPU's memory to be sent from: by a dma-buf, or else as
+ * the host's memory is, which does where nvidia-peermem is loaded. NULL: errno says why, and the
+ * first time a line of the log. */
+struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,
+                                         const struct muster_gpu_memory *memory, void *base,
+                                         size_t size_bytes);
 
 #endif

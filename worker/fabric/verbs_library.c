@@ -59,6 +59,8 @@ static void load(void)
     MUSTER_VERBS_SYMBOLS(FIND)
 #undef FIND
     find(handle, "_ibv_query_gid_ex", &loaded.library.query_gid_ex);
+    void *symbol = dlsym(handle, "ibv_reg_dmabuf_mr");
+    memcpy(&loaded.library.reg_dmabuf_mr, &symbol, sizeof symbol);
     if (loaded.failure[0] == '\0') {
         prepare_for_fork(handle);
     }

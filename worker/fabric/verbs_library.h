@@ -48,6 +48,9 @@ struct muster_verbs_library {
     MUSTER_VERBS_SYMBOLS(MUSTER_VERBS_MEMBER)
 #undef MUSTER_VERBS_MEMBER
     __typeof__(&_ibv_query_gid_ex) query_gid_ex;
+    /* From rdma-core 34 on; before, NULL. */
+    struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *domain, uint64_t offset, size_t length,
+                                    uint64_t address, int fd, int access);
 };
 
 /* Any thread. MUSTER_INVALID: it is not installed, or too old; the text says what to do. */

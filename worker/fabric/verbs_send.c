@@ -1,7 +1,9 @@
 /*
  * Frames that go out. Small ones are copied into a slot, and the device carries them into one of
  * the peer's; of large ones only the header is copied: the device takes the data out of the user's
- * memory, which is registered for that, and writes both into a segment of the peer's.
+ * memory, which is registered for that, and writes both into a segment of the peer's. So it does
+ * with memory of a GPU, however small the message is; what of that cannot be registered is copied
+ * into slots by CUDA.
  *
  * Frames are numbered as they leave the matching, whichever path takes them. One that no device has
  * acknowledged can go again by another path, under its number; the peer drops what comes twice.
@@ -103,10 +105,16 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
     return post(path, &work, word);
 }
 
+/* That the next frame goes from. */
+static uint32_t next_slot(const struct verbs_path *path)
+{
+    return (uint32_t)__builtin_ctz(path->free_slots);
+}
+
 /* The slot stays taken until its send is complete. */
 static uint32_t take_slot(struct verbs_path *path)
 {
-    uint32_t slot = (uint32_t)__builtin_ctz(path->free_slots);
+    uint32_t slot = next_slot(path);
     path->free_slots &= path->free_slots - 1;
     return slot;
 }
@@ -126,7 +134,7 @@ static void carry(struct verbs_path *path, uint16_t number)
         return;
     }
     unsigned char *data = header + MUSTER_FRAME_SIZE;
-    if (out->frame.size > 0) {
+    if (out->frame.size > 0 && out->frame.data != data) {
         memcpy(data, out->frame.data, out->frame.size);
     }
     out->frame.data = data;
@@ -144,7 +152,8 @@ void muster_verbs_send_proof(struct verbs_path *path)
 
 static struct muster_extent extent_of(const struct muster_transfer *transfer)
 {
-    return (struct muster_extent){.base = transfer->data, .size_bytes = transfer->size_bytes};
+    return (struct muster_extent){
+        .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
 static void release(struct verbs_out *out)
@@ -179,8 +188,8 @@ static bool hold(const struct verbs_path *path, const struct muster_transfer *tr
 
 void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer)
 {
-    for (uint32_t i = 0; i < verbs->device_count && transfer->size_bytes > VERBS_SLOT_PAYLOAD;
-         i++) {
+    bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
+    for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
         muster_registrations_end(verbs->devices[i].registrations, extent_of(transfer));
     }
 }
@@ -268,17 +277,45 @@ static void let_go(struct verbs_link *link, uint16_t number)
     muster_match_sent(&link->match, &frame);
 }
 
+/* What cannot be had from the GPU is not sent: the operation is over, and is withdrawn. */
+static bool give_up(struct verbs_link *link, struct muster_transfer *transfer)
+{
+    (void)muster_transfer_list_pop(&link->match.ready);
+    muster_verbs_end_registrations(link->verbs, transfer);
+    muster_transfer_complete(link->link, transfer, MUSTER_FATAL);
+    muster_link_mark(link->link); /* for what else there is to send */
+    return false;
+}
+
+/* Copies the next bytes into the slot that they are to go from. */
+static bool fetch(const struct verbs_path *path, const struct muster_transfer *transfer,
+                  const unsigned char *data, uint32_t size)
+{
+    struct muster_link *link = path->link->link;
+    int64_t started_ns = muster_link_clock(link);
+    unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
+    if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
+        return false;
+    }
+    uint64_t offset = (uint64_t)(data - (unsigned char *)transfer->data);
+    muster_link_add_part(
+        link, transfer,
+        (struct muster_link_part){MUSTER_TIMELINE_GPU_COPY, started_ns, offset, size});
+    return true;
+}
+
 /* A whole message, or a piece; *large counts those that a device reads. */
 static bool put_data(struct verbs_link *link, uint32_t *large_count)
 {
     struct muster_match *match = &link->match;
-    const struct muster_transfer *transfer = match->ready.first;
+    struct muster_transfer *transfer = match->ready.first;
     if (transfer == NULL || !may_add(link)) {
         return false;
     }
     unsigned char *data = NULL;
     uint64_t left = muster_match_left_of(transfer, &data);
-    bool large = left > VERBS_SLOT_PAYLOAD;
+    bool of_gpu = transfer->gpu != NULL && left > 0;
+    bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
     struct verbs_path *path = choose_path(link, large);
     if (path == NULL) {
         return false;
@@ -287,7 +324,14 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
     bool direct = large && path->theirs.segments > 0 && hold(path, transfer, data, size, out);
     match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
+    if (of_gpu && !direct &&
+        !fetch(path, transfer, data, size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+        return give_up(link, transfer);
+    }
     (void)muster_match_next(match, &out->frame);
+    if (of_gpu && !direct) {
+        out->frame.data = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
+    }
     out->copied = !direct;
     *large_count += direct;
     uint16_t number = link->out_next++;
