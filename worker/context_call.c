@@ -234,10 +234,24 @@ static void add_span(const struct muster_context *context, const struct muster_a
     muster_timeline_add(timeline, &span);
 }
 
-static muster_status run_on_host(struct muster_context *context,
-                                 const struct muster_request *request,
-                                 const struct muster_asked *asked, const struct muster_kept *kept,
-                                 uint8_t flags, uint32_t *ret_suspect)
+static const struct muster_gpu_memory *memory_of(bool there, const struct muster_gpu_memory *memory)
+{
+    return there ? memory : NULL;
+}
+
+static muster_status end_work(struct muster_context *context, const struct muster_local_work *work)
+{
+    if (context->direct != NULL && context->direct->out_there) {
+        return muster_direct_end(context->direct, work, &context->staging);
+    }
+    muster_local_end(work);
+    return MUSTER_OK;
+}
+
+/* On memory that the CPU may touch, or as context->direct says. */
+static muster_status run_bound(struct muster_context *context, const struct muster_request *request,
+                               const struct muster_asked *asked, const struct muster_kept *kept,
+                               uint8_t flags, uint32_t *ret_suspect)
 {
     struct muster_local_work work;
     int64_t started_ns = muster_timeline_clock(muster_fabric_timeline(context->fabric));
@@ -259,6 +273,10 @@ static muster_status run_on_host(struct muster_context *context,
         .deadline_ns = request->deadline_ns,
     };
     binding.call.flags |= flags;
+    if (context->direct != NULL) {
+        binding.in_gpu = memory_of(context->direct->in_there, &context->direct->in);
+        binding.out_gpu = memory_of(context->direct->out_there, &context->direct->out);
+    }
     muster_status status = MUSTER_OK;
     if (context->shared.memory != NULL) {
         status = muster_context_memory_run(&context->shared, &binding, &asked->shape, kept->method,
@@ -268,7 +286,9 @@ static muster_status run_on_host(struct muster_context *context,
         status = muster_operation_run(kept->operation, &binding, ret_suspect);
     }
     if (status == MUSTER_OK) {
-        muster_local_end(&work);
+        status = end_work(context, &work);
+    }
+    if (status == MUSTER_OK) {
         atomic_fetch_add(&context->progress, 1);
         add_span(context, asked, kept, started_ns);
         return MUSTER_OK;
@@ -283,6 +303,16 @@ static muster_status run_on_host(struct muster_context *context,
     return break_context(context, status == MUSTER_RETRY ? MUSTER_REJOIN : status);
 }
 
+/* One input that goes as it is, by links that read memory of a GPU. */
+static bool may_be_direct(const struct muster_context *context,
+                          const struct muster_request *request, const struct muster_kept *kept)
+{
+    bool scales = request->prescale != 0 && request->prescale != 1;
+    return kept->operation != NULL && context->shared.memory == NULL &&
+           request->buffer_count == 0 && !scales &&
+           muster_operation_reads_gpu(kept->operation, context->fabric, context->generation);
+}
+
 static muster_status run_staged(struct muster_context *context,
                                 const struct muster_request *request,
                                 const struct muster_asked *asked, const struct muster_kept *kept,
@@ -292,7 +322,7 @@ static muster_status run_staged(struct muster_context *context,
     muster_status status = muster_staged_call_begin(
         &call, &context->staging, muster_fabric_timeline(context->fabric), request, &asked->shape);
     if (status == MUSTER_OK) {
-        TRY(run_on_host(context, &call.request, asked, kept, flags, ret_suspect));
+        TRY(run_bound(context, &call.request, asked, kept, flags, ret_suspect));
         status = muster_staged_call_end(&call);
     }
     return status == MUSTER_OK
@@ -307,7 +337,15 @@ muster_status muster_context_run_numbered(struct muster_context *context,
                                           const struct muster_kept *kept, uint8_t flags,
                                           uint32_t *ret_suspect)
 {
-    return muster_request_is_of_gpu(request)
-               ? run_staged(context, request, asked, kept, flags, ret_suspect)
-               : run_on_host(context, request, asked, kept, flags, ret_suspect);
+    if (!muster_request_is_of_gpu(request)) {
+        return run_bound(context, request, asked, kept, flags, ret_suspect);
+    }
+    if (!may_be_direct(context, request, kept)) {
+        return run_staged(context, request, asked, kept, flags, ret_suspect);
+    }
+    const struct muster_direct direct = muster_direct_find(request);
+    context->direct = &direct;
+    muster_status status = run_bound(context, request, asked, kept, flags, ret_suspect);
+    context->direct = NULL;
+    return status;
 }

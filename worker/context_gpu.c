@@ -5,7 +5,10 @@
 
 #include "worker/base/timeline.h"
 
-enum { ALIGNMENT = 64 }; /* a cache line */
+enum {
+    ALIGNMENT = 64, /* a cache line */
+    BLOCK_BYTES = 256 * 1024,
+};
 
 static const void *input_of(const struct muster_request *request, uint32_t index)
 {
@@ -31,6 +34,62 @@ bool muster_request_is_of_gpu(const struct muster_request *request)
     return false;
 }
 
+static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes)
+{
+    void *memory = NULL;
+    if (size_bytes <= staging->size_bytes) {
+        return MUSTER_OK;
+    }
+    if (posix_memalign(&memory, ALIGNMENT, size_bytes) != 0) {
+        return muster_error_set(MUSTER_FATAL,
+                                "no memory for %llu bytes that stand in for memory of a GPU",
+                                (unsigned long long)size_bytes);
+    }
+    free(staging->memory);
+    *staging = (struct muster_staging){.memory = memory, .size_bytes = size_bytes};
+    return MUSTER_OK;
+}
+
+/* Direct -------------------------------------------------------------------------------------- */
+
+struct muster_direct muster_direct_find(const struct muster_request *request)
+{
+    struct muster_direct direct = {.in_there = false};
+    const void *in = request->collective == MUSTER_BROADCAST ? request->out : request->in;
+    direct.in_there = muster_gpu_find(in, &direct.in);
+    direct.out_there = muster_gpu_find(request->out, &direct.out);
+    return direct;
+}
+
+static muster_status finish_block(const struct muster_gpu_memory *memory,
+                                  const struct muster_local_work *work, char *at, char *here,
+                                  uint64_t size_bytes)
+{
+    uint64_t count = size_bytes / muster_type_size_bytes(work->request->type);
+    TRY(muster_gpu_copy(memory, here, at, size_bytes));
+    muster_reduction_finish(&work->reduction, here, count, work->contributions);
+    return muster_gpu_copy(memory, at, here, size_bytes);
+}
+
+muster_status muster_direct_end(const struct muster_direct *direct,
+                                const struct muster_local_work *work,
+                                struct muster_staging *staging)
+{
+    const struct muster_request *request = work->request;
+    uint64_t size_bytes = work->output_count * muster_type_size_bytes(request->type);
+    if (!muster_collective_reduces(request->collective) || size_bytes == 0 ||
+        !muster_reduction_has_finish(&work->reduction, work->contributions)) {
+        return MUSTER_OK;
+    }
+    TRY(reserve(staging, BLOCK_BYTES));
+    for (uint64_t done = 0; done < size_bytes; done += BLOCK_BYTES) {
+        uint64_t left = size_bytes - done;
+        TRY(finish_block(&direct->out, work, (char *)request->out + done, staging->memory,
+                         left < BLOCK_BYTES ? left : BLOCK_BYTES));
+    }
+    return MUSTER_OK;
+}
+
 /* Laying out ---------------------------------------------------------------------------------- */
 
 static uint64_t aligned(uint64_t size_bytes)
@@ -48,10 +107,12 @@ static bool overlap(uintptr_t one, uint64_t one_bytes, uintptr_t other, uint64_t
 static uint64_t lay_out(struct muster_staged_call *call, uint32_t index, uint64_t at)
 {
     struct muster_staged *pair = &call->pairs[index];
-    uintptr_t in = (uintptr_t)input_of(call->asked, index);
-    uintptr_t out = (uintptr_t)output_of(call->asked, index);
-    pair->in_there = call->in_bytes > 0 && muster_gpu_find((void *)in, &pair->in_memory);
-    pair->out_there = call->out_bytes > 0 && muster_gpu_find((void *)out, &pair->out_memory);
+    const void *input = input_of(call->asked, index);
+    const void *output = output_of(call->asked, index);
+    uintptr_t in = (uintptr_t)input;
+    uintptr_t out = (uintptr_t)output;
+    pair->in_there = call->in_bytes > 0 && muster_gpu_find(input, &pair->in_memory);
+    pair->out_there = call->out_bytes > 0 && muster_gpu_find(output, &pair->out_memory);
     pair->in_at = pair->out_at = at;
     if (pair->in_there && pair->out_there && overlap(in, call->in_bytes, out, call->out_bytes)) {
         uintptr_t first = in < out ? in : out;
@@ -63,22 +124,6 @@ static uint64_t lay_out(struct muster_staged_call *call, uint32_t index, uint64_
     }
     pair->out_at += pair->in_there ? aligned(call->in_bytes) : 0;
     return pair->out_at + (pair->out_there ? aligned(call->out_bytes) : 0);
-}
-
-static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes)
-{
-    void *memory = NULL;
-    if (size_bytes <= staging->size_bytes) {
-        return MUSTER_OK;
-    }
-    if (posix_memalign(&memory, ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL,
-                                "no memory for %llu bytes that stand in for memory of a GPU",
-                                (unsigned long long)size_bytes);
-    }
-    free(staging->memory);
-    *staging = (struct muster_staging){.memory = memory, .size_bytes = size_bytes};
-    return MUSTER_OK;
 }
 
 static void make_request(struct muster_staged_call *call, char *memory)

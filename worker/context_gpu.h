@@ -1,8 +1,14 @@
 /*
- * Calls on memory of a GPU, which the CPU must not touch: memory of the host stands in for it, into
- * which the input is copied before the call, and out of which the output is copied after it. That
- * is this member's own affair: how the algorithm is chosen, and what goes to the others, is the
- * same with it and without.
+ * Calls on memory of a GPU, which the CPU must not touch. Two ways:
+ *
+ *   direct  The links read it themselves (RDMA), and the executor copies what comes into it. For
+ *           calls by messages, with one input that is not scaled, when all links of the operation
+ *           are open.
+ *   staged  Memory of the host stands in for it, into which the input is copied before the call,
+ *           and out of which the output is copied after it. For all others.
+ *
+ * That is this member's own affair: how the algorithm is chosen, and what goes to the others, is
+ * the same either way, and the same as for memory of the host.
  *
  * Private to the context. May use: collectives, base.
  */
@@ -10,9 +16,16 @@
 #define MUSTER_WORKER_CONTEXT_GPU_H
 
 #include "worker/base/gpu.h"
+#include "worker/context_local.h"
 #include "worker/context_request.h"
 
 struct muster_timeline;
+
+/* The buffers of a direct call: which are memory of a GPU. */
+struct muster_direct {
+    bool in_there, out_there;
+    struct muster_gpu_memory in, out;
+};
 
 /* Memory that stands in; kept from call to call. */
 struct muster_staging {
@@ -42,6 +55,15 @@ struct muster_staged_call {
 
 /* Whether any of a request's buffers is memory of a GPU. */
 bool muster_request_is_of_gpu(const struct muster_request *request);
+
+/* What it says of a request with one input. */
+struct muster_direct muster_direct_find(const struct muster_request *request);
+
+/* muster_local_end() for an output in memory of a GPU: block by block, in memory of the host.
+ * MUSTER_FATAL: as below. */
+MUSTER_CHECKED muster_status muster_direct_end(const struct muster_direct *direct,
+                                               const struct muster_local_work *work,
+                                               struct muster_staging *staging);
 
 /* Fills `call` and copies the input. MUSTER_FATAL: no memory, or CUDA's name of the error. */
 MUSTER_CHECKED muster_status muster_staged_call_begin(struct muster_staged_call *call,

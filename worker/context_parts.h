@@ -5,7 +5,7 @@
  *   context.c         members and turns; what the context is asked
  *   context_tuning.c  calls while it is being found out how they are done fastest
  *   context_counts.c  what members tell each other before an alltoallv, if they must
- *   context_gpu.c     what stands in for memory of a GPU
+ *   context_gpu.c     memory of a GPU, and what stands in for it
  *   context_call.c    one call: choosing, finding, running
  *
  * Private to the context. May use: executor.h, collectives, base.
@@ -51,6 +51,7 @@ struct muster_context {
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_staging staging;
+    const struct muster_direct *direct;  /* of the call under way; NULL: it is on the host */
     struct muster_context_memory shared; /* by all ranks; or not */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];

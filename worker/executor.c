@@ -31,6 +31,7 @@
 
 #include "worker/base/status.h"
 #include "worker/base/timeline.h"
+#include "worker/executor_gpu.h"
 
 static bool is_local(const struct muster_step *step)
 {
@@ -51,12 +52,16 @@ static char *address_of(const struct muster_operation *operation, uint8_t buffer
     return base == NULL ? NULL : base + offset * operation->element_size_bytes;
 }
 
-static void run_local_step(const struct muster_operation *operation, const struct muster_step *step)
+static muster_status run_local_step(const struct muster_operation *operation,
+                                    const struct muster_step *step)
 {
     char *target = address_of(operation, step->target, step->at);
     const char *source = address_of(operation, step->source, step->span.offset);
     if (step->span.count == 0) {
-        return;
+        return MUSTER_OK;
+    }
+    if (operation->gpu[step->target] != NULL || operation->gpu[step->source] != NULL) {
+        return muster_operation_step_gpu(operation, step);
     }
     if (step->kind == MUSTER_STEP_REDUCE) {
         muster_reduction_combine(operation->binding->reduction, target, target, source,
@@ -64,6 +69,7 @@ static void run_local_step(const struct muster_operation *operation, const struc
     } else if (target != source) {
         memcpy(target, source, step->span.count * operation->element_size_bytes);
     }
+    return MUSTER_OK;
 }
 
 static void add_span(const struct muster_operation *operation, const struct muster_step *step,
@@ -82,17 +88,18 @@ static void add_span(const struct muster_operation *operation, const struct must
     muster_timeline_add(operation->timeline, &span);
 }
 
-static void run_local_steps(struct lane *lane)
+static muster_status run_local_steps(struct lane *lane)
 {
     const struct muster_operation *operation = lane->operation;
     for (size_t i = lane->start; i < lane->next; i++) {
         const struct muster_step *step = &operation->schedule.steps[i];
         if (is_local(step)) {
             int64_t started_ns = muster_timeline_clock(operation->timeline);
-            run_local_step(operation, step);
+            TRY(run_local_step(operation, step));
             add_span(operation, step, started_ns);
         }
     }
+    return MUSTER_OK;
 }
 
 static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset_bytes,
@@ -135,6 +142,9 @@ static void bind_message(struct message *message)
         .owner = message,
     };
     message->pending = true;
+    if (operation->on_gpu) {
+        muster_message_bind_gpu(message);
+    }
 }
 
 /* Moves the window to the next round. True: it has local steps. */
@@ -224,8 +234,12 @@ static void when_done(struct muster_transfer *transfer)
     struct lane *lane = message->lane;
     struct muster_operation *operation = lane->operation;
     message->pending = false;
-    if (transfer->status != MUSTER_OK) {
-        fail(operation, transfer->status);
+    muster_status ended = transfer->status;
+    if (ended == MUSTER_OK && operation->on_gpu) {
+        ended = muster_message_check_gpu(message);
+    }
+    if (ended != MUSTER_OK) {
+        fail(operation, ended);
         return;
     }
     if (give_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
@@ -246,6 +260,10 @@ static void bind_operation(struct muster_operation *operation, const struct must
     operation->buffers[MUSTER_INPUT] = (char *)binding->in; /* only ever read */
     operation->buffers[MUSTER_OUTPUT] = binding->out;
     operation->buffers[MUSTER_SCRATCH] = binding->scratch;
+    operation->gpu[MUSTER_INPUT] = binding->in_gpu;
+    operation->gpu[MUSTER_OUTPUT] = binding->out_gpu;
+    operation->gpu_reason[0] = '\0';
+    operation->on_gpu = binding->in_gpu != NULL || binding->out_gpu != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     operation->failure = MUSTER_OK;
     operation->awake = false;
@@ -286,7 +304,7 @@ static muster_status serve_lanes(struct muster_operation *operation)
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct lane *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
-            run_local_steps(lane);
+            TRY(run_local_steps(lane));
             if (give_unit(lane, lane->turn)) {
                 TRY(start_lanes(operation, lane, 1));
             }
@@ -342,6 +360,12 @@ muster_status muster_operation_run(struct muster_operation *operation,
         settle(operation);
     }
     return MUSTER_OK;
+}
+
+bool muster_operation_reads_gpu(const struct muster_operation *operation,
+                                struct muster_fabric *fabric, uint64_t generation)
+{
+    return muster_fabric_reads_gpu(fabric, generation, operation->peers, operation->peer_count);
 }
 
 /* Making -------------------------------------------------------------------------------------- */

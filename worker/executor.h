@@ -32,8 +32,15 @@ struct muster_binding {
     const void *in;
     void *out;
     void *scratch; /* at least the schedule's scratch_count elements */
+    /* Of in and out: the allocation, if they are memory of a GPU, which the links to all peers must
+     * be able to read (muster_operation_reads_gpu()); NULL: memory of the host. Borrowed. */
+    const struct muster_gpu_memory *in_gpu, *out_gpu;
     int64_t deadline_ns;
 };
+
+/* Whether buffers of the operation may be memory of a GPU for now. */
+bool muster_operation_reads_gpu(const struct muster_operation *operation,
+                                struct muster_fabric *fabric, uint64_t generation);
 
 /* Blocks until this rank's part is done. MUSTER_RETRY: the deadline has passed; MUSTER_INVALID: the
  * members disagree (all peers have been told); MUSTER_REJOIN. In all cases no transfer is left

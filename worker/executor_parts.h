@@ -25,6 +25,7 @@ struct message {
     uint8_t turn; /* of its round */
     bool early;   /* it is posted with the round before */
     bool pending; /* posted and not done */
+    bool spoilt;  /* a GPU did not take what came */
 };
 
 struct muster_operation {
@@ -39,6 +40,10 @@ struct muster_operation {
     const struct muster_binding *binding;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
+    /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */
+    const struct muster_gpu_memory *gpu[3];
+    bool on_gpu;
+    char gpu_reason[128]; /* why the first message was spoilt; "": none was */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
     bool awake; /* the owner has something to do; see wake() */

@@ -145,6 +145,7 @@ static void fail_alone(struct group_member *member, void *argument)
                                            .in = of_gpu,
                                            .out = of_gpu,
                                            .count = COUNT,
+                                           .prescale = 2,
                                            .deadline_ns = group_deadline()};
     (void)argument;
     muster_status status = muster_context_run(member->contexts[MUSTER_GLOBAL], &request, NULL);
