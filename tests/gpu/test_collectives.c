@@ -21,7 +21,8 @@ enum {
     RANKS = 3,
     ROOT = 1,
     TIMED_RANKS = 2,
-    TIMED_COUNT = 16 << 20, /* of float32: 64 MiB */
+    TIMED_COUNT = 16 << 20,    /* of float32: 64 MiB */
+    PRETENDED_COUNT = 1 << 16, /* where the times say nothing */
     TIMED_CALLS = 7,
     EXPORTED_BYTES = 2 << 20,
 };
@@ -40,6 +41,7 @@ static struct {
     int (*to_host)(void *to, uint64_t from, size_t size_bytes);
 } cuda;
 static void *context;
+static uint64_t timed_count = TIMED_COUNT;
 
 static bool find(void *library, const char *name, void *ret_function)
 {
@@ -203,7 +205,7 @@ static int64_t median_ns(struct group_member *member, void *in, void *out)
         const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
                                                .in = in,
                                                .out = out,
-                                               .count = TIMED_COUNT,
+                                               .count = timed_count,
                                                .type = MUSTER_FLOAT32,
                                                .op = MUSTER_SUM,
                                                .deadline_ns = muster_clock_after_ms(60000)};
@@ -220,7 +222,7 @@ static int64_t median_ns(struct group_member *member, void *in, void *out)
 
 static void time_one(struct group_member *member, void *argument)
 {
-    const size_t size_bytes = (size_t)TIMED_COUNT * sizeof(float);
+    const size_t size_bytes = timed_count * sizeof(float);
     (void)argument;
     expect(member, cuda.ctx_set_current(context), "cuCtxSetCurrent");
     struct buffer in = make_buffer(member, size_bytes);
@@ -228,8 +230,8 @@ static void time_one(struct group_member *member, void *argument)
     int64_t host_ns = median_ns(member, in.host, out.host);
     int64_t gpu_ns = median_ns(member, as_pointer(in.there), as_pointer(out.there));
     if (member->rank == 0) {
-        (void)printf("allreduce of 64 MiB, %d ranks of one process: %.1f ms, of a GPU %.1f ms\n",
-                     TIMED_RANKS, (double)host_ns / 1e6, (double)gpu_ns / 1e6);
+        (void)printf("allreduce of %zu bytes, %d ranks of one process: %.2f ms, of a GPU %.2f ms\n",
+                     size_bytes, TIMED_RANKS, (double)host_ns / 1e6, (double)gpu_ns / 1e6);
     }
     free_buffer(&in);
     free_buffer(&out);
@@ -270,9 +272,12 @@ int main(void)
         cmocka_unit_test(whether_there_can_be_a_dma_buf_is_said),
         cmocka_unit_test(what_it_takes_is_said),
     };
-    if (!use("libcuda.so.1") && (getenv("MUSTER_TEST_GPU") != NULL || !use(gpu_pretend_path()))) {
-        (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it\n");
-        return EXIT_FAILURE;
+    if (!use("libcuda.so.1")) {
+        timed_count = PRETENDED_COUNT;
+        if (getenv("MUSTER_TEST_GPU") != NULL || !use(gpu_pretend_path())) {
+            (void)fprintf(stderr, "there is no GPU, or no libcuda.so.1 to use it\n");
+            return EXIT_FAILURE;
+        }
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
