@@ -102,6 +102,12 @@ def latency(program):
     return run
 
 
+def exchange(wish, size):
+    """The median of exchanges without Muster, in us."""
+    ends = [wish["devices"][end % len(wish["devices"])] for end in (0, 1)]
+    return run_together([[wish["verbs_exchange"], *ends, str(size), str(LATENCY_CALLS)]])["p50_us"]
+
+
 def muster(collective):
     """The median of calls, in us."""
     def run(wish, size):
@@ -136,7 +142,7 @@ def gloo(wish, size):
 SIDES = {
     "stream": {"ib_write_bw": write_rate, "muster": muster("broadcast")},
     "latency": {"ib_send_lat": latency("ib_send_lat"), "ib_write_lat": latency("ib_write_lat"),
-                "muster": muster("allreduce"), "gloo": gloo, "openmpi": openmpi},
+                "exchange": exchange, "muster": muster("allreduce"), "gloo": gloo, "openmpi": openmpi},
     "allreduce": {"ib_write_bw": write_rate, "muster": muster("allreduce"), "gloo": gloo, "openmpi": openmpi},
 }
 
