@@ -331,6 +331,23 @@ static muster_status run_staged(struct muster_context *context,
                                      muster_collective_name(request->collective), context->name);
 }
 
+static muster_status run_direct(struct muster_context *context,
+                                const struct muster_request *request,
+                                const struct muster_asked *asked, const struct muster_kept *kept,
+                                uint8_t flags, uint32_t *ret_suspect)
+{
+    struct muster_direct direct;
+    muster_status status = muster_direct_begin(&direct, request);
+    if (status != MUSTER_OK) {
+        return muster_error_prefix(status, "%s (context %s)",
+                                   muster_collective_name(request->collective), context->name);
+    }
+    context->direct = &direct;
+    status = run_bound(context, request, asked, kept, flags, ret_suspect);
+    context->direct = NULL;
+    return status;
+}
+
 muster_status muster_context_run_numbered(struct muster_context *context,
                                           const struct muster_request *request,
                                           const struct muster_asked *asked,
@@ -343,9 +360,5 @@ muster_status muster_context_run_numbered(struct muster_context *context,
     if (!may_be_direct(context, request, kept)) {
         return run_staged(context, request, asked, kept, flags, ret_suspect);
     }
-    const struct muster_direct direct = muster_direct_find(request);
-    context->direct = &direct;
-    muster_status status = run_bound(context, request, asked, kept, flags, ret_suspect);
-    context->direct = NULL;
-    return status;
+    return run_direct(context, request, asked, kept, flags, ret_suspect);
 }

@@ -52,13 +52,21 @@ static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes
 
 /* Direct -------------------------------------------------------------------------------------- */
 
-struct muster_direct muster_direct_find(const struct muster_request *request)
+muster_status muster_direct_begin(struct muster_direct *ret_direct,
+                                  const struct muster_request *request)
 {
     struct muster_direct direct = {.in_there = false};
     const void *in = request->collective == MUSTER_BROADCAST ? request->out : request->in;
     direct.in_there = muster_gpu_find(in, &direct.in);
     direct.out_there = muster_gpu_find(request->out, &direct.out);
-    return direct;
+    if (direct.in_there) {
+        TRY(muster_gpu_wait(&direct.in));
+    }
+    if (direct.out_there && !(direct.in_there && direct.in.context == direct.out.context)) {
+        TRY(muster_gpu_wait(&direct.out));
+    }
+    *ret_direct = direct;
+    return MUSTER_OK;
 }
 
 static muster_status finish_block(const struct muster_gpu_memory *memory,

@@ -56,8 +56,10 @@ struct muster_staged_call {
 /* Whether any of a request's buffers is memory of a GPU. */
 bool muster_request_is_of_gpu(const struct muster_request *request);
 
-/* What it says of a request with one input. */
-struct muster_direct muster_direct_find(const struct muster_request *request);
+/* Of a request with one input; waits for what programs have put on the default stream.
+ * MUSTER_FATAL: CUDA's name of the error. */
+MUSTER_CHECKED muster_status muster_direct_begin(struct muster_direct *ret_direct,
+                                                 const struct muster_request *request);
 
 /* muster_local_end() for an output in memory of a GPU: block by block, in memory of the host.
  * MUSTER_FATAL: as below. */

@@ -248,8 +248,8 @@ typedef struct muster_call_options {
  *
  * Each buffer may be memory of the host or of a GPU (CUDA), on each member as it likes; a user's
  * function always gets memory of the host. The input must be there when the call is made: what was
- * put on the default stream, or one that synchronizes with it, is waited for, work on others is
- * not. When the call returns the output is there. MUSTER_FATAL: a copy failed, and how CUDA calls
+ * put on CUDA's default stream is waited for, work on other streams is the caller's to wait for.
+ * When the call returns the output is there. MUSTER_FATAL: a copy failed, and how CUDA calls
  * that.
  *
  * Counts are elements, may be 0, and must be the same on every member. An array of counts has one

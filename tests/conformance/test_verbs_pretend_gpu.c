@@ -210,6 +210,26 @@ static void memory_that_was_freed_and_allocated_again_is_sent_as_it_is_now(void 
     }
 }
 
+/* The two buffers are in different contexts: the other member does not wait for it. */
+static void what_the_default_stream_is_still_writing_is_waited_for(void **state)
+{
+    (void)state;
+    static float written[COUNT];
+    static const unsigned ways[] = {VERBS_PRETEND_DMABUF, 0};
+    for (size_t i = 0; i < 2; i++) {
+        struct step step;
+        verbs_pretend_gpu(gpu, ways[i]);
+        begin(&step, MUSTER_BROADCAST, COUNT);
+        for (uint32_t k = 0; k < COUNT; k++) {
+            written[k] = 6;
+        }
+        gpu->write_later(step.buffers[0], written, sizeof written);
+        run_step(&step);
+        expect(step.buffers[1], COUNT, 6);
+        finish(&step);
+    }
+}
+
 static void a_device_that_refuses_is_not_asked_for_ever(void **state)
 {
     (void)state;
@@ -285,6 +305,7 @@ int main(void)
         cmocka_unit_test(memory_without_ids_or_contexts_does_too),
         cmocka_unit_test(what_is_sent_again_stays_registered_and_is_not_copied),
         cmocka_unit_test(memory_that_was_freed_and_allocated_again_is_sent_as_it_is_now),
+        cmocka_unit_test(what_the_default_stream_is_still_writing_is_waited_for),
         cmocka_unit_test(a_device_that_refuses_is_not_asked_for_ever),
         cmocka_unit_test(where_no_dma_buf_can_be_made_peermem_does),
         cmocka_unit_test(a_copy_that_fails_ends_the_operation_in_the_words_of_cuda),

@@ -16,6 +16,7 @@
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801 };
 enum { CONTEXT = 1, TYPE = 2, ID = 7, MANAGED = 8, ORDINAL = 9, START = 11, SIZE = 12 };
 enum { TYPE_HOST = 1, TYPE_DEVICE = 2, ORDINALS = 2, COPIES_MAX = 8, DEPTH_MAX = 8 };
+#define LEGACY ((uintptr_t)1)
 #define PER_THREAD ((uintptr_t)2)
 
 struct allocation {
@@ -24,6 +25,8 @@ struct allocation {
     unsigned kind;
     uint64_t id;
     int fd, ordinal;
+    void *later; /* to be written when the default stream is waited for; or NULL */
+    size_t later_size;
     struct allocation *prev, *next;
 };
 
@@ -162,6 +165,33 @@ static void *of_alias(const void *memory)
     return found;
 }
 
+static void write_later(void *memory, const void *bytes, size_t size_bytes)
+{
+    lock();
+    struct allocation *of = find((uintptr_t)memory);
+    of->later = malloc(size_bytes);
+    memcpy(of->later, bytes, size_bytes);
+    of->later_size = size_bytes;
+    unlock();
+}
+
+/* What was put on the default stream of this thread's context. */
+static void end_writes(void)
+{
+    struct allocation *each = NULL;
+    lock();
+    DL_FOREACH(gpu.all, each)
+    {
+        if (each->later != NULL && depth > 0 &&
+            contexts[depth - 1] == &gpu.contexts[each->ordinal]) {
+            memcpy(each->alias, each->later, each->later_size);
+            free(each->later);
+            each->later = NULL;
+        }
+    }
+    unlock();
+}
+
 static void fail_after(enum gpu_pretend_call call, uint32_t after)
 {
     lock();
@@ -185,6 +215,7 @@ const struct gpu_pretend *gpu_pretend_controls(void)
                                                 .replace = replace,
                                                 .alias = alias,
                                                 .of_alias = of_alias,
+                                                .write_later = write_later,
                                                 .fail_after = fail_after,
                                                 .count = count};
     return &controls;
@@ -325,6 +356,9 @@ static char *touchable(uint64_t address)
 EXPORTED int cuStreamSynchronize(uintptr_t stream);
 int cuStreamSynchronize(uintptr_t stream)
 {
+    if (stream == LEGACY || copy_count > 0) {
+        end_writes();
+    }
     for (int i = 0; i < copy_count; i++) {
         lock();
         bool well = succeeds(GPU_PRETEND_COPY);
@@ -336,7 +370,7 @@ int cuStreamSynchronize(uintptr_t stream)
         memmove(touchable(copies[i].to), touchable(copies[i].from), copies[i].size);
     }
     copy_count = 0;
-    return stream == PER_THREAD ? 0 : INVALID_VALUE;
+    return stream == PER_THREAD || stream == LEGACY ? 0 : INVALID_VALUE;
 }
 
 #ifndef BEFORE_11_7

@@ -34,6 +34,8 @@ struct gpu_pretend {
     void *(*alias)(const void *memory);
     /* And back. */
     void *(*of_alias)(const void *memory);
+    /* Writes so many bytes when the default stream of its context is waited for. */
+    void (*write_later)(void *memory, const void *bytes, size_t size_bytes);
     /* After so many more, such calls fail with CUDA_ERROR_ILLEGAL_ADDRESS; UINT32_MAX: none does.
      */
     void (*fail_after)(enum gpu_pretend_call call, uint32_t after);

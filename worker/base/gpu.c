@@ -100,6 +100,20 @@ muster_status muster_gpu_copy(const struct muster_gpu_memory *memory, void *to, 
                                          error_name(cuda, error));
 }
 
+muster_status muster_gpu_wait(const struct muster_gpu_memory *memory)
+{
+    const struct muster_cuda *cuda = muster_gpu_library();
+    void *unused = NULL;
+    int error = cuda->ctx_push_current(memory->context);
+    if (error == 0) {
+        error = cuda->stream_synchronize(MUSTER_CUDA_LEGACY);
+        (void)cuda->ctx_pop_current(&unused);
+    }
+    return error == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "waiting for a GPU: %s", error_name(cuda, error));
+}
+
 muster_status muster_gpu_export(const struct muster_gpu_memory *memory, const void *base,
                                 size_t size_bytes, int *ret_fd)
 {

@@ -33,10 +33,14 @@ bool muster_gpu_may_be_there(void);
 bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory);
 
 /* One of the two is in this memory, the other one anywhere. All of it is there when this returns,
- * for the CPU and for other devices. What was put on streams that synchronize with the default one
- * is done before. MUSTER_FATAL: with CUDA's name of the error. */
+ * for the CPU and for other devices. What was put on the default stream is done before.
+ * MUSTER_FATAL: with CUDA's name of the error. */
 MUSTER_CHECKED muster_status muster_gpu_copy(const struct muster_gpu_memory *memory, void *to,
                                              const void *from, size_t size_bytes);
+
+/* Waits for what was put on the default stream of the memory's context, before another device reads
+ * it. MUSTER_FATAL likewise. */
+MUSTER_CHECKED muster_status muster_gpu_wait(const struct muster_gpu_memory *memory);
 
 /* A dma-buf of these whole pages, by which another device can use them. The caller closes it; the
  * memory stays as long as it is in use. MUSTER_INVALID: there can be none, and why. */

@@ -21,7 +21,8 @@ enum {
     MUSTER_CUDA_RANGE_SIZE = 12,
     MUSTER_CUDA_TYPE_DEVICE = 2,   /* CUmemorytype */
     MUSTER_CUDA_HANDLE_DMABUF = 1, /* CUmemRangeHandleType */
-    MUSTER_CUDA_PER_THREAD = 2,    /* CUstream */
+    MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default one */
+    MUSTER_CUDA_PER_THREAD = 2,
 };
 
 /* Each returns a CUresult, 0 if it went well. */
