@@ -346,6 +346,7 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
 {
     if (path->hh.tbl != NULL) {
         HASH_DEL(path->verbs->by_number, path);
+        path->hh.tbl = NULL; /* a path that was given up is closed later */
         path->verbs->last = NULL;
     }
     if (path->pair != NULL) {
