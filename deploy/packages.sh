@@ -6,7 +6,7 @@ build_packages="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev lib
     libsqlite3-dev zlib1g-dev uthash-dev libssl-dev libibverbs-dev"
 example_packages="wamerican"
 test_packages="g++ relacy-dev clang libclang-rt-14-dev clang-format clang-tidy cppcheck libcmocka-dev libxml2-utils wamerican curl
-    iproute2 procps gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
+    iproute2 procps python3 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-x86 busybox-static kmod xz-utils libibverbs1
     ibverbs-providers openssl"
 
 # install_packages NAME...: installs those that are missing, and says which. Fails with one line if

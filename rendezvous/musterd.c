@@ -1,6 +1,6 @@
 /* musterd: the rendezvous service as a program. */
-#include "rendezvous/http.h"
-#include "rendezvous/listen.h"
+#include "rendezvous/http/http.h"
+#include "rendezvous/http/listen.h"
 #include "rendezvous/musterd_options.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"

@@ -2,7 +2,7 @@
 #ifndef MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
 #define MUSTER_RENDEZVOUS_MUSTERD_OPTIONS_H
 
-#include "rendezvous/musterd_service.h"
+#include "rendezvous/service/musterd_service.h"
 
 struct muster_musterd_options {
     const char *listen;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/builder.h"
+#include "collectives/schedule/builder.h"
 #include "worker/base/status.h"
 
 /* Numbers ------------------------------------------------------------------------------------- */

@@ -8,10 +8,10 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 
-#include "collectives/call_plan.h"
-#include "collectives/schedule.h"
+#include "collectives/call/call_plan.h"
+#include "collectives/schedule/schedule.h"
 
-struct muster_builder; /* collectives/builder.h */
+struct muster_builder; /* collectives/schedule/builder.h */
 
 /* Messages that wait for one another, and the elements that they carry. */
 struct muster_path {
@@ -51,8 +51,8 @@ struct muster_algorithm {
     /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
      * terms.h. The tests prove it. */
     bool reproducible;
-    /* Ranks that share memory carry it out there as one: see collectives/host_memory.h. Of those
-     * that do not, it is an algorithm that there are others for: it is not selected. */
+    /* Ranks that share memory carry it out there as one: see collectives/select/host_memory.h. Of
+     * those that do not, it is an algorithm that there are others for: it is not selected. */
     bool memory;
     /* The members must tell each other all counts before: see muster_plan.all_counts. */
     bool all_counts;

@@ -1,6 +1,6 @@
 /*
  * The blocks of a buffer, for the generators of collectives that have them: one a rank, in the
- * order of ranks, of equal or of different sizes (collectives/shape.h).
+ * order of ranks, of equal or of different sizes (collectives/call/shape.h).
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_BLOCKS_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_BLOCKS_H

@@ -10,7 +10,7 @@
 #define MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/builder.h"
+#include "collectives/schedule/builder.h"
 
 struct muster_tally; /* level.h */
 

@@ -8,7 +8,7 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_LEVEL_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_LEVEL_H
 
-#include "collectives/builder.h"
+#include "collectives/schedule/builder.h"
 
 /* One member's view of a level. */
 struct muster_level {

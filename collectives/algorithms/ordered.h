@@ -10,7 +10,7 @@
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_ORDERED_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_ORDERED_H
 
-#include "collectives/builder.h"
+#include "collectives/schedule/builder.h"
 
 /* The sum of some contributors, and where it stands: those at the places first to first + 2^level
  * of the group, as far as there are any. */

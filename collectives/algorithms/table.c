@@ -1,7 +1,7 @@
 #include "collectives/algorithms/algorithm.h"
 
 #include "collectives/algorithms/generators.h"
-#include "collectives/algorithms/hierarchy.h"
+#include "collectives/algorithms/hierarchical/hierarchy.h"
 
 static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t size)
 {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "collectives/reduce/floats16.h"
+#include "collectives/call/floats16.h"
 #include "collectives/reduce/tables.h"
 
 /* target may be left or right itself, so no pointer is `restrict`; but elements never depend on

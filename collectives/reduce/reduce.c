@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "collectives/float_environment.h"
+#include "collectives/reduce/float_environment.h"
 #include "collectives/reduce/tables.h"
 
 enum {

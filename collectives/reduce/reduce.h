@@ -2,7 +2,7 @@
 #ifndef MUSTER_COLLECTIVES_REDUCE_REDUCE_H
 #define MUSTER_COLLECTIVES_REDUCE_REDUCE_H
 
-#include "collectives/collective.h"
+#include "collectives/call/collective.h"
 
 /* target[i] = left[i] op right[i] for i in [0, count). target may be left or right (the very same
  * address), or not overlap them at all. Any alignment of the element type is fine. */

@@ -5,8 +5,8 @@
  * A store may use: base, its library. May not know: memberships, HTTP. Every function may be called
  * from any thread; a store locks itself.
  */
-#ifndef MUSTER_RENDEZVOUS_STORE_H
-#define MUSTER_RENDEZVOUS_STORE_H
+#ifndef MUSTER_RENDEZVOUS_STORE_STORE_H
+#define MUSTER_RENDEZVOUS_STORE_STORE_H
 
 #include "worker/base/status.h"
 

@@ -1,6 +1,6 @@
 #include "tests/conformance/strangers.h"
 
-#include "worker/fabric/address.h"
+#include "worker/fabric/address/address.h"
 
 #include <errno.h>
 #include <setjmp.h>

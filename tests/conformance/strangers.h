@@ -6,7 +6,7 @@
 #define MUSTER_TESTS_CONFORMANCE_STRANGERS_H
 
 #include "tests/conformance/rig.h"
-#include "worker/fabric/hello.h"
+#include "worker/fabric/wire/hello.h"
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* What comes from outside: connections that break, and those that nobody asked for. */
 #include "tests/faults/faults.h"
 #include "tests/support/schedules.h"
-#include "worker/fabric/address.h"
-#include "worker/fabric/hello.h"
+#include "worker/fabric/address/address.h"
+#include "worker/fabric/wire/hello.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
-#include "worker/context.h"
+#include "worker/context/context.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
-#include "worker/base/gpu.h"
+#include "worker/device/cuda/gpu.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -36,8 +36,8 @@ while read -r page; do
 done < <(find . -name '*.md' -not -path './build/*')
 # Tests that a page names exist.
 while read -r name; do
-    ls tests/"${name%/*}"/test_"${name#*/}".* >/dev/null 2>&1 || complain "tests/README.md names $name, which is no test"
-done < <(grep -E '^\| ' tests/README.md | grep -oE '\b(cli|rendezvous|worker|conformance|elastic|e2e|bench|faults|verbs)/[a-z_]+' | sort -u)
+    ls tests/"${name%/*}"/test_"${name##*/}".* >/dev/null 2>&1 || complain "tests/README.md names $name, which is no test"
+done < <(grep -E '^\| ' tests/README.md | grep -oE '(^|[ (`])(rendezvous|worker|conformance|elastic|e2e|bench|faults|verbs)/[a-z_/]+' | tr -d ' (`' | sort -u)
 
 # The table of settings in worker/README.md has every variable that the code reads, and no other.
 settings=$(sed -n '/^## Settings/,/^## [^S]/p' worker/README.md | grep '^| `' | cut -d'|' -f2 | grep -oE 'MUSTER_[A-Z_]+' | sort)

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "collectives/call_plan.h"
+#include "collectives/call/call_plan.h"
 
 /* Elements that one rank has for another. */
 static uint64_t between(const struct muster_shape *shape, uint64_t from, uint64_t to)

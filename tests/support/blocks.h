@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_BLOCKS_H
 #define MUSTER_TESTS_SUPPORT_BLOCKS_H
 
-#include "collectives/shape.h"
+#include "collectives/call/shape.h"
 
 /* Room for the bounds of both sides of one rank. */
 struct test_blocks {

@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_CALLER_H
 #define MUSTER_TESTS_SUPPORT_CALLER_H
 
-#include "rendezvous/rpc.h"
+#include "rendezvous/routes/rpc.h"
 
 #include <pthread.h>
 

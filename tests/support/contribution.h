@@ -6,7 +6,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_CONTRIBUTION_H
 #define MUSTER_TESTS_SUPPORT_CONTRIBUTION_H
 
-#include "worker/context.h"
+#include "worker/context/context.h"
 
 /* One reduction, apart from who takes part where. The type is one of floats. */
 struct contributions {

@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_ELEMENTS_H
 #define MUSTER_TESTS_SUPPORT_ELEMENTS_H
 
-#include "collectives/collective.h"
+#include "collectives/call/collective.h"
 
 /* Random elements; a quarter of them are such as zeros of both signs, denormals, infinities, NaNs,
  * and the ends of the range. */

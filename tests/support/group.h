@@ -9,7 +9,7 @@
 #define MUSTER_TESTS_SUPPORT_GROUP_H
 
 #include "worker/base/status.h"
-#include "worker/context.h"
+#include "worker/context/context.h"
 
 enum group_transport {
     GROUP_INPROC,

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "collectives/host_memory.h"
+#include "collectives/select/host_memory.h"
 
 static uint64_t mix(uint64_t value)
 {
@@ -42,7 +42,8 @@ static uint64_t input_at(const struct memory_call *call, uint32_t rank, uint64_t
     return mix(mix(call->seed + call->sequence) + ((uint64_t)rank << 40) + element);
 }
 
-/* The definition in collectives/terms.h, told once more: of the places first to first + 2^level. */
+/* The definition in collectives/check/terms.h, told once more: of the places first to first +
+ * 2^level. */
 static uint64_t sum_at(const struct memory_call *call, uint32_t first, uint32_t level,
                        uint64_t element)
 {

@@ -5,7 +5,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_MEMORY_CALLS_H
 #define MUSTER_TESTS_SUPPORT_MEMORY_CALLS_H
 
-#include "worker/device/memory.h"
+#include "worker/device/host/group_memory.h"
 
 enum { MEMORY_CALLS_RANKS_MAX = 9, MEMORY_CALLS_COUNT_MAX = 100000 };
 

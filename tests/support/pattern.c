@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/support/blocks.h"
-#include "worker/context_request.h"
+#include "worker/context/request.h"
 
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };

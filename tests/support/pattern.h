@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_PATTERN_H
 #define MUSTER_TESTS_SUPPORT_PATTERN_H
 
-#include "worker/context.h"
+#include "worker/context/context.h"
 
 /* The types and operations that fit each other: how many such pairs, and pair number index. */
 size_t pattern_pairs(void);

@@ -3,7 +3,7 @@
 #define MUSTER_TESTS_SUPPORT_SCHEDULES_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/check.h"
+#include "collectives/check/check.h"
 #include "tests/support/blocks.h"
 
 /* One call on all ranks. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "worker/base/clock.h"
-#include "worker/rendezvous_client.h"
+#include "worker/session/rendezvous_client.h"
 
 enum { START_MS = 20000, STOP_MS = 20000, LOOK_MS = 5, ARGUMENTS_MAX = 32 };
 

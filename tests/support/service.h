@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_SERVICE_H
 #define MUSTER_TESTS_SUPPORT_SERVICE_H
 
-#include "elastic/messages.h"
+#include "elastic/messages/messages.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

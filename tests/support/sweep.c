@@ -2,7 +2,7 @@
 
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
-#include "worker/context_request.h"
+#include "worker/context/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

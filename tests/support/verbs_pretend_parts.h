@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_VERBS_PRETEND_PARTS_H
 #define MUSTER_TESTS_SUPPORT_VERBS_PRETEND_PARTS_H
 
-#include "worker/fabric/verbs_library.h"
+#include "worker/fabric/verbs/verbs_library.h"
 
 #include <stdbool.h>
 

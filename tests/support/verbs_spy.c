@@ -1,7 +1,7 @@
 #include "tests/support/verbs_spy.h"
 
 #include "worker/base/cleanup.h"
-#include "worker/fabric/verbs_library.h"
+#include "worker/fabric/verbs/verbs_library.h"
 
 #include <errno.h>
 #include <pthread.h>

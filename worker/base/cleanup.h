@@ -1,6 +1,6 @@
 /* The floor: the few scoped clean-ups that the house uses. */
-#ifndef MUSTER_BASE_CLEANUP_H
-#define MUSTER_BASE_CLEANUP_H
+#ifndef MUSTER_WORKER_BASE_CLEANUP_H
+#define MUSTER_WORKER_BASE_CLEANUP_H
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* The floor: time. Only shells include this; the cores get `now` as an argument. */
-#ifndef MUSTER_BASE_CLOCK_H
-#define MUSTER_BASE_CLOCK_H
+#ifndef MUSTER_WORKER_BASE_CLOCK_H
+#define MUSTER_WORKER_BASE_CLOCK_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  * The floor: how many cores this process may keep busy. Whoever spins, or reckons with the work of
  * several ranks at once, asks here instead of counting the machine's cores.
  */
-#ifndef MUSTER_BASE_CORES_H
-#define MUSTER_BASE_CORES_H
+#ifndef MUSTER_WORKER_BASE_CORES_H
+#define MUSTER_WORKER_BASE_CORES_H
 
 #include <stdbool.h>
 #include <stdint.h>

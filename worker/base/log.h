@@ -1,6 +1,6 @@
 /* The floor: one line on standard error where an error is handled. Pure code never logs. */
-#ifndef MUSTER_BASE_LOG_H
-#define MUSTER_BASE_LOG_H
+#ifndef MUSTER_WORKER_BASE_LOG_H
+#define MUSTER_WORKER_BASE_LOG_H
 
 #include "worker/base/status.h"
 

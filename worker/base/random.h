@@ -1,6 +1,6 @@
 /* The floor: randomness from the kernel. Only shells include this; the cores get seeds. */
-#ifndef MUSTER_BASE_RANDOM_H
-#define MUSTER_BASE_RANDOM_H
+#ifndef MUSTER_WORKER_BASE_RANDOM_H
+#define MUSTER_WORKER_BASE_RANDOM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The floor: how a function says that it failed. */
-#ifndef MUSTER_BASE_STATUS_H
-#define MUSTER_BASE_STATUS_H
+#ifndef MUSTER_WORKER_BASE_STATUS_H
+#define MUSTER_WORKER_BASE_STATUS_H
 
 #include "worker/muster.h"
 

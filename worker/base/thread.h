@@ -9,8 +9,8 @@
  *   musterd     1. table of jobs   2. one job   3. store   4. watchers   5. log
  * No callback of a user runs under a lock.
  */
-#ifndef MUSTER_BASE_THREAD_H
-#define MUSTER_BASE_THREAD_H
+#ifndef MUSTER_WORKER_BASE_THREAD_H
+#define MUSTER_WORKER_BASE_THREAD_H
 
 #include <pthread.h>
 #include <stdbool.h>

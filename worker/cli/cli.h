@@ -5,8 +5,8 @@
  * read well), and returns the process's exit status. Options are argp's: a wrong one is one line, a
  * hint, and exit status MUSTER_CLI_USAGE.
  */
-#ifndef MUSTER_CLI_CLI_H
-#define MUSTER_CLI_CLI_H
+#ifndef MUSTER_WORKER_CLI_CLI_H
+#define MUSTER_WORKER_CLI_CLI_H
 
 #include "worker/base/status.h"
 

@@ -5,8 +5,8 @@
  *
  * One thread.
  */
-#ifndef MUSTER_CLI_OUTPUT_H
-#define MUSTER_CLI_OUTPUT_H
+#ifndef MUSTER_WORKER_CLI_OUTPUT_H
+#define MUSTER_WORKER_CLI_OUTPUT_H
 
 #include "worker/base/status.h"
 

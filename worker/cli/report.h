@@ -1,10 +1,10 @@
 /* A job's history, as lines for people and as JSON for programs: what `muster run` says at the end
  * and `muster job show` at any time. */
-#ifndef MUSTER_CLI_REPORT_H
-#define MUSTER_CLI_REPORT_H
+#ifndef MUSTER_WORKER_CLI_REPORT_H
+#define MUSTER_WORKER_CLI_REPORT_H
 
-#include "elastic/messages.h"
-#include "worker/figures.h"
+#include "elastic/messages/messages.h"
+#include "worker/session/stored_figures.h"
 
 enum { MUSTER_REPORT_LINE_SIZE = 512 };
 

@@ -4,11 +4,11 @@
  *
  * Threads: as for a muster_client.
  */
-#ifndef MUSTER_CLI_SERVICE_H
-#define MUSTER_CLI_SERVICE_H
+#ifndef MUSTER_WORKER_CLI_SERVICE_H
+#define MUSTER_WORKER_CLI_SERVICE_H
 
-#include "elastic/messages.h"
-#include "worker/rendezvous_client.h"
+#include "elastic/messages/messages.h"
+#include "worker/session/rendezvous_client.h"
 
 /* Statuses and texts are those of muster_client_call(). ret_code may be NULL. */
 MUSTER_CHECKED muster_status muster_service_get_job(struct muster_client *client, const char *job,

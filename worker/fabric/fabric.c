@@ -4,8 +4,8 @@
 #include "worker/base/clock.h"
 #include "worker/base/cores.h"
 #include "worker/base/thread.h"
-#include "worker/base/timeline.h"
 #include "worker/fabric/link.h"
+#include "worker/trace/timeline.h"
 
 #include <assert.h>
 #include <inttypes.h>

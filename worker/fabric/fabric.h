@@ -17,12 +17,12 @@
  * Never blocks, except muster_fabric_wait(); but memory of a GPU that no device can read is copied
  * within whatever moves it.
  *
- * May use: worker/base, collectives/collective.h. May not know: schedules, contexts, sessions.
+ * May use: worker/base, collectives/call/collective.h. May not know: schedules, contexts, sessions.
  */
 #ifndef MUSTER_WORKER_FABRIC_FABRIC_H
 #define MUSTER_WORKER_FABRIC_FABRIC_H
 
-#include "collectives/call.h"
+#include "collectives/call/call.h"
 #include "worker/base/random.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* What transports call: a link's states, and the ends of transfers. */
 #include "worker/fabric/link.h"
-#include "worker/fabric/spans.h"
+#include "worker/fabric/link_trace.h"
 
 #include <assert.h>
 #include <errno.h>

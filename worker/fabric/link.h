@@ -10,10 +10,10 @@
 #ifndef MUSTER_WORKER_FABRIC_LINK_H
 #define MUSTER_WORKER_FABRIC_LINK_H
 
+#include "worker/base/spin_policy.h"
 #include "worker/base/status.h"
-#include "worker/fabric/calls.h"
-#include "worker/fabric/operations.h"
-#include "worker/fabric/patience.h"
+#include "worker/fabric/ended_operations.h"
+#include "worker/fabric/known_calls.h"
 #include "worker/fabric/transfers.h"
 
 #include <pthread.h>

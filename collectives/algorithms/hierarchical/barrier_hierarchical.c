@@ -1,0 +1,93 @@
+/*
+ * Hierarchical barrier: the ranks of each host tell a leader, the hosts of a rack theirs, the
+ * leaders at the top tell one another as in barrier_dissemination.c, and the word goes back the way
+ * it came. The slow links carry as few messages in a row as there can be.
+ *
+ * Source: J. Mellor-Crummey, M. Scott (see barrier_all_to_one.c), the tree barrier; levels as in
+ * N. Karonis et al. (see broadcast_hierarchical.c).
+ *
+ * Four ranks on two hosts, {0, 1} and {2, 3}:
+ *
+ *   round 0    0 <- 1     2 <- 3
+ *   round 1    0 <------> 2
+ *   round 2    0 -> 1     2 -> 3
+ */
+#include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/rooted.h"
+
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* The level where all of them are equals. */
+static uint32_t top_of(const struct muster_topology *topology)
+{
+    return topology->racks > 1 ? 0 : 1;
+}
+
+/* Up a binomial tree to the leader. */
+static void tell_leader(const struct muster_rooted_level *level, struct muster_builder *builder)
+{
+    const struct muster_span nothing = {.count = 0};
+    const struct muster_group *group = &level->group;
+    uint32_t place = muster_rooted_place(level);
+    for (uint32_t child = 0; child < muster_binomial_children(group->size, place); child++) {
+        uint64_t from = (uint64_t)group->index + (UINT64_C(1) << child);
+        muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_OUTPUT, nothing);
+        muster_builder_next_round(builder);
+    }
+    if (place > 0) {
+        uint64_t parent = place & (place - 1);
+        muster_builder_send(builder, muster_group_rank(group, parent + level->root), MUSTER_INPUT,
+                            nothing);
+        muster_builder_next_round(builder);
+    }
+}
+
+muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
+                                                   struct muster_builder *builder)
+{
+    const struct muster_span nothing = {.count = 0};
+    AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for the leaders of hosts");
+    }
+    const struct muster_rooted rooted = muster_rooted_of(plan, ranks);
+    const struct muster_rooted_level *levels = rooted.levels;
+    uint32_t top = top_of(plan->topology);
+    uint32_t below = rooted.first > top ? rooted.first : top + 1;
+    for (uint32_t i = MUSTER_ROOTED_LEVELS; i-- > below;) {
+        tell_leader(&levels[i], builder);
+    }
+    if (rooted.first <= top) {
+        muster_barrier_dissemination_part(builder, &levels[top].group);
+    }
+    for (uint32_t i = below; i < MUSTER_ROOTED_LEVELS; i++) {
+        muster_broadcast_binomial_part(builder, &levels[i].group, levels[i].root, MUSTER_INPUT,
+                                       nothing);
+    }
+    return MUSTER_OK;
+}
+
+/* There and back. */
+static struct muster_tally tally_below(uint64_t count, uint32_t size, uint32_t place)
+{
+    const struct muster_tally one_way = muster_broadcast_binomial_tally(count, size, place);
+    return (struct muster_tally){.rounds = 2 * one_way.rounds};
+}
+
+static struct muster_tally tally_top(uint64_t count, uint32_t size, uint32_t place)
+{
+    (void)count;
+    (void)place; /* all do alike */
+    return (struct muster_tally){.rounds = muster_log2_up(size)};
+}
+
+void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
+                                         struct muster_formula *ret_formula)
+{
+    muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {tally_below, tally_below, tally_below};
+    tallies[top_of(plan->topology)] = tally_top;
+    muster_rooted_formula(plan, tallies, ret_formula);
+}

@@ -1,0 +1,230 @@
+#include "collectives/algorithms/hierarchical/lanes.h"
+
+#include "collectives/algorithms/generators.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+static struct muster_span run_of(const struct muster_lanes *lanes, uint32_t lane, uint32_t host)
+{
+    const struct muster_span all = {.offset = lanes->topology->host_first[host],
+                                    .count = lanes->topology->host_sizes[host]};
+    return muster_span_part(all, lanes->lanes, lane);
+}
+
+static struct muster_span piece_of(const struct muster_lanes *lanes, uint32_t lane, uint32_t host)
+{
+    const struct muster_span run = run_of(lanes, lane, host);
+    return muster_blocks_range(&lanes->blocks, run.offset, run.offset + run.count);
+}
+
+struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
+                                    const struct muster_blocks *blocks)
+{
+    struct muster_lanes lanes = {
+        .topology = topology, .blocks = *blocks, .lanes = topology->host_sizes[0]};
+    for (uint32_t host = 1; host < topology->hosts; host++) {
+        uint32_t size = topology->host_sizes[host];
+        lanes.lanes = size < lanes.lanes ? size : lanes.lanes;
+    }
+    return lanes;
+}
+
+/* The run that the local rank is in: the larger runs come first. */
+static uint32_t lane_of(uint32_t local_rank, uint32_t local_size, uint32_t lanes)
+{
+    uint32_t small = local_size / lanes;
+    uint32_t in_large = local_size % lanes * (small + 1);
+    return local_rank < in_large ? local_rank / (small + 1)
+                                 : local_size % lanes + (local_rank - in_large) / small;
+}
+
+struct muster_lane muster_lane_at(const struct muster_lanes *lanes, uint32_t host,
+                                  uint32_t local_rank)
+{
+    uint32_t size = lanes->topology->host_sizes[host];
+    uint32_t lane = lane_of(local_rank, size, lanes->lanes);
+    const struct muster_span run = run_of(lanes, lane, host);
+    return (struct muster_lane){.all = lanes,
+                                .lane = lane,
+                                .host = host,
+                                .local_rank = local_rank,
+                                .local_size = size,
+                                .run = run,
+                                .carries =
+                                    run.offset == lanes->topology->host_first[host] + local_rank};
+}
+
+void muster_lanes_measure(const struct muster_lanes *lanes, uint32_t lane, uint64_t *starts)
+{
+    starts[0] = 0;
+    for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
+        starts[host + 1] = starts[host] + piece_of(lanes, lane, host).count;
+    }
+}
+
+muster_status muster_lane_init(const struct muster_lanes *lanes, uint32_t rank,
+                               struct muster_lane *ret_lane, uint64_t **ret_starts)
+{
+    const struct muster_position here = muster_topology_locate(lanes->topology, rank);
+    uint64_t *starts = calloc((size_t)lanes->topology->hosts + 1, sizeof *starts);
+    if (starts == NULL) {
+        return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " hosts",
+                                lanes->topology->hosts);
+    }
+    *ret_lane = muster_lane_at(lanes, here.host, here.local_rank);
+    muster_lanes_measure(lanes, ret_lane->lane, starts);
+    ret_lane->starts = starts;
+    *ret_starts = starts;
+    return MUSTER_OK;
+}
+
+static uint32_t carried_by(const struct muster_lane *own, uint32_t local_rank)
+{
+    const struct muster_lane other = muster_lane_at(own->all, own->host, local_rank);
+    return other.carries ? other.lane : own->all->lanes;
+}
+
+static uint32_t local_after(const struct muster_lane *own, uint32_t distance)
+{
+    return (uint32_t)(((uint64_t)own->local_rank + distance) % own->local_size);
+}
+
+uint32_t muster_lane_after(const struct muster_lane *own, uint32_t distance)
+{
+    return carried_by(own, local_after(own, distance));
+}
+
+uint32_t muster_lane_before(const struct muster_lane *own, uint32_t distance)
+{
+    return carried_by(own, local_after(own, own->local_size - distance));
+}
+
+uint32_t muster_lane_rank_after(const struct muster_lane *own, uint32_t distance)
+{
+    return own->all->topology->host_first[own->host] + local_after(own, distance);
+}
+
+uint32_t muster_lane_rank_before(const struct muster_lane *own, uint32_t distance)
+{
+    return muster_lane_rank_after(own, own->local_size - distance);
+}
+
+uint32_t muster_lane_carrier(const struct muster_lane *own, uint64_t distance)
+{
+    uint32_t host = (uint32_t)((own->host + distance) % own->all->topology->hosts);
+    return (uint32_t)run_of(own->all, own->lane, host).offset;
+}
+
+struct muster_span muster_lane_piece(const struct muster_lane *own, uint64_t distance)
+{
+    uint64_t hosts = own->all->topology->hosts;
+    return piece_of(own->all, own->lane,
+                    (uint32_t)((own->host + hosts - distance % hosts) % hosts));
+}
+
+bool muster_lanes_next(const struct muster_lanes *lanes, uint32_t lane, uint32_t *host,
+                       struct muster_span *ret_span)
+{
+    if (*host >= lanes->topology->hosts) {
+        return false;
+    }
+    struct muster_span span = piece_of(lanes, lane, (*host)++);
+    while (*host < lanes->topology->hosts) {
+        const struct muster_span next = piece_of(lanes, lane, *host);
+        if (next.offset != span.offset + span.count) {
+            break;
+        }
+        span.count += next.count;
+        (*host)++;
+    }
+    *ret_span = span;
+    return true;
+}
+
+uint64_t muster_lane_column(const struct muster_lane *own)
+{
+    return own->starts[own->all->topology->hosts];
+}
+
+uint64_t muster_lane_sum(const struct muster_lane *own, uint64_t distance, uint64_t pieces)
+{
+    uint64_t hosts = own->all->topology->hosts;
+    uint64_t end = (own->host + hosts - distance) % hosts + 1;
+    if (pieces <= end) {
+        return own->starts[end] - own->starts[end - pieces];
+    }
+    return own->starts[end] + own->starts[hosts] - own->starts[hosts + end - pieces];
+}
+
+uint32_t muster_lanes_rounds(const struct muster_lanes *lanes)
+{
+    return muster_log2_up(lanes->topology->hosts);
+}
+
+uint32_t muster_lanes_pieces(const struct muster_lanes *lanes, uint32_t round)
+{
+    uint32_t held = UINT32_C(1) << round;
+    uint32_t lacking = lanes->topology->hosts - held;
+    return held < lacking ? held : lacking;
+}
+
+/* The way through the job: the shares of the largest host, all lanes through one uplink. A message
+ * more in a round is taken for half a latency. */
+static void estimate(const struct muster_lanes *lanes, struct muster_formula *formula)
+{
+    assert(lanes->lanes > 0 && lanes->topology->hosts > 0 && lanes->topology->racks > 0);
+    uint64_t total = muster_blocks_total(&lanes->blocks);
+    uint64_t largest = 1;
+    for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
+        uint32_t size = lanes->topology->host_sizes[host];
+        largest = size > largest ? size : largest;
+    }
+    uint64_t hosts = lanes->topology->hosts;
+    uint64_t apart = lanes->lanes > 1 ? hosts : 1;
+    formula->local = (struct muster_path){.messages = (largest - 1) * (apart + 1) / 2 + largest - 1,
+                                          .elements = (largest - 1) * (total / lanes->lanes)};
+    const struct muster_path between = {.messages = muster_lanes_rounds(lanes) +
+                                                    (lanes->lanes > 1 ? hosts / 2 : 0),
+                                        .elements = total / hosts * (hosts - 1)};
+    muster_formula_between(formula, lanes->topology, between, hosts / lanes->topology->racks);
+}
+
+/* The ranks of one run do alike, but for the first. */
+static void tally_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
+                       const uint64_t *starts, muster_lane_tally tally_of,
+                       struct muster_formula *formula)
+{
+    const struct muster_span run = run_of(lanes, lane, host);
+    for (uint64_t rank = run.offset; rank < run.offset + run.count; rank++) {
+        uint64_t local = rank - lanes->topology->host_first[host];
+        struct muster_lane own = muster_lane_at(lanes, host, (uint32_t)local);
+        own.starts = starts;
+        const struct muster_tally tally = tally_of(&own);
+        formula->rounds = tally.rounds > formula->rounds ? tally.rounds : formula->rounds;
+        formula->elements = tally.elements > formula->elements ? tally.elements : formula->elements;
+    }
+}
+
+void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally tally_of,
+                          struct muster_formula *ret_formula)
+{
+    *ret_formula = (struct muster_formula){0};
+    uint32_t hosts = lanes->topology->hosts;
+    AUTO_FREE uint64_t *starts = calloc((size_t)hosts + 1, sizeof *starts);
+    if (starts == NULL) {
+        ret_formula->cross.messages = UINT32_MAX;
+        return;
+    }
+    for (uint32_t lane = 0; lane < lanes->lanes; lane++) {
+        muster_lanes_measure(lanes, lane, starts);
+        for (uint32_t host = 0; host < hosts; host++) {
+            tally_host(lanes, lane, host, starts, tally_of, ret_formula);
+        }
+    }
+    estimate(lanes, ret_formula);
+}

@@ -1,0 +1,47 @@
+/*
+ * The levels of a collective that goes over leaders: one rank speaks for each host, and one of
+ * those for each rack. On the root's host and in its rack that is the root, elsewhere the first.
+ */
+#ifndef MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_ROOTED_H
+#define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_ROOTED_H
+
+#include "collectives/algorithms/algorithm.h"
+#include "collectives/algorithms/level.h"
+
+/* From the top: the leaders of the racks; of one rack's hosts; the ranks of one host. */
+enum { MUSTER_ROOTED_LEVELS = 3 };
+
+struct muster_rooted_level {
+    struct muster_group group; /* the lists of the upper two: muster_rooted_of() */
+    uint32_t root;             /* the index of the leader among them */
+};
+
+struct muster_rooted {
+    const struct muster_topology *topology; /* borrowed */
+    uint32_t root;
+    struct muster_rooted_level levels[MUSTER_ROOTED_LEVELS];
+    uint32_t first; /* the rank takes part in this level and in those below */
+};
+
+/* The levels of the rank with this number on this host. */
+struct muster_rooted muster_rooted_at(const struct muster_topology *topology, uint32_t root,
+                                      uint32_t host, uint32_t local_rank);
+
+/* Of the plan's own rank and root, with the lists in ranks, which are borrowed. */
+struct muster_rooted muster_rooted_of(const struct muster_plan *plan, uint32_t *ranks);
+
+/* Room that the lists take. */
+size_t muster_rooted_room(const struct muster_topology *topology);
+
+/* The member's place at a level, counted from the leader. */
+uint32_t muster_rooted_place(const struct muster_rooted_level *level);
+
+/* What the member at a place does. On the way through the job is the leader, place 0. */
+typedef struct muster_tally (*muster_rooted_tally)(uint64_t count, uint32_t size, uint32_t place);
+
+/* Of a collective whose members do at each level what its tally says. */
+void muster_rooted_formula(const struct muster_plan *plan,
+                           const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                           struct muster_formula *ret_formula);
+
+#endif

@@ -1,0 +1,92 @@
+#include "collectives/call/call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/algorithms/algorithm.h"
+
+static void say_count(uint64_t count, char *ret_text, size_t size)
+{
+    if ((count & MUSTER_CALL_LISTED) == 0) {
+        (void)snprintf(ret_text, size, "%" PRIu64, count);
+    } else {
+        (void)snprintf(ret_text, size, "a list with checksum %08" PRIx32, (uint32_t)count);
+    }
+}
+
+/* "count 100 here, 128 there"; of lists it is not known which item differs. */
+static void say_counts(uint64_t here, uint64_t there, char *ret_text, size_t size)
+{
+    char mine[64];
+    char theirs[64];
+    say_count(here, mine, sizeof mine);
+    say_count(there, theirs, sizeof theirs);
+    bool lists = (here & there & MUSTER_CALL_LISTED) != 0;
+    (void)snprintf(ret_text, size, "%s %s here, %s there", lists ? "counts per rank:" : "count",
+                   mine, theirs);
+}
+
+/* The other side's may be anything, a NaN too. */
+static uint64_t factor_bits(double factor)
+{
+    uint64_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    return bits;
+}
+
+static bool has_flag(const struct muster_call *call, uint8_t flag)
+{
+    return (call->flags & flag) != 0;
+}
+
+static const char *yes_or_no(bool yes)
+{
+    return yes ? "yes" : "no";
+}
+
+bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
+                         char *ret_text, size_t size)
+{
+    if (here->collective != there->collective) {
+        (void)snprintf(ret_text, size, "collective %s here, %s there",
+                       muster_collective_name((enum muster_collective)here->collective),
+                       muster_collective_name((enum muster_collective)there->collective));
+    } else if (here->count != there->count) {
+        say_counts(here->count, there->count, ret_text, size);
+    } else if (here->type != there->type) {
+        (void)snprintf(ret_text, size, "type %s here, %s there",
+                       muster_type_name((muster_type)here->type),
+                       muster_type_name((muster_type)there->type));
+    } else if (here->op != there->op) {
+        (void)snprintf(ret_text, size, "operation %s here, %s there",
+                       muster_op_name((muster_op)here->op), muster_op_name((muster_op)there->op));
+    } else if (here->inputs != there->inputs) {
+        (void)snprintf(ret_text, size, "%u buffers here, %u there", here->inputs, there->inputs);
+    } else if (factor_bits(here->prescale) != factor_bits(there->prescale)) {
+        (void)snprintf(ret_text, size, "prescale %.17g here, %.17g there", here->prescale,
+                       there->prescale);
+    } else if (factor_bits(here->postscale) != factor_bits(there->postscale)) {
+        (void)snprintf(ret_text, size, "postscale %.17g here, %.17g there", here->postscale,
+                       there->postscale);
+    } else if (here->root != there->root) {
+        (void)snprintf(ret_text, size, "root %" PRIu32 " here, %" PRIu32 " there", here->root,
+                       there->root);
+    } else if (has_flag(here, MUSTER_CALL_ORDERED) != has_flag(there, MUSTER_CALL_ORDERED)) {
+        (void)snprintf(ret_text, size, "reproducible %s here, %s there",
+                       yes_or_no(has_flag(here, MUSTER_CALL_ORDERED)),
+                       yes_or_no(has_flag(there, MUSTER_CALL_ORDERED)));
+    } else if (here->algorithm != there->algorithm) {
+        char names[2][MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(here->algorithm, names[0], sizeof names[0]);
+        muster_algorithm_print(there->algorithm, names[1], sizeof names[1]);
+        (void)snprintf(ret_text, size, "algorithm %s here, %s there", names[0], names[1]);
+    } else if (here->flags != there->flags) {
+        (void)snprintf(ret_text, size, "tuning %s here, %s there",
+                       yes_or_no(has_flag(here, MUSTER_CALL_TUNED)),
+                       yes_or_no(has_flag(there, MUSTER_CALL_TUNED)));
+    } else {
+        return true;
+    }
+    return false;
+}

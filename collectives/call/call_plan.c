@@ -1,0 +1,13 @@
+#include "collectives/call/call_plan.h"
+
+struct muster_shape muster_plan_shape(const struct muster_plan *plan)
+{
+    return (struct muster_shape){.collective = plan->collective,
+                                 .rank = plan->rank,
+                                 .ranks = plan->topology->ranks,
+                                 .root = plan->root,
+                                 .count = plan->count,
+                                 .input_bounds = plan->input_bounds,
+                                 .output_bounds = plan->output_bounds,
+                                 .contributors = plan->contributors};
+}

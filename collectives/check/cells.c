@@ -1,0 +1,153 @@
+#include "collectives/check/cells.h"
+
+#include <stdlib.h>
+
+#include "collectives/check/sort.h"
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* Makes the cells of cuts that rise; their values say which of the caller's cuts they are. */
+static muster_status make(const struct muster_sort_item *cuts, size_t cut_count,
+                          uint32_t *ret_numbers, struct muster_cells *ret_cells)
+{
+    size_t used = 1;
+    for (size_t i = 1; i < cut_count; i++) {
+        used += cuts[i].key != cuts[i - 1].key ? 1 : 0;
+    }
+    struct muster_cell *items = malloc(used * sizeof *items);
+    if (items == NULL) {
+        return muster_error_set(MUSTER_FATAL, "check: no memory for %zu spans", used);
+    }
+    size_t number = 0;
+    for (size_t i = 0; i < cut_count; i++) {
+        number += i > 0 && cuts[i].key != cuts[i - 1].key ? 1 : 0;
+        items[number] = (struct muster_cell){.begin = cuts[i].key, .term = MUSTER_TERM_NONE};
+        ret_numbers[cuts[i].value] = (uint32_t)number;
+    }
+    *ret_cells = (struct muster_cells){.items = items, .count = number};
+    return MUSTER_OK;
+}
+
+muster_status muster_cells_init(const uint64_t *cuts, size_t cut_count, uint32_t *ret_numbers,
+                                struct muster_cells *ret_cells)
+{
+    AUTO_FREE struct muster_sort_item *items = malloc(cut_count * sizeof *items);
+    AUTO_FREE struct muster_sort_item *spare = malloc(cut_count * sizeof *spare);
+    if (items == NULL || spare == NULL) {
+        return muster_error_set(MUSTER_FATAL, "check: no memory for %zu cuts", cut_count);
+    }
+    for (size_t i = 0; i < cut_count; i++) {
+        items[i] = (struct muster_sort_item){.key = cuts[i], .value = i};
+    }
+    muster_sort(items, spare, cut_count);
+    return make(items, cut_count, ret_numbers, ret_cells);
+}
+
+static void clear(struct muster_cell *cell)
+{
+    if (cell->term == MUSTER_TERM_SEVERAL) {
+        muster_pieces_finish(cell->pieces);
+        free(cell->pieces);
+    }
+    cell->term = MUSTER_TERM_NONE;
+}
+
+void muster_cells_finish(struct muster_cells *cells)
+{
+    for (size_t i = 0; i < cells->count; i++) {
+        clear(&cells->items[i]);
+    }
+    free(cells->items);
+    *cells = (struct muster_cells){0};
+}
+
+static uint64_t size_of(const struct muster_cells *cells, size_t number)
+{
+    return cells->items[number + 1].begin - cells->items[number].begin;
+}
+
+static muster_status append_cell(const struct muster_cells *cells, size_t number,
+                                 struct muster_pieces *part)
+{
+    const struct muster_cell *cell = &cells->items[number];
+    if (cell->term != MUSTER_TERM_SEVERAL) {
+        return muster_pieces_append(part, size_of(cells, number), cell->origin, cell->term);
+    }
+    for (size_t i = 0; i < cell->pieces->used; i++) {
+        const struct muster_piece *piece = &cell->pieces->items[i];
+        TRY(muster_pieces_append(part, piece->count, piece->origin, piece->term));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_cells_read(const struct muster_cells *cells, uint32_t first, uint64_t count,
+                                struct muster_pieces *ret_part)
+{
+    muster_pieces_clear(ret_part);
+    uint64_t end = cells->items[first].begin + count;
+    for (size_t number = first; cells->items[number].begin < end; number++) {
+        TRY(append_cell(cells, number, ret_part));
+    }
+    return MUSTER_OK;
+}
+
+/* Puts elements from `from` on of the part into a cell that one piece of it does not fill. `first`
+ * is the piece that has the first of them. */
+static muster_status write_several(struct muster_cell *cell, uint64_t from, uint64_t count,
+                                   const struct muster_piece *first)
+{
+    struct muster_pieces *pieces = calloc(1, sizeof *pieces);
+    if (pieces == NULL) {
+        return muster_error_set(MUSTER_FATAL, "check: no memory for a span");
+    }
+    cell->term = MUSTER_TERM_SEVERAL;
+    cell->pieces = pieces;
+    for (const struct muster_piece *piece = first; count > 0; piece++) {
+        uint64_t skipped = from - piece->begin;
+        uint64_t rest = piece->count - skipped;
+        uint64_t taken = rest < count ? rest : count;
+        TRY(muster_pieces_append(pieces, taken, piece->origin + skipped, piece->term));
+        from += taken;
+        count -= taken;
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_cells_write(struct muster_cells *cells, uint32_t first,
+                                 const struct muster_pieces *part)
+{
+    uint64_t from = 0; /* element of the part */
+    size_t number = first;
+    for (size_t i = 0; i < part->used; number++) {
+        const struct muster_piece *piece = &part->items[i];
+        struct muster_cell *cell = &cells->items[number];
+        uint64_t count = size_of(cells, number);
+        clear(cell);
+        if (piece->begin + piece->count - from >= count) {
+            cell->origin = piece->origin + (from - piece->begin);
+            cell->term = piece->term;
+        } else {
+            TRY(write_several(cell, from, count, piece));
+        }
+        from += count;
+        while (i < part->used && part->items[i].begin + part->items[i].count <= from) {
+            i++;
+        }
+    }
+    return MUSTER_OK;
+}
+
+bool muster_cells_are_free_or(const struct muster_cells *cells, uint32_t first,
+                              const struct muster_piece *piece)
+{
+    uint64_t begin = cells->items[first].begin;
+    for (size_t i = first; cells->items[i].begin < begin + piece->count; i++) {
+        const struct muster_cell *cell = &cells->items[i];
+        bool same =
+            cell->term == piece->term && cell->origin == piece->origin + (cell->begin - begin);
+        if (cell->term != MUSTER_TERM_NONE && !same) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,47 @@
+/* The parts of the checker. Each returns MUSTER_INVALID with the reason as error text where the
+ * schedules are wrong, and MUSTER_FATAL without memory. */
+#ifndef MUSTER_COLLECTIVES_CHECK_CHECK_PARTS_H
+#define MUSTER_COLLECTIVES_CHECK_CHECK_PARTS_H
+
+#include "collectives/check/cells.h"
+#include "collectives/check/walk.h"
+
+/* Where one rank's buffers lie in one line of elements. Out of place they lie apart; in place INPUT
+ * and OUTPUT share elements as schedule.h says. */
+struct muster_layout {
+    uint64_t base[3]; /* of INPUT, OUTPUT and SCRATCH */
+    uint64_t count;   /* of all elements */
+};
+struct muster_layout muster_layout_of(const struct muster_shape *shape,
+                                      const struct muster_schedule *schedule, bool in_place);
+
+/* Which cells a step's source and target begin with. */
+struct muster_places {
+    uint32_t source, target;
+};
+
+/* memory_cuts.c: what one rank's elements stand for while values are checked. Out of place too
+ * they are one line in which INPUT and OUTPUT lie as in place: INPUT then needs no room of its own,
+ * as nobody writes it and so it never changes. */
+struct muster_memory {
+    struct muster_cells cells;    /* cut where spans of the rank's own steps begin and end */
+    struct muster_places *places; /* owned [steps of the schedule] */
+    uint32_t input, output;       /* which cells they begin with */
+};
+
+/* MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_memory_init(const struct muster_shape *shape,
+                                                const struct muster_schedule *schedule,
+                                                struct muster_memory *ret_memory);
+void muster_memory_finish(struct muster_memory *memory);
+
+/* races.c: no two steps of this rank that may run at the same time touch the same elements,
+ * unless both read; and no step's source overlaps its own target, unless it is the same. */
+MUSTER_CHECKED muster_status muster_check_races(const struct muster_shape *shape,
+                                                const struct muster_schedule *schedule,
+                                                bool in_place);
+
+/* closing_barrier.c: nobody is through before everybody has come. */
+MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);
+
+#endif

@@ -1,0 +1,299 @@
+#include "collectives/check/contents.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "collectives/check/check_parts.h"
+#include "worker/base/status.h"
+
+struct state {
+    const struct muster_shape *shapes; /* [ranks] */
+    const struct muster_walk *walk;
+    bool in_place;
+    bool in_place_differs; /* something was read that is overwritten there */
+    const struct muster_values_observer *observer; /* or NULL */
+    struct muster_terms terms;
+    uint32_t canonical;             /* what every sum must be; or MUSTER_TERM_NONE: in any order */
+    struct muster_memory *memories; /* [ranks] */
+    struct muster_pieces mine, theirs, sum;
+};
+
+static struct muster_places places_of(const struct state *state,
+                                      const struct muster_walk_step *where)
+{
+    const struct muster_schedule *schedule = &state->walk->schedules[where->rank];
+    return state->memories[where->rank].places[where->step - schedule->steps];
+}
+
+/* Out of place. */
+static muster_status read_input(struct state *state, const struct muster_walk_step *where,
+                                struct muster_pieces *ret_part)
+{
+    const struct muster_span *span = &where->step->span;
+    bool filled = muster_shape_contributes(&state->shapes[where->rank]);
+    const struct muster_piece piece = {.count = span->count,
+                                       .origin = span->offset,
+                                       .term = filled ? muster_terms_leaf(where->rank)
+                                                      : MUSTER_TERM_NONE};
+    if (!muster_cells_are_free_or(&state->memories[where->rank].cells,
+                                  places_of(state, where).source, &piece)) {
+        state->in_place_differs = true;
+    }
+    muster_pieces_clear(ret_part);
+    return muster_pieces_append(ret_part, piece.count, piece.origin, piece.term);
+}
+
+static muster_status check_written(unsigned buffer, uint64_t offset,
+                                   const struct muster_pieces *part)
+{
+    for (size_t i = 0; i < part->used; i++) {
+        if (part->items[i].term == MUSTER_TERM_NONE) {
+            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which nobody wrote",
+                                    muster_buffer_name(buffer), offset + part->items[i].begin);
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* What a step reads of its own rank's memory. */
+static muster_status read_source(struct state *state, const struct muster_walk_step *where,
+                                 struct muster_pieces *ret_part)
+{
+    const struct muster_step *step = where->step;
+    if (step->source == MUSTER_INPUT && !state->in_place) {
+        TRY(read_input(state, where, ret_part));
+    } else {
+        TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).source,
+                              step->span.count, ret_part));
+    }
+    return check_written(step->source, step->span.offset, ret_part);
+}
+
+static muster_status read_target(struct state *state, const struct muster_walk_step *where,
+                                 struct muster_pieces *ret_part)
+{
+    const struct muster_step *step = where->step;
+    TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).target,
+                          step->span.count, ret_part));
+    return check_written(step->target, step->at, ret_part);
+}
+
+static muster_status write_target(struct state *state, const struct muster_walk_step *where,
+                                  const struct muster_pieces *part)
+{
+    return muster_cells_write(&state->memories[where->rank].cells, places_of(state, where).target,
+                              part);
+}
+
+static muster_status show_step(const struct state *state, const struct muster_walk_step *where,
+                               const struct muster_pieces *pieces)
+{
+    const struct muster_values_observer *observer = state->observer;
+    return observer == NULL ? MUSTER_OK
+                            : observer->see_step(observer->user, where, pieces, &state->terms);
+}
+
+static muster_status at_step(const struct state *state, muster_status status,
+                             const struct muster_walk_step *where)
+{
+    return status != MUSTER_INVALID
+               ? status
+               : muster_error_prefix(status, "rank %" PRIu32 " lane %u round %" PRIu32 "%s",
+                                     where->rank, where->step->lane, where->step->round,
+                                     state->in_place ? " (in place)" : "");
+}
+
+static muster_status do_local(struct state *state, const struct muster_walk_step *local)
+{
+    const struct muster_step *step = local->step;
+    TRY(read_source(state, local, &state->theirs));
+    if (step->kind == MUSTER_STEP_COPY) {
+        TRY(show_step(state, local, &state->theirs));
+        return write_target(state, local, &state->theirs);
+    }
+    TRY(read_target(state, local, &state->mine));
+    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(show_step(state, local, &state->sum));
+    return write_target(state, local, &state->sum);
+}
+
+static muster_status visit_local(void *user, const struct muster_walk_step *local)
+{
+    struct state *state = user;
+    return at_step(state, do_local(state, local), local);
+}
+
+static muster_status do_receive(struct state *state, const struct muster_walk_step *receive)
+{
+    if (receive->step->kind == MUSTER_STEP_RECV) {
+        TRY(show_step(state, receive, &state->theirs));
+        return write_target(state, receive, &state->theirs);
+    }
+    TRY(read_source(state, receive, &state->mine));
+    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(show_step(state, receive, &state->sum));
+    return write_target(state, receive, &state->sum);
+}
+
+static muster_status visit_message(void *user, const struct muster_walk_step *send,
+                                   const struct muster_walk_step *receive)
+{
+    struct state *state = user;
+    TRY(at_step(state, read_source(state, send, &state->theirs), send));
+    TRY(show_step(state, send, &state->theirs));
+    return at_step(state, do_receive(state, receive), receive);
+}
+
+static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
+{
+    (void)user;
+    (void)rank;
+    (void)lane_number;
+    return MUSTER_OK;
+}
+
+/* Before the first step only INPUT holds anything, and not on all ranks of a broadcast. */
+static muster_status fill(struct state *state, uint32_t rank)
+{
+    const struct muster_schedule *schedule = &state->walk->schedules[rank];
+    struct muster_memory *memory = &state->memories[rank];
+    TRY(muster_memory_init(&state->shapes[rank], schedule, memory));
+    if (!state->in_place || !muster_shape_contributes(&state->shapes[rank])) {
+        return MUSTER_OK;
+    }
+    muster_pieces_clear(&state->mine);
+    TRY(muster_pieces_append(&state->mine, schedule->input_count, 0, muster_terms_leaf(rank)));
+    return muster_cells_write(&memory->cells, memory->input, &state->mine);
+}
+
+/* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
+ * several promises that continue each other. */
+static bool is_promised(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+{
+    for (uint64_t done = 0; done < piece->count;) {
+        struct muster_promise promise =
+            muster_shape_promise(state->shapes, rank, piece->begin + done);
+        bool right = promise.reduced ? muster_terms_is_full(&state->terms, piece->term)
+                                     : piece->term == muster_terms_leaf(promise.rank);
+        if (!right || piece->origin + done != promise.origin) {
+            return false;
+        }
+        done += promise.count;
+    }
+    return true;
+}
+
+/* A sum that must not depend on who is where. */
+static bool is_canonical(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+{
+    return state->canonical == MUSTER_TERM_NONE || state->canonical == piece->term ||
+           !muster_shape_promise(state->shapes, rank, piece->begin).reduced;
+}
+
+static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
+                                  const char *what)
+{
+    return muster_error_set(MUSTER_INVALID, "rank %" PRIu32 "%s: output[%" PRIu64 "] %s", rank,
+                            state->in_place ? " (in place)" : "", element, what);
+}
+
+/* Leaves the rank's OUTPUT in ret_output. */
+static muster_status check_result(const struct state *state, uint32_t rank,
+                                  struct muster_pieces *ret_output)
+{
+    const struct muster_schedule *schedule = &state->walk->schedules[rank];
+    TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
+                          schedule->output_count, ret_output));
+    for (size_t i = 0; i < ret_output->used; i++) {
+        if (!is_promised(state, rank, &ret_output->items[i])) {
+            return wrong_result(state, rank, ret_output->items[i].begin,
+                                "is not what the collective promises");
+        }
+        if (!is_canonical(state, rank, &ret_output->items[i])) {
+            return wrong_result(state, rank, ret_output->items[i].begin,
+                                "is not reduced in the order of the contributors");
+        }
+    }
+    if (state->observer != NULL) {
+        return state->observer->see_output(state->observer->user, rank, ret_output, &state->terms);
+    }
+    return MUSTER_OK;
+}
+
+/* The lists of pieces are canonical, so equal contents are equal lists. */
+static muster_status check_same(const struct state *state, uint32_t rank,
+                                const struct muster_pieces *first,
+                                const struct muster_pieces *other)
+{
+    for (size_t i = 0; i < first->used; i++) {
+        if (i >= other->used || first->items[i].count != other->items[i].count ||
+            first->items[i].term != other->items[i].term) {
+            return wrong_result(state, rank, first->items[i].begin,
+                                "is reduced in another order than on rank 0");
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status check_results(struct state *state)
+{
+    TRY(check_result(state, 0, &state->mine));
+    for (uint32_t rank = 1; rank < state->walk->ranks; rank++) {
+        TRY(check_result(state, rank, &state->theirs));
+        if (state->shapes[rank].collective == MUSTER_ALLREDUCE) {
+            TRY(check_same(state, rank, &state->mine, &state->theirs));
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status run(struct state *state)
+{
+    if (state->shapes[0].contributors != NULL) {
+        TRY(muster_terms_canonical(&state->terms, state->shapes[0].contributors,
+                                   &state->canonical));
+    }
+    for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {
+        TRY(fill(state, rank));
+    }
+    const struct muster_walk_visitor visitor = {.user = state,
+                                                .visit_local = visit_local,
+                                                .visit_message = visit_message,
+                                                .visit_round_end = visit_round_end};
+    TRY(muster_walk_run(state->walk, &visitor));
+    return check_results(state);
+}
+
+static void finish(struct state *state)
+{
+    for (uint32_t rank = 0; state->memories != NULL && rank < state->walk->ranks; rank++) {
+        muster_memory_finish(&state->memories[rank]);
+    }
+    free(state->memories);
+    muster_terms_finish(&state->terms);
+    muster_pieces_finish(&state->mine);
+    muster_pieces_finish(&state->theirs);
+    muster_pieces_finish(&state->sum);
+}
+
+muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,
+                                  bool in_place, const struct muster_values_observer *observer,
+                                  bool *ret_in_place_differs)
+{
+    struct state state = {
+        .shapes = shapes, .walk = walk, .in_place = in_place, .observer = observer};
+    TRY(muster_terms_init(walk->ranks, &state.terms));
+    state.memories = calloc(walk->ranks, sizeof *state.memories);
+    muster_status status = MUSTER_OK;
+    if (state.memories == NULL) {
+        status =
+            muster_error_set(MUSTER_FATAL, "check: no memory for %" PRIu32 " ranks", walk->ranks);
+    } else {
+        status = run(&state);
+    }
+    if (status == MUSTER_OK && ret_in_place_differs != NULL) {
+        *ret_in_place_differs = state.in_place_differs;
+    }
+    finish(&state);
+    return status;
+}

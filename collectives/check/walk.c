@@ -1,0 +1,369 @@
+#include "collectives/check/walk.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+static bool is_message(const struct muster_step *step)
+{
+    return step->kind == MUSTER_STEP_SEND || step->kind == MUSTER_STEP_RECV ||
+           step->kind == MUSTER_STEP_RECV_REDUCE;
+}
+
+/* Matching ------------------------------------------------------------------------------------ */
+
+/* Where a message arrives. */
+struct end {
+    size_t number; /* of its step among the steps of all ranks */
+    const struct muster_step *step;
+    uint32_t receiver;
+};
+
+struct ends {
+    struct end *receives;  /* of all ranks: by sender, then by receiver, then as listed */
+    size_t *first;         /* [ranks + 1] of each sender's */
+    size_t *next, *behind; /* [ranks] while one sender is seen to: its next receive at each rank,
+                              and the first that is not there */
+};
+
+static bool is_receive(const struct muster_step *step)
+{
+    return is_message(step) && step->kind != MUSTER_STEP_SEND;
+}
+
+static void count_receives(const struct muster_walk *walk, struct ends *ends)
+{
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        const struct muster_schedule *schedule = &walk->schedules[rank];
+        for (size_t i = 0; i < schedule->step_count; i++) {
+            if (is_receive(&schedule->steps[i])) {
+                ends->first[schedule->steps[i].peer + 1]++;
+            }
+        }
+    }
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        ends->first[rank + 1] += ends->first[rank];
+    }
+}
+
+/* Receivers come in the order of their ranks, so each sender's list has that order. */
+static void collect_receives(const struct muster_walk *walk, struct ends *ends)
+{
+    memcpy(ends->next, ends->first, walk->ranks * sizeof *ends->next);
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        const struct muster_schedule *schedule = &walk->schedules[rank];
+        for (size_t i = 0; i < schedule->step_count; i++) {
+            const struct muster_step *step = &schedule->steps[i];
+            if (is_receive(step)) {
+                ends->receives[ends->next[step->peer]++] = (struct end){
+                    .number = walk->first_step[rank] + i, .step = step, .receiver = rank};
+            }
+        }
+    }
+}
+
+static muster_status odd_send(uint32_t sender, const struct muster_step *step)
+{
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u: sends to rank %" PRIu32
+                            " more often than that one receives",
+                            sender, step->lane, step->peer);
+}
+
+static muster_status odd_receive(const struct end *end)
+{
+    return muster_error_set(MUSTER_INVALID,
+                            "rank %" PRIu32 " lane %u: receives from rank %" PRIu32
+                            " more often than that one sends",
+                            end->receiver, end->step->lane, end->step->peer);
+}
+
+static muster_status match_send(uint32_t sender, const struct muster_step *step, size_t number,
+                                struct ends *ends, size_t *ret_matches)
+{
+    if (ends->next[step->peer] == ends->behind[step->peer]) {
+        return odd_send(sender, step);
+    }
+    const struct end *end = &ends->receives[ends->next[step->peer]++];
+    if (end->step->lane != step->lane) { /* one of them is too much for its lane */
+        return step->lane < end->step->lane ? odd_send(sender, step) : odd_receive(end);
+    }
+    if (end->step->span.count != step->span.count) {
+        return muster_error_set(MUSTER_INVALID,
+                                "rank %" PRIu32 " lane %u: sends %" PRIu64
+                                " elements to rank %" PRIu32 ", which receives %" PRIu64,
+                                sender, step->lane, step->span.count, step->peer,
+                                end->step->span.count);
+    }
+    ret_matches[number] = end->number;
+    ret_matches[end->number] = number;
+    return MUSTER_OK;
+}
+
+/* Finds where the sender's receives at each rank begin and end, for match_send(). */
+static void index_receives(uint32_t sender, struct ends *ends)
+{
+    for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
+        uint32_t receiver = ends->receives[i].receiver;
+        ends->next[receiver] = ends->behind[receiver] == 0 ? i : ends->next[receiver];
+        ends->behind[receiver] = i + 1;
+    }
+}
+
+/* All must have been matched. */
+static muster_status clear_receives(uint32_t sender, struct ends *ends)
+{
+    for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
+        uint32_t receiver = ends->receives[i].receiver;
+        if (ends->next[receiver] < ends->behind[receiver]) {
+            return odd_receive(&ends->receives[ends->next[receiver]]);
+        }
+        ends->next[receiver] = ends->behind[receiver] = 0;
+    }
+    return MUSTER_OK;
+}
+
+/* To one receiver a rank sends lane by lane, as that one's list has it. */
+static muster_status match_sends(const struct muster_walk *walk, uint32_t rank, struct ends *ends)
+{
+    const struct muster_schedule *schedule = &walk->schedules[rank];
+    index_receives(rank, ends);
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        if (step->kind == MUSTER_STEP_SEND) {
+            TRY(match_send(rank, step, walk->first_step[rank] + i, ends, walk->matches));
+        }
+    }
+    return clear_receives(rank, ends);
+}
+
+static muster_status match(struct muster_walk *walk)
+{
+    size_t steps = walk->first_step[walk->ranks];
+    AUTO_FREE size_t *first = calloc((size_t)walk->ranks + 1, sizeof *first);
+    AUTO_FREE size_t *next = calloc((size_t)walk->ranks + 1, sizeof *next);
+    AUTO_FREE size_t *behind = calloc((size_t)walk->ranks + 1, sizeof *behind);
+    walk->matches = malloc((steps + 1) * sizeof *walk->matches);
+    if (first == NULL || next == NULL || behind == NULL || walk->matches == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu steps", steps);
+    }
+    memset(walk->matches, 0xff, steps * sizeof *walk->matches); /* SIZE_MAX */
+    struct ends ends = {.first = first, .next = next, .behind = behind};
+    count_receives(walk, &ends);
+    AUTO_FREE struct end *receives = calloc(first[walk->ranks] + 1, sizeof *receives);
+    if (receives == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu messages",
+                                first[walk->ranks]);
+    }
+    ends.receives = receives;
+    collect_receives(walk, &ends);
+    memset(next, 0, walk->ranks * sizeof *next);
+    for (uint32_t rank = 0; rank < walk->ranks; rank++) {
+        TRY(match_sends(walk, rank, &ends));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_walk_init(const struct muster_schedule *schedules, uint32_t ranks,
+                               struct muster_walk *ret_walk)
+{
+    struct muster_walk walk = {.schedules = schedules, .ranks = ranks};
+    walk.first_step = calloc((size_t)ranks + 1, sizeof *walk.first_step);
+    walk.first_lane = calloc((size_t)ranks + 1, sizeof *walk.first_lane);
+    muster_status status = MUSTER_OK;
+    if (walk.first_step == NULL || walk.first_lane == NULL) {
+        status = muster_error_set(MUSTER_FATAL, "walk: no memory for %" PRIu32 " ranks", ranks);
+    } else {
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            walk.first_step[rank + 1] = walk.first_step[rank] + schedules[rank].step_count;
+            walk.first_lane[rank + 1] = walk.first_lane[rank] + schedules[rank].lanes;
+        }
+        status = match(&walk);
+    }
+    if (status != MUSTER_OK) {
+        muster_walk_finish(&walk);
+        return status;
+    }
+    *ret_walk = walk;
+    return MUSTER_OK;
+}
+
+void muster_walk_finish(struct muster_walk *walk)
+{
+    if (walk != NULL) {
+        free(walk->first_step);
+        free(walk->first_lane);
+        free(walk->matches);
+        *walk = (struct muster_walk){0};
+    }
+}
+
+/* Running ------------------------------------------------------------------------------------- */
+
+/* Where one lane of one rank is. */
+struct lane {
+    const struct muster_step *next; /* first step of the round to come: those before are posted */
+    const struct muster_step *end;  /* after the lane's last step */
+    size_t number;                  /* of `next` among the steps of all ranks */
+    size_t pending;                 /* steps of the current round that are not done */
+    uint32_t rank;
+};
+
+struct run {
+    const struct muster_walk *walk;
+    const struct muster_walk_visitor *visitor;
+    struct lane *lanes;
+    size_t lane_count;
+    size_t *queue; /* [lane_count] lanes whose round has ended; a ring */
+    size_t queue_head, queue_used;
+};
+
+static struct muster_walk_step look(const struct run *run, uint32_t rank,
+                                    const struct muster_step *step)
+{
+    return (struct muster_walk_step){
+        .rank = rank, .lane_number = run->walk->first_lane[rank] + step->lane, .step = step};
+}
+
+/* The other end of the message. */
+static struct muster_walk_step look_across(const struct run *run, const struct muster_step *step,
+                                           size_t number)
+{
+    size_t index = run->walk->matches[number] - run->walk->first_step[step->peer];
+    return look(run, step->peer, &run->walk->schedules[step->peer].steps[index]);
+}
+
+static bool is_posted(const struct run *run, const struct muster_walk_step *where)
+{
+    return where->step < run->lanes[where->lane_number].next;
+}
+
+static void step_done(struct run *run, size_t lane_number)
+{
+    if (--run->lanes[lane_number].pending == 0) {
+        size_t at = run->queue_head + run->queue_used++;
+        run->queue[at < run->lane_count ? at : at - run->lane_count] = lane_number;
+    }
+}
+
+/* Both ends of a message are posted when the later one is. */
+static muster_status post(struct run *run, uint32_t rank, const struct muster_step *step,
+                          size_t number)
+{
+    struct muster_walk_step here = look(run, rank, step);
+    if (!is_message(step)) {
+        TRY(run->visitor->visit_local(run->visitor->user, &here));
+        step_done(run, here.lane_number);
+        return MUSTER_OK;
+    }
+    struct muster_walk_step there = look_across(run, step, number);
+    if (!is_posted(run, &there)) {
+        return MUSTER_OK;
+    }
+    bool sends = step->kind == MUSTER_STEP_SEND;
+    TRY(run->visitor->visit_message(run->visitor->user, sends ? &here : &there,
+                                    sends ? &there : &here));
+    step_done(run, here.lane_number);
+    step_done(run, there.lane_number);
+    return MUSTER_OK;
+}
+
+/* Posts the next round of a lane, if there is one. */
+static muster_status enter_round(struct run *run, size_t lane_number)
+{
+    struct lane *lane = &run->lanes[lane_number];
+    const struct muster_step *first = lane->next;
+    if (first == lane->end) {
+        return MUSTER_OK;
+    }
+    while (lane->next < lane->end && lane->next->round == first->round) {
+        lane->next++;
+    }
+    lane->pending = (size_t)(lane->next - first);
+    for (const struct muster_step *step = first; step < lane->next; step++) {
+        TRY(post(run, lane->rank, step, lane->number++));
+    }
+    return MUSTER_OK;
+}
+
+static void find_lanes(struct run *run)
+{
+    for (uint32_t rank = 0; rank < run->walk->ranks; rank++) {
+        const struct muster_schedule *schedule = &run->walk->schedules[rank];
+        size_t index = 0;
+        for (uint32_t i = 0; i < schedule->lanes; i++) {
+            struct lane *lane = &run->lanes[run->walk->first_lane[rank] + i];
+            *lane = (struct lane){.next = &schedule->steps[index],
+                                  .number = run->walk->first_step[rank] + index,
+                                  .rank = rank};
+            while (index < schedule->step_count && schedule->steps[index].lane == i) {
+                index++;
+            }
+            lane->end = &schedule->steps[index];
+        }
+    }
+}
+
+static bool waits(const struct run *run, const struct muster_step *step, size_t number)
+{
+    if (!is_message(step)) {
+        return false;
+    }
+    struct muster_walk_step there = look_across(run, step, number);
+    return !is_posted(run, &there);
+}
+
+static muster_status say_if_stuck(const struct run *run)
+{
+    for (size_t i = 0; i < run->lane_count; i++) {
+        const struct lane *lane = &run->lanes[i];
+        if (lane->pending == 0) {
+            continue;
+        }
+        const struct muster_step *step = lane->next - 1;
+        size_t number = lane->number - 1;
+        while (!waits(run, step, number)) {
+            step--; /* a step of this round is pending, so there is one */
+            number--;
+        }
+        return muster_error_set(
+            MUSTER_INVALID,
+            "rank %" PRIu32 " lane %u round %" PRIu32 ": deadlock: %s rank %" PRIu32 " for ever",
+            lane->rank, step->lane, step->round,
+            step->kind == MUSTER_STEP_SEND ? "sends to" : "receives from", step->peer);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status run_all(struct run *run)
+{
+    for (size_t lane = 0; lane < run->lane_count; lane++) {
+        TRY(enter_round(run, lane));
+    }
+    while (run->queue_used > 0) {
+        size_t lane = run->queue[run->queue_head];
+        run->queue_head = run->queue_head + 1 < run->lane_count ? run->queue_head + 1 : 0;
+        run->queue_used--;
+        TRY(run->visitor->visit_round_end(run->visitor->user, run->lanes[lane].rank, lane));
+        TRY(enter_round(run, lane));
+    }
+    return say_if_stuck(run);
+}
+
+muster_status muster_walk_run(const struct muster_walk *walk,
+                              const struct muster_walk_visitor *visitor)
+{
+    size_t lane_count = walk->first_lane[walk->ranks];
+    AUTO_FREE struct lane *lanes = calloc(lane_count + 1, sizeof *lanes);
+    AUTO_FREE size_t *queue = calloc(lane_count + 1, sizeof *queue);
+    if (lanes == NULL || queue == NULL) {
+        return muster_error_set(MUSTER_FATAL, "walk: no memory for %zu lanes", lane_count);
+    }
+    struct run run = {
+        .walk = walk, .visitor = visitor, .lanes = lanes, .lane_count = lane_count, .queue = queue};
+    find_lanes(&run);
+    return run_all(&run);
+}

@@ -1,0 +1,290 @@
+#include "collectives/draw/drawing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/check/contents.h"
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* While a drawing is made; runs[] are elements of the data until the chunks are known. */
+struct making {
+    struct muster_drawing *drawing;
+    size_t capacity; /* of drawing->runs */
+    /* [lanes of all ranks] when its round began, and when what is done of it ended */
+    uint32_t *now, *then;
+    const struct muster_walk *walk;
+};
+
+/* Chunks --------------------------------------------------------------------------------------- */
+
+/* Data that are reduced are the same on all ranks; else every rank has data of its own. */
+static uint64_t place_of(const struct making *making, uint32_t rank, uint64_t origin)
+{
+    return muster_collective_reduces(making->drawing->shapes[0].collective)
+               ? origin
+               : rank * making->drawing->stride + origin;
+}
+
+static muster_status add_run(struct making *making, uint64_t first, uint64_t end,
+                             struct muster_cargo *cargo)
+{
+    struct muster_drawing *drawing = making->drawing;
+    if (drawing->run_count == making->capacity) {
+        size_t capacity = making->capacity == 0 ? 256 : 2 * making->capacity;
+        struct muster_chunk_run *runs = realloc(drawing->runs, capacity * sizeof *runs);
+        if (runs == NULL) {
+            return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu spans", capacity);
+        }
+        drawing->runs = runs;
+        making->capacity = capacity;
+    }
+    if (cargo->run_count == 0) {
+        cargo->first_run = drawing->run_count;
+    }
+    drawing->runs[drawing->run_count++] = (struct muster_chunk_run){.first = first, .end = end};
+    cargo->run_count++;
+    return MUSTER_OK;
+}
+
+static muster_status load(struct making *making, const struct muster_pieces *pieces,
+                          const struct muster_terms *terms, struct muster_cargo *cargo)
+{
+    for (size_t i = 0; i < pieces->used; i++) {
+        const struct muster_piece *piece = &pieces->items[i];
+        /* Where nothing is reduced, every term is one rank's input. */
+        uint64_t first = place_of(making, piece->term - muster_terms_leaf(0), piece->origin);
+        uint32_t members = muster_terms_members(terms, piece->term);
+        TRY(add_run(making, first, first + piece->count, cargo));
+        cargo->members = members > cargo->members ? members : cargo->members;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status see_step(void *user, const struct muster_walk_step *where,
+                              const struct muster_pieces *pieces, const struct muster_terms *terms)
+{
+    struct making *making = user;
+    struct muster_drawing *drawing = making->drawing;
+    size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
+    return load(making, pieces, terms,
+                &drawing->steps[drawing->first_step[where->rank] + index].cargo);
+}
+
+static muster_status see_output(void *user, uint32_t rank, const struct muster_pieces *pieces,
+                                const struct muster_terms *terms)
+{
+    struct making *making = user;
+    return load(making, pieces, terms, &making->drawing->end[rank]);
+}
+
+static muster_status load_inputs(struct making *making)
+{
+    struct muster_drawing *drawing = making->drawing;
+    for (uint32_t rank = 0; rank < drawing->ranks; rank++) {
+        uint64_t count = muster_shape_input_count(&drawing->shapes[rank]);
+        if (count > 0 && muster_shape_contributes(&drawing->shapes[rank])) {
+            uint64_t first = place_of(making, rank, 0);
+            TRY(add_run(making, first, first + count, &drawing->begin[rank]));
+            drawing->begin[rank].members = 1;
+        }
+    }
+    return MUSTER_OK;
+}
+
+static int compare_cuts(const void *left_cut, const void *right_cut)
+{
+    uint64_t left = *(const uint64_t *)left_cut;
+    uint64_t right = *(const uint64_t *)right_cut;
+    return (left > right) - (left < right);
+}
+
+static uint64_t find_cut(const struct muster_drawing *drawing, size_t cuts, uint64_t cut)
+{
+    const uint64_t *found = bsearch(&cut, drawing->cuts, cuts, sizeof cut, compare_cuts);
+    return (uint64_t)(found - drawing->cuts);
+}
+
+/* All ends of runs, each once. Returns how many. */
+static size_t collect_cuts(struct muster_drawing *drawing)
+{
+    for (size_t i = 0; i < drawing->run_count; i++) {
+        drawing->cuts[2 * i] = drawing->runs[i].first;
+        drawing->cuts[2 * i + 1] = drawing->runs[i].end;
+    }
+    qsort(drawing->cuts, 2 * drawing->run_count, sizeof *drawing->cuts, compare_cuts);
+    size_t used = 0;
+    for (size_t i = 0; i < 2 * drawing->run_count; i++) {
+        if (used == 0 || drawing->cuts[i] != drawing->cuts[used - 1]) {
+            drawing->cuts[used++] = drawing->cuts[i];
+        }
+    }
+    return used;
+}
+
+/* Between two cuts lies a chunk, or, where ranks have data of their own, nothing. Runs become
+ * numbers of chunks. numbers[] is zeroed. */
+static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *numbers)
+{
+    for (size_t i = 0; i < drawing->run_count; i++) {
+        drawing->runs[i].first = find_cut(drawing, cuts, drawing->runs[i].first);
+        drawing->runs[i].end = find_cut(drawing, cuts, drawing->runs[i].end);
+        numbers[drawing->runs[i].first]++;
+        numbers[drawing->runs[i].end]--;
+    }
+    int64_t open = 0;
+    for (size_t i = 0; i < cuts; i++) {
+        open += numbers[i];
+        numbers[i] = (int64_t)drawing->chunks;
+        if (open > 0) {
+            drawing->cuts[drawing->chunks++] = drawing->cuts[i];
+        }
+    }
+    for (size_t i = 0; i < drawing->run_count; i++) {
+        drawing->runs[i].first = (uint64_t)numbers[drawing->runs[i].first];
+        drawing->runs[i].end = (uint64_t)numbers[drawing->runs[i].end];
+    }
+}
+
+/* Every end of a run is a cut. */
+static muster_status cut_chunks(struct muster_drawing *drawing)
+{
+    drawing->cuts = calloc(2 * drawing->run_count + 1, sizeof *drawing->cuts);
+    AUTO_FREE int64_t *numbers = calloc(2 * drawing->run_count + 1, sizeof *numbers);
+    if (drawing->cuts == NULL || numbers == NULL) {
+        return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu spans",
+                                drawing->run_count);
+    }
+    number_chunks(drawing, collect_cuts(drawing), numbers);
+    return MUSTER_OK;
+}
+
+/* Columns -------------------------------------------------------------------------------------- */
+
+static void stand(struct making *making, const struct muster_walk_step *where, uint32_t column)
+{
+    struct muster_drawing *drawing = making->drawing;
+    size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
+    drawing->steps[drawing->first_step[where->rank] + index].column = column;
+    uint32_t *then = &making->then[where->lane_number];
+    *then = column + 1 > *then ? column + 1 : *then;
+    drawing->columns = column + 1 > drawing->columns ? column + 1 : drawing->columns;
+}
+
+static muster_status visit_local(void *user, const struct muster_walk_step *local)
+{
+    struct making *making = user;
+    stand(making, local, making->now[local->lane_number]);
+    return MUSTER_OK;
+}
+
+static muster_status visit_message(void *user, const struct muster_walk_step *send,
+                                   const struct muster_walk_step *receive)
+{
+    struct making *making = user;
+    uint32_t sender = making->now[send->lane_number];
+    uint32_t receiver = making->now[receive->lane_number];
+    uint32_t column = sender > receiver ? sender : receiver;
+    stand(making, send, column);
+    stand(making, receive, column);
+    return MUSTER_OK;
+}
+
+static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
+{
+    (void)rank;
+    struct making *making = user;
+    making->now[lane_number] = making->then[lane_number];
+    return MUSTER_OK;
+}
+
+/* Makes ------------------------------------------------------------------------------------------
+ */
+
+static muster_status allocate(struct making *making)
+{
+    struct muster_drawing *drawing = making->drawing;
+    size_t ranks = drawing->ranks;
+    size_t steps = making->walk->first_step[ranks];
+    size_t lanes = making->walk->first_lane[ranks];
+    drawing->first_step = calloc(ranks + 1, sizeof *drawing->first_step);
+    drawing->steps = calloc(steps + 1, sizeof *drawing->steps);
+    drawing->begin = calloc(ranks + 1, sizeof *drawing->begin);
+    drawing->end = calloc(ranks + 1, sizeof *drawing->end);
+    making->now = calloc(lanes + 1, sizeof *making->now);
+    making->then = calloc(lanes + 1, sizeof *making->then);
+    if (drawing->first_step == NULL || drawing->steps == NULL || drawing->begin == NULL ||
+        drawing->end == NULL || making->now == NULL || making->then == NULL) {
+        return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu steps", steps);
+    }
+    return MUSTER_OK;
+}
+
+static void number_steps(struct making *making)
+{
+    struct muster_drawing *drawing = making->drawing;
+    memcpy(drawing->first_step, making->walk->first_step,
+           ((size_t)drawing->ranks + 1) * sizeof *drawing->first_step);
+    for (uint32_t rank = 0; rank < drawing->ranks; rank++) {
+        const struct muster_schedule *schedule = &drawing->schedules[rank];
+        uint64_t input = muster_shape_input_count(&drawing->shapes[rank]);
+        drawing->stride = input > drawing->stride ? input : drawing->stride;
+        drawing->lanes = schedule->lanes > drawing->lanes ? schedule->lanes : drawing->lanes;
+        for (size_t i = 0; i < schedule->step_count; i++) {
+            size_t number = drawing->first_step[rank] + i;
+            drawing->steps[number] = (struct muster_drawn_step){
+                .rank = rank, .step = &schedule->steps[i], .other = making->walk->matches[number]};
+        }
+    }
+}
+
+static muster_status make(struct making *making, bool in_place)
+{
+    const struct muster_walk_visitor clock = {.user = making,
+                                              .visit_local = visit_local,
+                                              .visit_message = visit_message,
+                                              .visit_round_end = visit_round_end};
+    const struct muster_values_observer observer = {
+        .user = making, .see_step = see_step, .see_output = see_output};
+    TRY(allocate(making));
+    number_steps(making);
+    TRY(muster_walk_run(making->walk, &clock));
+    TRY(load_inputs(making));
+    TRY(muster_check_values(making->drawing->shapes, making->walk, in_place, &observer, NULL));
+    return cut_chunks(making->drawing);
+}
+
+muster_status muster_drawing_init(const struct muster_shape *shapes,
+                                  const struct muster_schedule *schedules, uint32_t ranks,
+                                  bool in_place, struct muster_drawing *ret_drawing)
+{
+    struct muster_walk walk;
+    TRY(muster_walk_init(schedules, ranks, &walk));
+    struct muster_drawing drawing = {.shapes = shapes, .schedules = schedules, .ranks = ranks};
+    struct making making = {.drawing = &drawing, .walk = &walk};
+    muster_status status = make(&making, in_place);
+    free(making.now);
+    free(making.then);
+    muster_walk_finish(&walk);
+    if (status != MUSTER_OK) {
+        muster_drawing_finish(&drawing);
+        return status;
+    }
+    *ret_drawing = drawing;
+    return MUSTER_OK;
+}
+
+void muster_drawing_finish(struct muster_drawing *drawing)
+{
+    if (drawing != NULL) {
+        free(drawing->first_step);
+        free(drawing->steps);
+        free(drawing->begin);
+        free(drawing->end);
+        free(drawing->runs);
+        free(drawing->cuts);
+        *drawing = (struct muster_drawing){0};
+    }
+}

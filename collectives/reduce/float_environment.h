@@ -1,0 +1,58 @@
+/*
+ * The floating-point environment in which members compute what they must agree on: sums, and
+ * predicted times. A thread may flush denormals to zero (a program linked with -ffast-math does),
+ * round elsewhere, or trap. So the environment is, between muster_float_environment_enter() and
+ * muster_float_environment_leave(), the one that a program starts with.
+ */
+#ifndef MUSTER_COLLECTIVES_REDUCE_FLOAT_ENVIRONMENT_H
+#define MUSTER_COLLECTIVES_REDUCE_FLOAT_ENVIRONMENT_H
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+
+typedef unsigned muster_float_environment;
+
+/* All exceptions masked, to nearest, denormals as they are; below are flags that nobody reads. */
+enum { MUSTER_FLOAT_ENVIRONMENT_USUAL = 0x1f80, MUSTER_FLOAT_ENVIRONMENT_FLAGS = 0x3f };
+
+static inline muster_float_environment muster_float_environment_enter(void)
+{
+    muster_float_environment was = _mm_getcsr();
+    if ((was & ~(unsigned)MUSTER_FLOAT_ENVIRONMENT_FLAGS) != MUSTER_FLOAT_ENVIRONMENT_USUAL) {
+        _mm_setcsr(MUSTER_FLOAT_ENVIRONMENT_USUAL);
+    }
+    return was;
+}
+
+static inline void muster_float_environment_leave(const muster_float_environment *was)
+{
+    if ((*was & ~(unsigned)MUSTER_FLOAT_ENVIRONMENT_FLAGS) != MUSTER_FLOAT_ENVIRONMENT_USUAL) {
+        _mm_setcsr(*was);
+    }
+}
+
+#else
+#include <fenv.h>
+
+typedef fenv_t muster_float_environment;
+
+static inline muster_float_environment muster_float_environment_enter(void)
+{
+    muster_float_environment was;
+    (void)fegetenv(&was);
+    (void)fesetenv(FE_DFL_ENV);
+    return was;
+}
+
+static inline void muster_float_environment_leave(const muster_float_environment *was)
+{
+    (void)fesetenv(was);
+}
+#endif
+
+/* Until the scope ends. */
+#define AUTO_FLOAT_ENVIRONMENT()                                     \
+    __attribute__((cleanup(muster_float_environment_leave), unused)) \
+    const muster_float_environment auto_was_ = muster_float_environment_enter()
+
+#endif

@@ -1,0 +1,599 @@
+/*
+ * The simulator: schedules in, the loop, the result. What the model behind it is stands in
+ * simulate.h; LogGP and its source in cost.h; fair sharing of what messages flow through as in
+ * H. Casanova, A. Giersch, A. Legrand, M. Quinson, F. Suter: Versatile, scalable, and accurate
+ * simulation of distributed applications and platforms, J. Parallel Distrib. Comput. 74, 2014.
+ */
+#include "collectives/simulate/simulate_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+/* Making -------------------------------------------------------------------------------------- */
+
+/* The hosts whose ranks are more than their cores get a clock for each core. On one machine all of
+ * them use the first host's. */
+static muster_status share_cores(struct muster_simulation *sim)
+{
+    uint32_t cores = sim->model.core.cores;
+    if (cores == 0) {
+        return MUSTER_OK;
+    }
+    const struct muster_topology *topology = sim->topology;
+    sim->cores_us = calloc(topology->hosts, sizeof *sim->cores_us);
+    bool one_machine = sim->model.core.one_machine != 0;
+    uint32_t machines = one_machine ? 1 : topology->hosts;
+    for (uint32_t host = 0; sim->cores_us != NULL && host < machines; host++) {
+        if ((one_machine ? topology->ranks : topology->host_sizes[host]) > cores) {
+            sim->cores_us[host] = calloc((size_t)cores + 1, sizeof *sim->cores_us[host]);
+            if (sim->cores_us[host] == NULL) {
+                return muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
+            }
+        }
+    }
+    return sim->cores_us != NULL
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
+}
+
+static muster_status init(struct muster_simulation *sim,
+                          const struct muster_simulation_options *options)
+{
+    TRY(muster_cost_model_check(options->model));
+    uint32_t ranks = options->topology->ranks;
+    sim->topology = options->topology;
+    sim->model = *options->model;
+    sim->element_size_bytes = options->element_size_bytes;
+    sim->trace = options->trace;
+    sim->unfinished = ranks;
+    sim->free_node = MUSTER_NOTHING;
+    sim->ranks = calloc(ranks, sizeof *sim->ranks);
+    if (sim->ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "simulation: no memory for %" PRIu32 " ranks", ranks);
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        sim->ranks[rank].core_factor = 1;
+        sim->ranks[rank].dead_us = INFINITY;
+        sim->ranks[rank].finish_us = -1;
+    }
+    TRY(muster_sim_network_init(sim));
+    TRY(share_cores(sim));
+    return muster_sim_faults_init(sim, options->faults, options->fault_count);
+}
+
+muster_status muster_simulation_create(const struct muster_simulation_options *options,
+                                       struct muster_simulation **ret_simulation)
+{
+    struct muster_simulation *sim = calloc(1, sizeof *sim);
+    if (sim == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a simulation");
+    }
+    muster_status status = init(sim, options);
+    if (status != MUSTER_OK) {
+        muster_simulation_destroy(sim);
+        return status;
+    }
+    *ret_simulation = sim;
+    return MUSTER_OK;
+}
+
+void muster_simulation_destroy(struct muster_simulation *simulation)
+{
+    if (simulation == NULL) {
+        return;
+    }
+    const struct muster_topology *topology = simulation->topology;
+    for (uint32_t rank = 0; simulation->ranks != NULL && rank < topology->ranks; rank++) {
+        free(simulation->ranks[rank].steps);
+        free(simulation->ranks[rank].lanes);
+        free(simulation->ranks[rank].times);
+    }
+    for (uint32_t host = 0; simulation->cores_us != NULL && host < topology->hosts; host++) {
+        free(simulation->cores_us[host]);
+    }
+    muster_sim_network_finish(simulation);
+    free(simulation->ranks);
+    free(simulation->cores_us);
+    free(simulation->faults);
+    free(simulation->nodes);
+    free(simulation->queue);
+    free(simulation->channels);
+    free(simulation);
+}
+
+/* Schedules ----------------------------------------------------------------------------------- */
+
+static bool is_message(uint8_t kind)
+{
+    return kind <= MUSTER_STEP_RECV_REDUCE;
+}
+
+static muster_status check_schedule(const struct muster_simulation *sim,
+                                    const struct muster_schedule *schedule)
+{
+    if (schedule->ranks != sim->topology->ranks || schedule->rank >= schedule->ranks) {
+        return muster_error_set(MUSTER_INVALID,
+                                "simulation: rank %" PRIu32 " of %" PRIu32 " in a job of %" PRIu32,
+                                schedule->rank, schedule->ranks, sim->topology->ranks);
+    }
+    if (sim->ranks[schedule->rank].added) {
+        return muster_error_set(MUSTER_INVALID, "simulation: a second schedule for rank %" PRIu32,
+                                schedule->rank);
+    }
+    if (schedule->step_count >= MUSTER_NOTHING) {
+        return muster_error_set(MUSTER_INVALID, "simulation: rank %" PRIu32 " has %zu steps",
+                                schedule->rank, schedule->step_count);
+    }
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        if (step->lane >= schedule->lanes || step->lane > UINT8_MAX ||
+            (is_message(step->kind) &&
+             (step->peer >= schedule->ranks || step->peer == schedule->rank))) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "simulation: rank %" PRIu32 " step %zu: peer %" PRIu32
+                                    " or lane %u out of range",
+                                    schedule->rank, i, step->peer, step->lane);
+        }
+    }
+    return MUSTER_OK;
+}
+
+static void keep_steps(struct muster_sim_rank *rank, const struct muster_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct muster_step *step = &schedule->steps[i];
+        bool begins = i == 0 || step[-1].lane != step->lane || step[-1].round != step->round;
+        rank->steps[i] =
+            (struct muster_sim_step){.count = step->span.count,
+                                     .peer = step->peer,
+                                     .kind = step->kind,
+                                     .lane = (uint8_t)step->lane,
+                                     .begins_round = begins,
+                                     .early = muster_schedule_receives_early(schedule, i)};
+        struct muster_sim_lane *lane = &rank->lanes[step->lane];
+        if (lane->end == 0) {
+            lane->start = lane->next = (uint32_t)i;
+        }
+        lane->end = (uint32_t)i + 1;
+    }
+}
+
+muster_status muster_simulation_add(struct muster_simulation *simulation,
+                                    const struct muster_schedule *schedule)
+{
+    TRY(check_schedule(simulation, schedule));
+    struct muster_sim_rank *rank = &simulation->ranks[schedule->rank];
+    AUTO_FREE struct muster_sim_step *steps = calloc(schedule->step_count + 1, sizeof *steps);
+    AUTO_FREE struct muster_sim_lane *lanes = calloc((size_t)schedule->lanes + 1, sizeof *lanes);
+    AUTO_FREE struct muster_step_times *times = NULL;
+    if (simulation->trace) {
+        times = calloc(schedule->step_count + 1, sizeof *times);
+    }
+    if (steps == NULL || lanes == NULL || (simulation->trace && times == NULL)) {
+        return muster_error_set(MUSTER_FATAL,
+                                "simulation: no memory for the %zu steps of rank %" PRIu32,
+                                schedule->step_count, schedule->rank);
+    }
+    for (size_t i = 0; times != NULL && i < schedule->step_count; i++) {
+        times[i] = (struct muster_step_times){.start_us = -1, .end_us = -1};
+    }
+    rank->steps = TAKE(steps);
+    rank->lanes = TAKE(lanes);
+    rank->times = TAKE(times);
+    rank->step_count = (uint32_t)schedule->step_count;
+    rank->lane_count = schedule->lanes;
+    rank->lanes_left = schedule->lanes;
+    rank->added = true;
+    keep_steps(rank, schedule);
+    return MUSTER_OK;
+}
+
+muster_status muster_simulation_add_all(struct muster_simulation *simulation, size_t algorithm,
+                                        const struct muster_plan *plan)
+{
+    for (uint32_t rank = 0; rank < plan->topology->ranks; rank++) {
+        struct muster_plan mine = *plan;
+        mine.rank = rank;
+        struct muster_schedule schedule = {0};
+        TRY(muster_schedule_generate(algorithm, &mine, &schedule));
+        muster_status status = muster_simulation_add(simulation, &schedule);
+        muster_schedule_finish(&schedule);
+        TRY(status);
+    }
+    return MUSTER_OK;
+}
+
+static bool do_alike(const struct muster_simulation *one, uint32_t rank,
+                     const struct muster_simulation *other, uint32_t its_rank)
+{
+    const struct muster_sim_rank *left = &one->ranks[rank];
+    const struct muster_sim_rank *right = &other->ranks[its_rank];
+    if (left->step_count != right->step_count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < left->step_count; i++) {
+        const struct muster_sim_step *step = &left->steps[i];
+        const struct muster_sim_step *its = &right->steps[i];
+        if (step->kind != its->kind || step->count != its->count || step->lane != its->lane ||
+            step->begins_round != its->begins_round || step->early != its->early ||
+            (is_message(step->kind) && muster_sim_level(one, rank, step->peer) !=
+                                           muster_sim_level(other, its_rank, its->peer))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t count_alike(const struct muster_simulation *one, uint32_t rank,
+                            const struct muster_simulation *other)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < other->topology->ranks; i++) {
+        count += do_alike(one, rank, other, i) ? 1 : 0;
+    }
+    return count;
+}
+
+bool muster_simulation_is_alike(const struct muster_simulation *one,
+                                const struct muster_simulation *other)
+{
+    for (uint32_t rank = 0; rank < one->topology->ranks; rank++) {
+        if (count_alike(one, rank, one) != count_alike(one, rank, other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What a rank does ---------------------------------------------------------------------------- */
+
+/* Where the cores of the rank's host are clocked; NULL: it has its own. */
+static double *shared_cores_us(const struct muster_simulation *sim, uint32_t rank)
+{
+    uint32_t machine = sim->model.core.one_machine != 0 ? 0 : sim->ranks[rank].host;
+    return sim->cores_us == NULL ? NULL : sim->cores_us[machine];
+}
+
+bool muster_sim_is_crowded(const struct muster_simulation *sim, uint32_t rank)
+{
+    return shared_cores_us(sim, rank) != NULL;
+}
+
+static void count_busy(struct muster_simulation *sim, uint32_t rank, double work_us)
+{
+    double *cores_us = shared_cores_us(sim, rank);
+    sim->ranks[rank].busy_us += work_us;
+    if (cores_us != NULL) {
+        cores_us[sim->model.core.cores] += work_us;
+    }
+}
+
+double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us, double work_us)
+{
+    struct muster_sim_rank *working = &sim->ranks[rank];
+    if (work_us <= 0) {
+        return from_us;
+    }
+    double start_us = from_us > working->core_free_us ? from_us : working->core_free_us;
+    double *core_us = &working->core_free_us;
+    double *cores_us = shared_cores_us(sim, rank);
+    if (cores_us != NULL) {
+        core_us = cores_us;
+        for (uint32_t i = 1; i < sim->model.core.cores; i++) {
+            core_us = cores_us[i] < *core_us ? &cores_us[i] : core_us;
+        }
+        start_us = *core_us > start_us ? *core_us : start_us;
+    }
+    double end_us = start_us + work_us * working->core_factor;
+    *core_us = end_us;
+    working->core_free_us = end_us;
+    count_busy(sim, rank, end_us - start_us);
+    return end_us;
+}
+
+struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint32_t rank)
+{
+    const double *cores_us = shared_cores_us(sim, rank);
+    return (struct muster_sim_busy){.rank_us = sim->ranks[rank].busy_us,
+                                    .host_us =
+                                        cores_us == NULL ? 0 : cores_us[sim->model.core.cores]};
+}
+
+double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
+                              const struct muster_sim_busy *since, double work_us)
+{
+    struct muster_sim_busy busy = muster_sim_busy(sim, rank);
+    double factor = sim->ranks[rank].core_factor;
+    double idle_us = span_us - (busy.rank_us - since->rank_us);
+    if (shared_cores_us(sim, rank) != NULL) {
+        double host_us = sim->model.core.cores * span_us - (busy.host_us - since->host_us);
+        idle_us = host_us < idle_us ? host_us : idle_us;
+    }
+    double done_us = idle_us < work_us * factor ? idle_us : work_us * factor;
+    if (done_us <= 0) {
+        return 0;
+    }
+    count_busy(sim, rank, done_us);
+    return done_us / factor;
+}
+
+void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
+                            double at_us)
+{
+    uint32_t node = muster_sim_node_take(sim);
+    if (node != MUSTER_NOTHING) {
+        sim->nodes[node].rank = rank;
+        sim->nodes[node].step = step;
+        muster_sim_put(sim, node, MUSTER_SIM_WORK_DONE, at_us);
+    }
+}
+
+static void post(struct muster_simulation *sim, uint32_t rank, uint32_t step)
+{
+    const struct muster_sim_step *posted = &sim->ranks[rank].steps[step];
+    if (posted->kind == MUSTER_STEP_SEND) {
+        muster_sim_post_send(sim, rank, step);
+    } else if (is_message(posted->kind)) {
+        muster_sim_post_receive(sim, rank, step);
+    } else {
+        const struct muster_core_figures *core = &sim->model.core;
+        double rate_GBps = posted->kind == MUSTER_STEP_COPY ? core->copy_GBps : core->reduce_GBps;
+        double work_us = muster_cost_bytes_us(posted->count, sim->element_size_bytes, rate_GBps);
+        muster_sim_finish_step(sim, rank, step, muster_sim_work(sim, rank, sim->now_us, work_us));
+    }
+}
+
+static void post_now(struct muster_simulation *sim, uint32_t rank, uint32_t step)
+{
+    struct muster_sim_rank *own = &sim->ranks[rank];
+    if (own->times != NULL) {
+        own->times[step].start_us = sim->now_us;
+    }
+    post(sim, rank, step);
+}
+
+/* Moves the window. */
+static void enter_round(const struct muster_sim_rank *rank, struct muster_sim_lane *lane)
+{
+    lane->start = lane->next;
+    lane->waiting = 0;
+    do {
+        lane->waiting += rank->steps[lane->next++].done ? 0 : 1;
+    } while (lane->next < lane->end && !rank->steps[lane->next].begins_round);
+}
+
+/* Posts the next round: messages first, so that they are on their way while the core works, and
+ * with them what the round after it receives early. */
+static void start_round(struct muster_simulation *sim, uint32_t rank, struct muster_sim_lane *lane)
+{
+    const struct muster_sim_rank *own = &sim->ranks[rank];
+    enter_round(own, lane);
+    for (uint32_t i = lane->start; i < lane->next; i++) {
+        if (is_message(own->steps[i].kind) && !own->steps[i].early) {
+            post_now(sim, rank, i);
+        }
+    }
+    for (uint32_t i = lane->next; i < lane->end && (i == lane->next || !own->steps[i].begins_round);
+         i++) {
+        if (own->steps[i].early) {
+            post_now(sim, rank, i);
+        }
+    }
+    for (uint32_t i = lane->start; i < lane->next; i++) {
+        if (!is_message(own->steps[i].kind)) {
+            post_now(sim, rank, i);
+        }
+    }
+}
+
+static void end_lane(struct muster_simulation *sim, struct muster_sim_rank *rank)
+{
+    if (--rank->lanes_left == 0) {
+        rank->finish_us = sim->now_us;
+        sim->unfinished--;
+    }
+}
+
+void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t step)
+{
+    struct muster_sim_rank *own = &sim->ranks[rank];
+    if (own->dead_us <= sim->now_us) {
+        return;
+    }
+    own->steps[step].done = true;
+    if (own->times != NULL) {
+        own->times[step].end_us = sim->now_us;
+    }
+    struct muster_sim_lane *lane = &own->lanes[own->steps[step].lane];
+    if (step >= lane->next) {
+        return; /* early */
+    }
+    lane->waiting--;
+    while (lane->waiting == 0) {
+        lane->round++;
+        if (lane->next == lane->end) {
+            end_lane(sim, own);
+            return;
+        }
+        start_round(sim, rank, lane);
+    }
+}
+
+static void begin(struct muster_simulation *sim, uint32_t rank)
+{
+    struct muster_sim_rank *own = &sim->ranks[rank];
+    if (own->dead_us <= sim->now_us) {
+        return;
+    }
+    if (own->lane_count == 0) {
+        own->finish_us = sim->now_us;
+        sim->unfinished--;
+    }
+    for (uint32_t i = 0; i < own->lane_count; i++) {
+        start_round(sim, rank, &own->lanes[i]);
+    }
+}
+
+/* The loop ------------------------------------------------------------------------------------ */
+
+static void put_new(struct muster_simulation *sim, uint32_t rank, uint8_t event, double at_us)
+{
+    uint32_t node = muster_sim_node_take(sim);
+    if (node != MUSTER_NOTHING) {
+        sim->nodes[node].rank = rank;
+        muster_sim_put(sim, node, event, at_us);
+    }
+}
+
+static muster_status put_beginnings(struct muster_simulation *sim)
+{
+    for (size_t i = 0; i < sim->fault_count; i++) {
+        if (sim->faults[i].kind == MUSTER_FAULT_DEAD_LINK) {
+            put_new(sim, 0, MUSTER_SIM_DEATH, sim->faults[i].at_us);
+        }
+    }
+    for (uint32_t rank = 0; rank < sim->topology->ranks; rank++) {
+        if (!sim->ranks[rank].added) {
+            return muster_error_set(MUSTER_INVALID, "simulation: no schedule for rank %" PRIu32,
+                                    rank);
+        }
+        if (isfinite(sim->ranks[rank].dead_us)) {
+            put_new(sim, rank, MUSTER_SIM_DEATH, sim->ranks[rank].dead_us);
+        }
+        put_new(sim, rank, MUSTER_SIM_BEGIN, sim->ranks[rank].begins_us);
+    }
+    return sim->status;
+}
+
+static void handle(struct muster_simulation *sim, uint32_t node)
+{
+    uint32_t rank = sim->nodes[node].rank;
+    uint32_t step = sim->nodes[node].step;
+    switch (sim->nodes[node].event) {
+    case MUSTER_SIM_BEGIN:
+        muster_sim_node_give(sim, node);
+        begin(sim, rank);
+        break;
+    case MUSTER_SIM_WORK_DONE:
+        muster_sim_node_give(sim, node);
+        muster_sim_step_done(sim, rank, step);
+        break;
+    case MUSTER_SIM_FLOW_START:
+        muster_sim_start_flow(sim, node);
+        break;
+    case MUSTER_SIM_FLOW_END:
+        muster_sim_end_flow(sim, node);
+        break;
+    case MUSTER_SIM_ARRIVAL:
+        muster_sim_arrive(sim, node);
+        break;
+    case MUSTER_SIM_BUCKET_EMPTY:
+        muster_sim_close_uplink(sim, sim->nodes[node].peer);
+        break;
+    default: /* MUSTER_SIM_DEATH */
+        muster_sim_node_give(sim, node);
+        muster_sim_strike(sim);
+        break;
+    }
+}
+
+/* Until nothing more happens. False: the limit has passed. */
+static bool run_events(struct muster_simulation *sim)
+{
+    while (sim->status == MUSTER_OK && sim->unfinished > 0) {
+        bool later = sim->queue_count == 0 || sim->queue[0].at_us > sim->now_us;
+        if (later && muster_sim_share_out(sim)) {
+            continue;
+        }
+        if (sim->queue_count == 0) {
+            break;
+        }
+        if (sim->limit_us > 0 && sim->queue[0].at_us > sim->limit_us) {
+            return false;
+        }
+        sim->now_us = sim->queue[0].at_us;
+        handle(sim, muster_sim_pop(sim));
+    }
+    return true;
+}
+
+static double last_finish_us(const struct muster_simulation *sim)
+{
+    double last_us = 0;
+    for (uint32_t rank = 0; rank < sim->topology->ranks; rank++) {
+        double finish_us = sim->ranks[rank].finish_us;
+        last_us = finish_us > last_us ? finish_us : last_us;
+    }
+    return last_us;
+}
+
+void muster_simulation_limit(struct muster_simulation *simulation, double limit_us)
+{
+    simulation->limit_us = limit_us;
+}
+
+muster_status muster_simulation_run(struct muster_simulation *simulation,
+                                    struct muster_simulation_result *ret_result)
+{
+    TRY(put_beginnings(simulation));
+    bool within_limit = run_events(simulation);
+    TRY(simulation->status);
+    struct muster_simulation_result result = {
+        .finished = simulation->unfinished == 0,
+        .unfinished = simulation->unfinished,
+    };
+    result.beyond_limit = !result.finished && !within_limit;
+    result.total_us = result.finished ? last_finish_us(simulation) : simulation->now_us;
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        result.bytes[level] = simulation->bytes[level];
+        result.messages[level] = simulation->messages[level];
+    }
+    if (!result.finished && within_limit) {
+        muster_sim_judge(simulation, result.verdict, sizeof result.verdict);
+    }
+    *ret_result = result;
+    return MUSTER_OK;
+}
+
+double muster_simulation_finish_us(const struct muster_simulation *simulation, uint32_t rank)
+{
+    return simulation->ranks[rank].finish_us;
+}
+
+const struct muster_step_times *muster_simulation_times(const struct muster_simulation *simulation,
+                                                        uint32_t rank)
+{
+    return simulation->ranks[rank].times;
+}
+
+muster_status muster_simulate_us(size_t algorithm, const struct muster_plan *plan,
+                                 size_t element_size_bytes, const struct muster_cost_model *model,
+                                 double limit_us, double *ret_us)
+{
+    const struct muster_simulation_options options = {
+        .topology = plan->topology, .model = model, .element_size_bytes = element_size_bytes};
+    struct muster_simulation *simulation = NULL;
+    muster_status created = muster_simulation_create(&options, &simulation);
+    if (simulation == NULL) {
+        return created;
+    }
+    struct muster_simulation_result result = {0};
+    muster_status status = muster_simulation_add_all(simulation, algorithm, plan);
+    if (status == MUSTER_OK) {
+        muster_simulation_limit(simulation, limit_us);
+        status = muster_simulation_run(simulation, &result);
+    }
+    muster_simulation_destroy(simulation);
+    TRY(status);
+    if (!result.finished && !result.beyond_limit) {
+        char name[MUSTER_ALGORITHM_NAME_SIZE];
+        muster_algorithm_print(algorithm, name, sizeof name);
+        return muster_error_set(MUSTER_FATAL, "%s: %s", name, result.verdict);
+    }
+    *ret_us = result.beyond_limit ? 2 * limit_us : result.total_us;
+    return MUSTER_OK;
+}

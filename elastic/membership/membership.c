@@ -1,0 +1,435 @@
+#include "elastic/membership/membership.h"
+
+#include "elastic/membership/membership_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void muster_job_settings_init(struct muster_job_settings *settings)
+{
+    *settings = (struct muster_job_settings){
+        .min_size = 1,
+        .max_size = 1024,
+        .target_size = 0,
+        .settle_ms = 200,
+        .lease_ms = 5000,
+        .arrive_ms = 30000,
+        .suspect_ms = 2000,
+    };
+}
+
+void muster_actions_finish(struct muster_actions *actions)
+{
+    free(actions->items);
+    *actions = (struct muster_actions){0};
+}
+
+muster_status muster_membership_create(struct muster_membership **ret_membership)
+{
+    struct muster_membership *membership = calloc(1, sizeof *membership);
+    if (membership == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for a job");
+    }
+    muster_job_settings_init(&membership->settings);
+    membership->phase = MUSTER_JOB_FORMING;
+    membership->look_ms = MUSTER_LIVENESS_NEVER;
+    muster_records_say(membership->why, "nobody has joined yet");
+    *ret_membership = membership;
+    return MUSTER_OK;
+}
+
+void muster_membership_destroy(struct muster_membership *membership)
+{
+    if (membership != NULL) {
+        muster_records_finish(membership);
+        free(membership);
+    }
+}
+
+/* Pieces of events ---------------------------------------------------------------------------- */
+
+/* The array has room for one action of each kind, and an event makes no more. */
+static void act(struct muster_actions *actions, enum muster_action_kind kind, const char *member)
+{
+    for (size_t i = 0; i < actions->count; i++) {
+        if (actions->items[i].kind == kind) {
+            return;
+        }
+    }
+    struct muster_action *action = &actions->items[actions->count++];
+    action->kind = kind;
+    memcpy(action->member, member, strlen(member) + 1);
+}
+
+static void look_by(struct muster_membership *m, int64_t deadline_ms)
+{
+    m->look_ms = deadline_ms < m->look_ms ? deadline_ms : m->look_ms;
+}
+
+static void look_after(struct muster_membership *m, const struct muster_member *member)
+{
+    look_by(m, muster_liveness_deadline_ms(&member->signs, &m->settings));
+}
+
+/* blamed: whose departure would tell better why; NULL: nobody's; "": anyone's. */
+static void revoke(struct muster_membership *m, const char *why, const char *blamed,
+                   struct muster_actions *actions)
+{
+    m->phase = MUSTER_JOB_FORMING;
+    m->newcomers_settled = false;
+    m->why_open = blamed != NULL;
+    memset(m->blamed, 0, sizeof m->blamed);
+    if (blamed != NULL) {
+        memcpy(m->blamed, blamed, strlen(blamed));
+    }
+    muster_records_say(m->why, "%s", why);
+    muster_records_revoked(m, why);
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (m->listed[i]->phase == MUSTER_MEMBER_ACTIVE) {
+            muster_records_set_phase(m, m->listed[i], MUSTER_MEMBER_AWAITED);
+            m->listed[i]->signs.awaited_ms = m->now_ms;
+        }
+    }
+    look_by(m, muster_liveness_after(m->now_ms, m->settings.arrive_ms));
+    act(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+}
+
+static void end(struct muster_membership *m, const char *why, struct muster_actions *actions)
+{
+    muster_records_say(m->why, "%s", why);
+    if (m->phase == MUSTER_JOB_RUNNING) {
+        muster_records_revoked(m, m->why);
+    }
+    m->phase = MUSTER_JOB_ENDED;
+    m->finishing = false;
+    m->newcomers_settled = false;
+    char told[MUSTER_WHY_SIZE];
+    muster_records_say(told, "the job has ended: %s", m->why);
+    while (m->count > 0) {
+        muster_records_forget(m, m->listed[m->count - 1], told);
+    }
+    act(actions, MUSTER_ACTION_ENDED, "");
+}
+
+/* The member goes; if it took part in a generation that is not finishing, that one is over. */
+static void go(struct muster_membership *m, struct muster_member *member,
+               enum muster_leave_reason reason, const char *cause, struct muster_actions *actions)
+{
+    bool disturbs = member->phase == MUSTER_MEMBER_ACTIVE && !m->finishing;
+    act(actions, MUSTER_ACTION_GONE, member->id);
+    muster_records_depart(m, member, reason, cause);
+    if (disturbs) {
+        revoke(m, member->why, NULL, actions);
+    }
+    if (m->finishing && m->active == 0) {
+        end(m, "finished", actions);
+    } else if (m->count == 0) {
+        char why[MUSTER_WHY_SIZE];
+        muster_records_say(why, "nobody is left: %s", member->why);
+        end(m, why, actions);
+        m->deserted = true;
+    }
+}
+
+static void finish(struct muster_membership *m, struct muster_member *member, const char *cause,
+                   struct muster_actions *actions)
+{
+    char who[MUSTER_WHY_SIZE];
+    if (!m->finishing) {
+        muster_records_say(m->why, "finishing: %s was the first to finish",
+                           muster_records_describe(member, who));
+    }
+    m->finishing = true;
+    go(m, member, MUSTER_LEAVE_FINISHED, cause, actions);
+}
+
+/* What became possible by the event. A death forms nothing: others may be about to be declared
+ * dead at the same time, and must not be taken in. */
+static void advance(struct muster_membership *m, bool may_form, struct muster_actions *actions)
+{
+    if (may_form && muster_forming_form_ms(m) <= m->now_ms) {
+        muster_forming_form(m);
+        act(actions, MUSTER_ACTION_ANSWER_JOINS, "");
+    }
+    if (muster_forming_settle_ms(m) <= m->now_ms) {
+        m->newcomers_settled = true;
+    }
+    if (m->arrived == 0 || m->active >= m->settings.max_size) {
+        m->newcomers_settled = false;
+    }
+}
+
+/* Join ---------------------------------------------------------------------------------------- */
+
+/* The first Join of a job, or the first after its end. */
+static void begin(struct muster_membership *m, const struct muster_job_settings *settings)
+{
+    m->settings = *settings;
+    m->begun = true;
+    m->phase = MUSTER_JOB_FORMING;
+    m->shrinking = false;
+    m->deserted = false;
+    m->why_open = false;
+    muster_records_say(m->why, "the first members are joining");
+}
+
+static muster_status join_newcomer(struct muster_membership *m, const struct muster_event *event)
+{
+    struct muster_member *member = NULL;
+    TRY(muster_records_add(m, &event->info, &member));
+    if (!m->begun || m->phase == MUSTER_JOB_ENDED) {
+        begin(m, &event->settings);
+    }
+    m->newcomer_ms = m->now_ms;
+    muster_liveness_init(&member->signs, m->now_ms);
+    look_after(m, member);
+    return MUSTER_OK;
+}
+
+static void revoke_for_join(struct muster_membership *m, const struct muster_member *member,
+                            struct muster_actions *actions)
+{
+    char who[MUSTER_WHY_SIZE];
+    char why[MUSTER_WHY_SIZE];
+    if (m->newcomers_settled) {
+        muster_records_say(why, "%" PRIu32 " newcomer%s", m->arrived, m->arrived == 1 ? "" : "s");
+        revoke(m, why, NULL, actions);
+    } else if (m->shrinking) {
+        muster_records_say(why, "resize to %" PRIu32, m->settings.target_size);
+        revoke(m, why, NULL, actions);
+    } else {
+        muster_records_say(why, "%s joined again", muster_records_describe(member, who));
+        revoke(m, why, "", actions);
+    }
+}
+
+static void join_again(struct muster_membership *m, struct muster_member *member,
+                       const struct muster_member_info *info, struct muster_actions *actions)
+{
+    muster_liveness_hear(&member->signs, m->now_ms);
+    if (member->phase == MUSTER_MEMBER_ACTIVE && m->finishing) {
+        finish(m, member, "", actions);
+        return;
+    }
+    if (member->phase == MUSTER_MEMBER_ACTIVE && info->generation < m->generation.number) {
+        act(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first answer got lost */
+        return;
+    }
+    if (member->phase == MUSTER_MEMBER_ACTIVE) {
+        revoke_for_join(m, member, actions);
+    }
+    *member->info = *info;
+    member->signs.awaited_ms = MUSTER_LIVENESS_NEVER;
+    muster_records_set_phase(m, member, MUSTER_MEMBER_ARRIVED);
+}
+
+static muster_status apply_join(struct muster_membership *m, const struct muster_event *event,
+                                struct muster_actions *actions)
+{
+    struct muster_member *member = muster_records_find(m, event->info.id);
+    if (member == NULL) {
+        TRY(join_newcomer(m, event));
+    } else {
+        join_again(m, member, &event->info, actions);
+    }
+    if (event->info.generation > m->highest) {
+        m->highest = event->info.generation;
+    }
+    return MUSTER_OK;
+}
+
+/* The other events ---------------------------------------------------------------------------- */
+
+static void apply_leave(struct muster_membership *m, const struct muster_event *event,
+                        struct muster_actions *actions)
+{
+    struct muster_member *member = muster_records_find(m, event->member);
+    bool finished = event->leave_reason == MUSTER_LEAVE_FINISHED &&
+                    event->generation == m->generation.number &&
+                    member->generation == event->generation;
+    if (finished && member->phase == MUSTER_MEMBER_ACTIVE) {
+        finish(m, member, event->why, actions);
+        return;
+    }
+    /* All agreed that the work is done before the generation was revoked. */
+    bool was_last_word = finished && member->phase == MUSTER_MEMBER_AWAITED;
+    go(m, member, event->leave_reason, event->why, actions);
+    if (was_last_word && m->phase != MUSTER_JOB_ENDED) {
+        end(m, "finished", actions);
+    }
+}
+
+static void apply_report(struct muster_membership *m, const struct muster_event *event,
+                         struct muster_actions *actions)
+{
+    struct muster_member *reporter = muster_records_find(m, event->member);
+    struct muster_member *suspect = muster_records_find(m, event->suspect);
+    muster_liveness_hear(&reporter->signs, m->now_ms);
+    if (suspect->phase == MUSTER_MEMBER_ARRIVED) {
+        return; /* it has shown itself since */
+    }
+    if (suspect->signs.reported_ms == MUSTER_LIVENESS_NEVER) {
+        suspect->signs.reported_ms = m->now_ms;
+        suspect->signs.reporter = reporter->rank;
+        look_after(m, suspect);
+    }
+    if (m->phase == MUSTER_JOB_RUNNING) {
+        char who[MUSTER_WHY_SIZE];
+        char why[MUSTER_WHY_SIZE];
+        muster_records_say(why, "%s reported by rank %" PRIu32 "%s%s",
+                           muster_records_describe(suspect, who), reporter->rank,
+                           event->why[0] == '\0' ? "" : ": ", event->why);
+        revoke(m, why, suspect->id, actions);
+    }
+}
+
+static void apply_disconnect(struct muster_membership *m, const struct muster_event *event)
+{
+    struct muster_member *member = muster_records_find(m, event->member);
+    if (member->signs.closed_ms == MUSTER_LIVENESS_NEVER) {
+        member->signs.closed_ms = m->now_ms;
+        look_after(m, member);
+    }
+}
+
+static void apply_resize(struct muster_membership *m, const struct muster_event *event,
+                         struct muster_actions *actions)
+{
+    m->settings.target_size = event->target_size;
+    m->shrinking = true;
+    muster_forming_ask_leaves(m);
+    act(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+}
+
+static void apply_end(struct muster_membership *m, const struct muster_event *event,
+                      struct muster_actions *actions)
+{
+    end(m, event->why[0] == '\0' ? "ended by request" : event->why, actions);
+}
+
+static void apply_restart(struct muster_membership *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        muster_liveness_restart(&m->listed[i]->signs, m->now_ms);
+    }
+    m->newcomer_ms = m->now_ms;
+}
+
+static muster_status apply_kind(struct muster_membership *m, const struct muster_event *event,
+                                struct muster_actions *actions)
+{
+    switch (event->kind) {
+    case MUSTER_EVENT_JOIN:
+        return apply_join(m, event, actions);
+    case MUSTER_EVENT_LEAVE:
+        apply_leave(m, event, actions);
+        break;
+    case MUSTER_EVENT_REPORT:
+        apply_report(m, event, actions);
+        break;
+    case MUSTER_EVENT_DISCONNECT:
+        apply_disconnect(m, event);
+        break;
+    case MUSTER_EVENT_RESIZE:
+        apply_resize(m, event, actions);
+        break;
+    case MUSTER_EVENT_END:
+        apply_end(m, event, actions);
+        break;
+    case MUSTER_EVENT_DEATH:
+        go(m, muster_records_find(m, event->member), (enum muster_leave_reason)0, event->why,
+           actions);
+        break;
+    case MUSTER_EVENT_RESTART:
+        apply_restart(m);
+        break;
+    case MUSTER_EVENT_TICK:
+        break;
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_membership_apply(struct muster_membership *membership,
+                                      const struct muster_event *event,
+                                      struct muster_actions *ret_actions)
+{
+    struct muster_membership *m = membership;
+    TRY(muster_membership_check(m, event));
+    struct muster_actions actions = {.items = calloc(MUSTER_ACTIONS_MAX, sizeof *actions.items)};
+    if (actions.items == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for the actions of an event");
+    }
+    bool pending = muster_membership_pending(m);
+    m->now_ms = event->now_ms > m->now_ms ? event->now_ms : m->now_ms;
+    muster_status status = apply_kind(m, event, &actions);
+    if (status != MUSTER_OK) {
+        muster_actions_finish(&actions);
+        return status;
+    }
+    advance(m, event->kind != MUSTER_EVENT_DEATH, &actions);
+    if (pending != muster_membership_pending(m)) {
+        act(&actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+    }
+    *ret_actions = actions;
+    return MUSTER_OK;
+}
+
+/* Time ---------------------------------------------------------------------------------------- */
+
+void muster_membership_heartbeat(struct muster_membership *membership, const char *member,
+                                 uint64_t progress, int64_t now_ms)
+{
+    struct muster_member *found = muster_records_find(membership, member);
+    if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
+        muster_liveness_hear(&found->signs, now_ms);
+        found->signs.progress = progress;
+    }
+}
+
+static int64_t earliest(int64_t a_ms, int64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
+int64_t muster_membership_next_ms(const struct muster_membership *membership)
+{
+    return earliest(membership->look_ms, earliest(muster_forming_form_ms(membership),
+                                                  muster_forming_settle_ms(membership)));
+}
+
+/* Looks at everyone, and remembers when it is worth looking again. */
+static bool find_dead(struct muster_membership *m, int64_t now_ms, struct muster_event *event)
+{
+    int64_t look_ms = MUSTER_LIVENESS_NEVER;
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct muster_member *member = m->listed[i];
+        if (muster_liveness_verdict(&member->signs, &m->settings, now_ms, event->why)) {
+            event->kind = MUSTER_EVENT_DEATH;
+            memcpy(event->member, member->id, sizeof event->member);
+            return true;
+        }
+        look_ms = earliest(look_ms, muster_liveness_deadline_ms(&member->signs, &m->settings));
+    }
+    m->look_ms = look_ms;
+    return false;
+}
+
+bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
+                           struct muster_event *ret_event)
+{
+    struct muster_membership *m = membership;
+    now_ms = now_ms > m->now_ms ? now_ms : m->now_ms;
+    if (now_ms >= m->look_ms) {
+        struct muster_event death = {.now_ms = now_ms};
+        if (find_dead(m, now_ms, &death)) {
+            *ret_event = death;
+            return true;
+        }
+    }
+    if (muster_forming_form_ms(m) <= now_ms || muster_forming_settle_ms(m) <= now_ms) {
+        *ret_event = (struct muster_event){.kind = MUSTER_EVENT_TICK, .now_ms = now_ms};
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,253 @@
+/*
+ * The service's messages as C values, and their JSON. Both ends link this; every bound on what may
+ * come over the network is here. rendezvous/muster/v1/rendezvous.proto says what the fields mean.
+ *
+ * encode: value -> jansson object, owned by the caller; NULL only when memory is out. decode:
+ * object -> value; MUSTER_INVALID names the field and the bound ("addresses[2]: longer than 127
+ * bytes"). Unknown fields are ignored, absent ones are 0 or empty. Values with pointers are
+ * finished with their finish function, which accepts zeroed storage.
+ */
+#ifndef MUSTER_ELASTIC_MESSAGES_MESSAGES_H
+#define MUSTER_ELASTIC_MESSAGES_MESSAGES_H
+
+#include "elastic/membership/membership.h"
+
+#include <jansson.h>
+
+enum {
+    MUSTER_BODY_MAX_BYTES = 256 * 1024,        /* of a request */
+    MUSTER_ANSWER_MAX_BYTES = 8 * 1024 * 1024, /* of a response */
+    MUSTER_TOKEN_MAX_BYTES = 128,              /* of a job's token */
+    MUSTER_LINK_TOKEN_SIZE = 33,               /* 16 random bytes as hex, terminator */
+    MUSTER_KEY_MAX_BYTES = 255,
+    MUSTER_VALUE_MAX_BYTES = 64 * 1024,
+    MUSTER_WAIT_MAX_MS = 30000,
+    MUSTER_MISSING_MAX = 8,
+    MUSTER_MISSING_SIZE = 128,
+    MUSTER_JSON_DEPTH_MAX = 16,
+};
+
+/* gRPC's canonical codes, as far as Muster uses them. */
+enum muster_rpc_code {
+    MUSTER_RPC_OK = 0,
+    MUSTER_RPC_CANCELED,
+    MUSTER_RPC_UNKNOWN,
+    MUSTER_RPC_INVALID_ARGUMENT,
+    MUSTER_RPC_DEADLINE_EXCEEDED,
+    MUSTER_RPC_NOT_FOUND,
+    MUSTER_RPC_ALREADY_EXISTS,
+    MUSTER_RPC_PERMISSION_DENIED,
+    MUSTER_RPC_RESOURCE_EXHAUSTED,
+    MUSTER_RPC_FAILED_PRECONDITION,
+    MUSTER_RPC_ABORTED,
+    MUSTER_RPC_OUT_OF_RANGE,
+    MUSTER_RPC_UNIMPLEMENTED,
+    MUSTER_RPC_INTERNAL,
+    MUSTER_RPC_UNAVAILABLE,
+    MUSTER_RPC_DATA_LOSS,
+    MUSTER_RPC_UNAUTHENTICATED,
+};
+/* "invalid_argument"; its HTTP status; and back. */
+const char *muster_rpc_code_name(enum muster_rpc_code code);
+unsigned muster_rpc_code_http(enum muster_rpc_code code);
+enum muster_rpc_code muster_rpc_code_parse(const char *name);
+
+/* How a status travels as a code, and back, so that what the caller should do survives the trip:
+ * INVALID invalid_argument, RETRY unavailable, REJOIN aborted, ENDED failed_precondition, FATAL
+ * internal. To Join, Watch, Leave and Report one kind of ENDED is answered with not_found instead:
+ * the member was declared dead, or is unknown to the running job (or the job to the server). It may
+ * join again, as a new member; with failed_precondition it must not. On the way back codes that no
+ * status has mean: canceled (a newer request of the member took this one's place),
+ * deadline_exceeded, resource_exhausted RETRY; unknown, data_loss FATAL; all others INVALID. */
+enum muster_rpc_code muster_rpc_code_of_status(muster_status status);
+muster_status muster_rpc_code_status(enum muster_rpc_code code);
+
+/* The method, as in the path: "Join". */
+enum muster_rpc_method {
+    MUSTER_RPC_JOIN = 0,
+    MUSTER_RPC_WATCH,
+    MUSTER_RPC_LEAVE,
+    MUSTER_RPC_REPORT,
+    MUSTER_RPC_RESIZE,
+    MUSTER_RPC_PUT,
+    MUSTER_RPC_GET,
+    MUSTER_RPC_WAIT,
+    MUSTER_RPC_GET_JOB,
+    MUSTER_RPC_LIST_JOBS,
+    MUSTER_RPC_END_JOB,
+    MUSTER_RPC_METHOD_COUNT,
+};
+const char *muster_rpc_method_name(enum muster_rpc_method method);
+
+/* True for 1 to 64 letters, digits, '.', '_', '-'. */
+bool muster_job_name_valid(const char *name);
+
+struct muster_join_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    struct muster_member_info info;
+    uint32_t min_size, max_size, target_size;
+};
+
+struct muster_wire_peer {
+    char member[MUSTER_UUID_SIZE];
+    uint32_t order;
+    uint32_t address_count;
+    char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
+};
+
+struct muster_wire_host {
+    char name[MUSTER_HOST_SIZE];
+    char rack[MUSTER_RACK_SIZE];
+    uint32_t size;
+};
+
+struct muster_join_response {
+    bool formed;
+    /* waiting */
+    uint32_t members, min_size, target_size;
+    uint32_t missing_count;
+    char missing[MUSTER_MISSING_MAX][MUSTER_MISSING_SIZE];
+    /* formed */
+    uint64_t generation;
+    uint32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+    uint32_t host_count;
+    struct muster_wire_host *hosts; /* owned [host_count] */
+    struct muster_wire_peer *peers; /* owned [size], by rank */
+    uint64_t state_version;
+    uint32_t state_source;
+    uint32_t stale_count;
+    uint32_t *stale; /* owned [stale_count], ranks, rising */
+    char link_token[MUSTER_LINK_TOKEN_SIZE];
+    uint32_t hold_ms, lease_ms;
+};
+
+struct muster_watch_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    char member[MUSTER_UUID_SIZE];
+    uint64_t generation;
+    bool pending_known, leave_known;
+    uint64_t progress;
+};
+
+struct muster_watch_response {
+    bool revoked, pending, leave;
+    char reason[MUSTER_WHY_SIZE];
+};
+
+struct muster_leave_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    char member[MUSTER_UUID_SIZE];
+    uint64_t generation;
+    enum muster_leave_reason reason;
+    char why[MUSTER_WHY_SIZE];
+};
+
+struct muster_report_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    char member[MUSTER_UUID_SIZE];
+    uint64_t generation;
+    uint32_t suspect;
+    char why[MUSTER_WHY_SIZE];
+};
+
+struct muster_resize_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    uint32_t target_size;
+};
+
+/* Put, Get and Wait. */
+struct muster_value_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    uint64_t generation;
+    char key[MUSTER_KEY_MAX_BYTES + 1];
+    uint32_t timeout_ms; /* Wait */
+    size_t value_size;   /* Put */
+    void *value;         /* Put; owned */
+};
+
+struct muster_value_response {
+    size_t value_size;
+    void *value; /* owned */
+};
+
+/* GetJob and EndJob. */
+struct muster_job_request {
+    char job[MUSTER_JOB_NAME_SIZE];
+    char why[MUSTER_WHY_SIZE]; /* EndJob */
+};
+
+struct muster_job_member {
+    struct muster_member_info info; /* addresses are not sent */
+    enum muster_member_phase phase;
+    int32_t rank;
+    uint64_t progress, silent_ms;
+    bool suspected, leave_asked;
+};
+
+struct muster_job_response {
+    char name[MUSTER_JOB_NAME_SIZE];
+    enum muster_job_phase phase;
+    char why[MUSTER_WHY_SIZE];
+    uint64_t generation;
+    uint32_t min_size, max_size, target_size;
+    bool pending;
+    uint32_t member_count, generation_count, departure_count;
+    struct muster_job_member *members;            /* owned */
+    struct muster_generation_record *generations; /* owned; times since the job began */
+    struct muster_departure_record *departures;   /* owned; times since the job began */
+};
+
+struct muster_job_summary {
+    char name[MUSTER_JOB_NAME_SIZE];
+    enum muster_job_phase phase;
+    uint64_t generation;
+    uint32_t size, members;
+};
+
+struct muster_jobs_response {
+    uint32_t count;
+    struct muster_job_summary *jobs; /* owned */
+};
+
+struct muster_rpc_error {
+    enum muster_rpc_code code;
+    char message[512];
+};
+
+#define MUSTER_MESSAGE(name, type)                            \
+    json_t *muster_##name##_encode(const struct type *value); \
+    MUSTER_CHECKED muster_status muster_##name##_decode(const json_t *json, struct type *ret_value)
+
+MUSTER_MESSAGE(join_request, muster_join_request);
+MUSTER_MESSAGE(join_response, muster_join_response);
+MUSTER_MESSAGE(watch_request, muster_watch_request);
+MUSTER_MESSAGE(watch_response, muster_watch_response);
+MUSTER_MESSAGE(leave_request, muster_leave_request);
+MUSTER_MESSAGE(report_request, muster_report_request);
+MUSTER_MESSAGE(resize_request, muster_resize_request);
+MUSTER_MESSAGE(value_request, muster_value_request);
+MUSTER_MESSAGE(value_response, muster_value_response);
+MUSTER_MESSAGE(job_request, muster_job_request);
+MUSTER_MESSAGE(job_response, muster_job_response);
+MUSTER_MESSAGE(jobs_response, muster_jobs_response);
+MUSTER_MESSAGE(rpc_error, muster_rpc_error);
+
+void muster_join_response_finish(struct muster_join_response *value);
+void muster_value_request_finish(struct muster_value_request *value);
+void muster_value_response_finish(struct muster_value_response *value);
+void muster_job_response_finish(struct muster_job_response *value);
+void muster_jobs_response_finish(struct muster_jobs_response *value);
+
+/* Membership events, for the store. */
+MUSTER_MESSAGE(event, muster_event);
+MUSTER_MESSAGE(kept, muster_kept);
+
+/* True if it is a record that muster_kept_encode() has made, not an event. */
+bool muster_kept_is(const json_t *json);
+
+/* Text of at most MUSTER_ANSWER_MAX_BYTES -> object; at most MUSTER_JSON_DEPTH_MAX objects and
+ * arrays in each other, no key twice. MUSTER_INVALID says where in the text it goes wrong. */
+MUSTER_CHECKED muster_status muster_json_parse(const char *text, size_t size_bytes,
+                                               json_t **ret_json);
+
+#endif

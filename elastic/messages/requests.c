@@ -1,0 +1,143 @@
+/* What clients send; and the events that the store keeps. */
+#include "elastic/messages/messages_parts.h"
+
+#include <string.h>
+
+static const char *const leave_words[] = {
+    "LEAVE_REASON_UNSPECIFIED",
+    "LEAVE_REASON_FINISHED",
+    "LEAVE_REASON_PLANNED",
+    "LEAVE_REASON_FAILED",
+};
+
+static const struct muster_field join_fields[] = {
+    TEXT_FIELD(muster_join_request, "job", job, JOB),
+    TEXT_FIELD(muster_join_request, "member", info.id, UUID),
+    INFO_FIELDS(muster_join_request, REQUIRED),
+    FIELD(muster_join_request, "minSize", UINT32, min_size),
+    FIELD(muster_join_request, "maxSize", UINT32, max_size),
+    FIELD(muster_join_request, "targetSize", UINT32, target_size),
+};
+static const struct muster_message join_request =
+    MESSAGE(muster_join_request, join_fields, .sparse = true);
+DEFINE_MESSAGE(join_request, muster_join_request, join_request)
+
+static const struct muster_field watch_fields[] = {
+    TEXT_FIELD(muster_watch_request, "job", job, JOB),
+    TEXT_FIELD(muster_watch_request, "member", member, REQUIRED),
+    FIELD(muster_watch_request, "generation", UINT64, generation),
+    FIELD(muster_watch_request, "pendingKnown", BOOL, pending_known),
+    FIELD(muster_watch_request, "leaveKnown", BOOL, leave_known),
+    FIELD(muster_watch_request, "progress", UINT64, progress),
+};
+static const struct muster_message watch_request =
+    MESSAGE(muster_watch_request, watch_fields, .sparse = true);
+DEFINE_MESSAGE(watch_request, muster_watch_request, watch_request)
+
+static const struct muster_field leave_fields[] = {
+    TEXT_FIELD(muster_leave_request, "job", job, JOB),
+    TEXT_FIELD(muster_leave_request, "member", member, REQUIRED),
+    FIELD(muster_leave_request, "generation", UINT64, generation),
+    WORD_FIELD(muster_leave_request, "reason", reason, leave_words),
+    TEXT_FIELD(muster_leave_request, "why", why, ANY),
+};
+static const struct muster_message leave_request =
+    MESSAGE(muster_leave_request, leave_fields, .sparse = true);
+DEFINE_MESSAGE(leave_request, muster_leave_request, leave_request)
+
+static const struct muster_field report_fields[] = {
+    TEXT_FIELD(muster_report_request, "job", job, JOB),
+    TEXT_FIELD(muster_report_request, "member", member, REQUIRED),
+    FIELD(muster_report_request, "generation", UINT64, generation),
+    FIELD(muster_report_request, "suspect", UINT32, suspect),
+    TEXT_FIELD(muster_report_request, "why", why, ANY),
+};
+static const struct muster_message report_request =
+    MESSAGE(muster_report_request, report_fields, .sparse = true);
+DEFINE_MESSAGE(report_request, muster_report_request, report_request)
+
+static const struct muster_field resize_fields[] = {
+    TEXT_FIELD(muster_resize_request, "job", job, JOB),
+    FIELD(muster_resize_request, "targetSize", UINT32, target_size),
+};
+static const struct muster_message resize_request =
+    MESSAGE(muster_resize_request, resize_fields, .sparse = true);
+DEFINE_MESSAGE(resize_request, muster_resize_request, resize_request)
+
+static const struct muster_field value_fields[] = {
+    TEXT_FIELD(muster_value_request, "job", job, JOB),
+    FIELD(muster_value_request, "generation", UINT64, generation),
+    TEXT_FIELD(muster_value_request, "key", key, REQUIRED),
+    FIELD(muster_value_request, "timeoutMs", UINT32, timeout_ms, .max = MUSTER_WAIT_MAX_MS),
+    FIELD(muster_value_request, "value", BYTES, value, .size_bytes = MUSTER_VALUE_MAX_BYTES,
+          .count_offset = offsetof(struct muster_value_request, value_size)),
+};
+static const struct muster_message value_request =
+    MESSAGE(muster_value_request, value_fields, .sparse = true);
+DEFINE_MESSAGE(value_request, muster_value_request, value_request)
+
+void muster_value_request_finish(struct muster_value_request *value)
+{
+    muster_message_finish(&value_request, value);
+}
+
+static const struct muster_field job_fields[] = {
+    TEXT_FIELD(muster_job_request, "job", job, JOB),
+    TEXT_FIELD(muster_job_request, "why", why, ANY),
+};
+static const struct muster_message job_request =
+    MESSAGE(muster_job_request, job_fields, .sparse = true);
+DEFINE_MESSAGE(job_request, muster_job_request, job_request)
+
+/* Events: what was accepted, as the store keeps it. */
+
+static const char *const event_words[] = {
+    NULL, "join", "leave", "report", "disconnect", "resize", "end", "tick", "restart", "death",
+};
+
+static const struct muster_field info_fields[] = {
+    TEXT_FIELD(muster_event, "member", info.id, ANY),
+    INFO_FIELDS(muster_event, ANY),
+};
+static const struct muster_message event_info = MESSAGE(muster_event, info_fields, .sparse = true);
+
+static const struct muster_field settings_fields[] = {
+    SETTINGS_FIELDS(muster_event),
+};
+static const struct muster_message event_settings =
+    MESSAGE(muster_event, settings_fields, .sparse = true);
+
+static const struct muster_field event_fields[] = {
+    WORD_FIELD(muster_event, "kind", kind, event_words),
+    FIELD(muster_event, "nowMs", INT64, now_ms),
+    TEXT_FIELD(muster_event, "member", member, ANY),
+    TEXT_FIELD(muster_event, "suspect", suspect, ANY),
+    FIELD(muster_event, "generation", UINT64, generation),
+    WORD_FIELD(muster_event, "leaveReason", leave_reason, leave_words),
+    FIELD(muster_event, "targetSize", UINT32, target_size),
+    TEXT_FIELD(muster_event, "why", why, ANY),
+    FIELD(muster_event, "info", PART, info, .message = &event_info),
+    FIELD(muster_event, "settings", PART, settings, .message = &event_settings),
+};
+static const struct muster_message event = MESSAGE(muster_event, event_fields, .sparse = true);
+
+json_t *muster_event_encode(const struct muster_event *value)
+{
+    json_t *json = muster_message_encode(&event, value);
+    if (json != NULL && value->kind != MUSTER_EVENT_JOIN) {
+        (void)json_object_del(json, "info");
+        (void)json_object_del(json, "settings");
+    }
+    return json;
+}
+
+muster_status muster_event_decode(const json_t *json, struct muster_event *ret_value)
+{
+    struct muster_event value;
+    TRY(muster_message_decode(&event, json, &value));
+    if (value.kind == 0) {
+        return muster_error_set(MUSTER_INVALID, "kind: missing");
+    }
+    *ret_value = value;
+    return MUSTER_OK;
+}

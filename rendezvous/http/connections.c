@@ -1,0 +1,263 @@
+#include "rendezvous/http/connections.h"
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+enum {
+    EVENTS_AT_ONCE = 64,
+    SWEEPS_PER_LIMIT = 4, /* how often the slow ones are looked for within slow_ms */
+    SWEEP_MAX_MS = 1000,
+};
+
+struct muster_connection {
+    int fd;
+    int64_t deadline_ns; /* MUSTER_NEVER: suspended */
+    bool watched;
+    struct muster_watcher held; /* now or last: its job, serial and member; serial 0: never yet */
+    struct muster_connection *prev, *next;
+};
+
+struct muster_connections {
+    uint32_t slow_ms;
+    muster_closed_function closed;
+    void *user;
+    int epoll_fd, stop_fd;
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t mutex;
+    /* Under the lock: */
+    struct muster_connection *first; /* and what it leads to */
+    uint32_t expected;
+    bool refuses;
+    pthread_cond_t empty; /* none is left and none expected */
+};
+
+bool muster_connections_expect(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    if (!connections->refuses) {
+        connections->expected++;
+    }
+    return !connections->refuses;
+}
+
+struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd)
+{
+    struct muster_connection *connection = calloc(1, sizeof *connection);
+    AUTO_LOCK(&connections->mutex);
+    connections->expected--;
+    if (connections->refuses) {
+        (void)shutdown(fd, SHUT_RDWR);
+    }
+    if (connection != NULL) {
+        connection->fd = fd;
+        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        DL_APPEND(connections->first, connection);
+    }
+    return connection;
+}
+
+/* libmicrohttpd closes the socket only after this. */
+void muster_connections_remove(struct muster_connections *connections,
+                               struct muster_connection *connection)
+{
+    if (connection == NULL) {
+        return;
+    }
+    muster_mutex_lock(&connections->mutex);
+    DL_DELETE(connections->first, connection);
+    if (connections->first == NULL) {
+        (void)pthread_cond_signal(&connections->empty);
+    }
+    muster_mutex_unlock(&connections->mutex);
+    /* Who dies right after its request was answered is not seen while it is watched. */
+    if (connection->held.serial != 0) {
+        connections->closed(connections->user, &connection->held);
+    }
+    free(connection);
+}
+
+void muster_connections_hurry(struct muster_connections *connections,
+                              struct muster_connection *connection)
+{
+    if (connection != NULL) {
+        AUTO_LOCK(&connections->mutex);
+        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+    }
+}
+
+void muster_connections_watch(struct muster_connections *connections,
+                              struct muster_connection *connection,
+                              const struct muster_watcher *watcher)
+{
+    if (connection == NULL) {
+        return;
+    }
+    AUTO_LOCK(&connections->mutex);
+    connection->deadline_ns = MUSTER_NEVER;
+    connection->watched = true;
+    connection->held = (struct muster_watcher){.serial = watcher->serial};
+    memcpy(connection->held.job, watcher->job, sizeof watcher->job);
+    memcpy(connection->held.member, watcher->member, sizeof watcher->member);
+    /* The serial, not the pointer: what epoll has told already may be gone when it is read. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = watcher->serial};
+    if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
+        muster_log(MUSTER_LOG_WARN, "a held connection is not watched: %s", strerror(errno));
+    }
+}
+
+void muster_connections_unwatch(struct muster_connections *connections,
+                                struct muster_connection *connection)
+{
+    if (connection == NULL) {
+        return;
+    }
+    AUTO_LOCK(&connections->mutex);
+    (void)epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+    connection->watched = false;
+    connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+}
+
+void muster_connections_refuse(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    connections->refuses = true;
+}
+
+void muster_connections_close(struct muster_connections *connections, uint32_t wait_ms)
+{
+    int64_t deadline_ns = muster_clock_after_ms(wait_ms);
+    struct muster_connection *connection = NULL;
+    AUTO_LOCK(&connections->mutex);
+    DL_FOREACH(connections->first, connection)
+    {
+        (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
+    }
+    while ((connections->first != NULL || connections->expected > 0) &&
+           muster_condition_wait(&connections->empty, &connections->mutex, deadline_ns)) {
+    }
+}
+
+/* The thread ---------------------------------------------------------------------------------- */
+
+/* False: it has been answered in the meantime. */
+static bool find_held(struct muster_connections *connections, uint64_t serial,
+                      struct muster_watcher *ret_held)
+{
+    AUTO_LOCK(&connections->mutex);
+    struct muster_connection *connection = NULL;
+    DL_FOREACH(connections->first, connection)
+    {
+        if (connection->watched && connection->held.serial == serial) {
+            *ret_held = connection->held;
+            connection->held.serial = 0; /* it is told once */
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shut_down_slow(struct muster_connections *connections)
+{
+    AUTO_LOCK(&connections->mutex);
+    int64_t now_ns = muster_clock_ns();
+    struct muster_connection *connection = NULL;
+    DL_FOREACH(connections->first, connection)
+    {
+        if (connection->deadline_ns <= now_ns) {
+            (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
+            connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        }
+    }
+}
+
+static void *run(void *user)
+{
+    struct muster_connections *connections = user;
+    struct epoll_event events[EVENTS_AT_ONCE];
+    uint32_t share_ms = connections->slow_ms / SWEEPS_PER_LIMIT + 1;
+    uint32_t sweep_ms = share_ms < SWEEP_MAX_MS ? share_ms : SWEEP_MAX_MS;
+    int64_t sweep_ns = muster_clock_after_ms(sweep_ms);
+    for (;;) {
+        int count = epoll_wait(connections->epoll_fd, events, EVENTS_AT_ONCE,
+                               muster_clock_left_ms(sweep_ns));
+        for (int i = 0; i < count; i++) {
+            struct muster_watcher held;
+            if (events[i].data.u64 == 0) {
+                return NULL; /* stop_fd */
+            }
+            if (find_held(connections, events[i].data.u64, &held)) {
+                connections->closed(connections->user, &held);
+            }
+        }
+        if (muster_clock_left_ms(sweep_ns) == 0) {
+            shut_down_slow(connections);
+            sweep_ns = muster_clock_after_ms(sweep_ms);
+        }
+    }
+}
+
+static muster_status start(struct muster_connections *connections)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
+    connections->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    connections->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (connections->epoll_fd < 0 || connections->stop_fd < 0 ||
+        epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connections->stop_fd, &event) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "cannot watch connections");
+    }
+    int failed = pthread_create(&connections->thread, NULL, run, connections);
+    if (failed != 0) {
+        errno = failed;
+        return muster_error_errno(MUSTER_FATAL, "cannot start a thread");
+    }
+    connections->runs = true;
+    return MUSTER_OK;
+}
+
+muster_status muster_connections_create(uint32_t slow_ms, muster_closed_function closed, void *user,
+                                        struct muster_connections **ret_connections)
+{
+    struct muster_connections *connections = calloc(1, sizeof *connections);
+    if (connections == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    connections->slow_ms = slow_ms;
+    connections->closed = closed;
+    connections->user = user;
+    muster_mutex_init(&connections->mutex);
+    muster_condition_init(&connections->empty);
+    muster_status status = start(connections);
+    if (status != MUSTER_OK) {
+        muster_connections_destroy(connections);
+        return status;
+    }
+    *ret_connections = connections;
+    return MUSTER_OK;
+}
+
+void muster_connections_destroy(struct muster_connections *connections)
+{
+    if (connections == NULL) {
+        return;
+    }
+    if (connections->runs) {
+        (void)eventfd_write(connections->stop_fd, 1);
+        (void)pthread_join(connections->thread, NULL);
+    }
+    muster_cleanup_close(&connections->epoll_fd);
+    muster_cleanup_close(&connections->stop_fd);
+    (void)pthread_cond_destroy(&connections->empty);
+    (void)pthread_mutex_destroy(&connections->mutex);
+    free(connections);
+}

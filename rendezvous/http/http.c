@@ -1,0 +1,345 @@
+#include "rendezvous/http/http_parts.h"
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum {
+    FILES_APART = 64,       /* that are no connections */
+    STOP_ANSWERS_MS = 1000, /* for the last answers to go */
+    STOP_CLOSING_MS = 1000, /* for what is left to be closed */
+    BODY_FIRST_BYTES = 1024,
+};
+
+/* Answers ------------------------------------------------------------------------------------- */
+
+static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
+                                 size_t size_bytes, enum MHD_ResponseMemoryMode mode)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(size_bytes, text, mode);
+    if (response == NULL) {
+        if (mode == MHD_RESPMEM_MUST_FREE) {
+            free(text);
+        }
+        return MHD_NO;
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+    if (http == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "POST");
+    }
+    if (http == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
+        (void)MHD_add_response_header(response, "Accept-Post", "application/json");
+    }
+    enum MHD_Result result = MHD_queue_response(connection, http, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned http,
+                                   struct muster_rpc_answer answer)
+{
+    static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
+    if (answer.body == NULL) {
+        return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
+                         sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
+    }
+    return send_text(connection, http, answer.body, answer.size_bytes, MHD_RESPMEM_MUST_FREE);
+}
+
+static enum MHD_Result send_refusal(struct MHD_Connection *connection,
+                                    struct muster_http_refusal refusal)
+{
+    return send_answer(connection, refusal.http,
+                       muster_answer_error(refusal.code, "%s", refusal.what));
+}
+
+/* Called once, from any thread, for a request that the service has held. */
+static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer answer)
+{
+    struct muster_http_request *request = (struct muster_http_request *)watcher;
+    AUTO_LOCK(&request->mutex);
+    request->answer = answer;
+    bool suspended = request->stage == MUSTER_HTTP_SUSPENDED;
+    request->stage = MUSTER_HTTP_ANSWERED;
+    if (suspended) {
+        muster_connections_unwatch(request->http->connections, request->socket);
+        MHD_resume_connection(request->connection);
+    }
+}
+
+static enum MHD_Result send_held(struct muster_http_request *request)
+{
+    struct muster_rpc_answer answer = request->answer;
+    request->answer.body = NULL;
+    return send_answer(request->connection, muster_rpc_code_http(answer.code), answer);
+}
+
+/* Requests ------------------------------------------------------------------------------------ */
+
+static enum MHD_Result call(struct muster_http_request *request)
+{
+    const struct muster_rpc_request rpc = {
+        .method = request->method,
+        .token = muster_http_token(request->connection),
+        .body = request->body != NULL ? request->body : "",
+        .size_bytes = request->size_bytes,
+        .timeout_ms = muster_http_timeout_ms(request->connection),
+    };
+    struct muster_rpc_answer answer;
+    request->stage = MUSTER_HTTP_CALLED;
+    request->watcher.answer = answer_held;
+    if (muster_rpc_call(request->http->service, &rpc, &request->watcher, &answer)) {
+        return send_answer(request->connection, muster_rpc_code_http(answer.code), answer);
+    }
+    AUTO_LOCK(&request->mutex);
+    if (request->stage == MUSTER_HTTP_ANSWERED) {
+        return send_held(request);
+    }
+    request->stage = MUSTER_HTTP_SUSPENDED;
+    MHD_suspend_connection(request->connection);
+    muster_connections_watch(request->http->connections, request->socket, &request->watcher);
+    return MHD_YES;
+}
+
+/* False: the connection is to be closed. What is refused is read and forgotten, so that the client
+ * comes to read why, but not without end. */
+static bool take_body(struct muster_http_request *request, const char *data, size_t size_bytes)
+{
+    size_t needed = request->size_bytes + size_bytes;
+    if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
+        return false;
+    }
+    if (request->refusal.http == 0 && needed > MUSTER_BODY_MAX_BYTES) {
+        request->refusal = muster_http_refuse_body();
+    }
+    if (request->refusal.http != 0) {
+        request->size_bytes = needed;
+        return true;
+    }
+    if (needed > request->capacity) {
+        size_t capacity = 2 * needed > BODY_FIRST_BYTES ? 2 * needed : BODY_FIRST_BYTES;
+        char *grown = realloc(request->body, capacity);
+        if (grown == NULL) {
+            return false;
+        }
+        request->body = grown;
+        request->capacity = capacity;
+    }
+    memcpy(request->body + request->size_bytes, data, size_bytes);
+    request->size_bytes = needed;
+    return true;
+}
+
+static struct muster_http_request *begin_request(struct muster_http *http,
+                                                 struct MHD_Connection *connection)
+{
+    struct muster_http_request *request = calloc(1, sizeof *request);
+    if (request == NULL) {
+        return NULL;
+    }
+    request->http = http;
+    request->connection = connection;
+    request->deadline_ns = muster_clock_after_ms(http->slow_ms);
+    muster_mutex_init(&request->mutex);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    request->socket = info != NULL ? info->socket_context : NULL;
+    AUTO_LOCK(&http->mutex);
+    http->request_count++;
+    return request;
+}
+
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
+                              const char *http_method, const char *version, const char *data,
+                              size_t *data_size, void **context)
+{
+    (void)version;
+    struct muster_http_request *request = *context;
+    if (request == NULL) {
+        request = begin_request(user, connection);
+        *context = request;
+        if (request == NULL) {
+            return MHD_NO;
+        }
+        request->refusal = muster_http_check_head(connection, url, http_method, request);
+        return muster_http_body_length(connection) > MUSTER_HTTP_DRAIN_MAX_BYTES
+                   ? send_refusal(connection, request->refusal)
+                   : MHD_YES;
+    }
+    if (*data_size > 0) {
+        bool taken = take_body(request, data, *data_size);
+        *data_size = 0;
+        return taken ? MHD_YES : MHD_NO;
+    }
+    if (request->stage == MUSTER_HTTP_ANSWERED) {
+        return send_held(request);
+    }
+    if (request->refusal.http == 0 && request->is_get) {
+        request->refusal = muster_http_read_query(connection, request);
+    }
+    return request->refusal.http == 0 ? call(request) : send_refusal(connection, request->refusal);
+}
+
+static void end_request(void *user, struct MHD_Connection *connection, void **context,
+                        enum MHD_RequestTerminationCode code)
+{
+    (void)connection;
+    (void)code;
+    struct muster_http *http = user;
+    struct muster_http_request *request = *context;
+    if (request == NULL) {
+        return;
+    }
+    *context = NULL;
+    muster_connections_hurry(http->connections, request->socket);
+    /* Whoever answered it may still be about to let go of the lock. */
+    muster_mutex_lock(&request->mutex);
+    muster_mutex_unlock(&request->mutex);
+    (void)pthread_mutex_destroy(&request->mutex);
+    free(request->answer.body);
+    free(request->body);
+    free(request);
+    AUTO_LOCK(&http->mutex);
+    http->request_count--;
+    if (http->request_count == 0) {
+        (void)pthread_cond_signal(&http->idle);
+    }
+}
+
+static void notice_connection(void *user, struct MHD_Connection *connection, void **socket_context,
+                              enum MHD_ConnectionNotificationCode code)
+{
+    struct muster_http *http = user;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *socket_context =
+            info != NULL ? muster_connections_add(http->connections, info->connect_fd) : NULL;
+    } else {
+        muster_connections_remove(http->connections, *socket_context);
+        *socket_context = NULL;
+    }
+}
+
+static enum MHD_Result accept_connection(void *user, const struct sockaddr *address,
+                                         socklen_t address_size)
+{
+    struct muster_http *http = user;
+    (void)address;
+    (void)address_size;
+    return muster_connections_expect(http->connections) ? MHD_YES : MHD_NO;
+}
+
+static void log_text(void *user, const char *format, va_list arguments)
+{
+    (void)user;
+    char text[256];
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\r\n")] = '\0';
+    muster_log(MUSTER_LOG_DEBUG, "libmicrohttpd: %s", text);
+}
+
+/* Life ---------------------------------------------------------------------------------------- */
+
+static void told_closed(void *user, const struct muster_watcher *watcher)
+{
+    const struct muster_http *http = user;
+    muster_rpc_disconnected(http->service, watcher);
+}
+
+static unsigned connection_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return FILES_APART;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur > MUSTER_HTTP_CONNECTIONS_MAX + FILES_APART) {
+        return MUSTER_HTTP_CONNECTIONS_MAX;
+    }
+    return limit.rlim_cur > 2 * FILES_APART ? (unsigned)limit.rlim_cur - FILES_APART : FILES_APART;
+}
+
+static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
+{
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    const struct MHD_OptionItem options[] = {
+        /* First: what follows may already have something to say. */
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_text, NULL},
+        {MHD_OPTION_LISTEN_SOCKET, listen_fd, NULL},
+        {MHD_OPTION_THREAD_POOL_SIZE, MUSTER_HTTP_THREADS, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)connection_limit(), NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, MUSTER_HTTP_POOL_BYTES, NULL},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)end_request, http},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)notice_connection, http},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return MHD_start_daemon(flags, 0, accept_connection, http, handle, http, MHD_OPTION_ARRAY,
+                            options, MHD_OPTION_END);
+}
+
+muster_status muster_http_start(const struct muster_http_config *config,
+                                struct muster_service *service, struct muster_http **ret_http)
+{
+    AUTO_CLOSE int listen_fd = config->listen_fd;
+    struct muster_http *http = calloc(1, sizeof *http);
+    if (http == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    http->service = service;
+    http->slow_ms = config->slow_ms;
+    muster_mutex_init(&http->mutex);
+    muster_condition_init(&http->idle);
+    muster_status status =
+        muster_connections_create(config->slow_ms, told_closed, http, &http->connections);
+    if (status == MUSTER_OK) {
+        http->daemon = start_daemon(http, listen_fd);
+        if (http->daemon == NULL) {
+            status = muster_error_set(MUSTER_FATAL, "libmicrohttpd does not start");
+        }
+    }
+    if (status != MUSTER_OK) {
+        muster_http_stop(http);
+        return status;
+    }
+    (void)TAKE_FD(listen_fd);
+    *ret_http = http;
+    return MUSTER_OK;
+}
+
+static void wait_for_answers(struct muster_http *http)
+{
+    int64_t deadline_ns = muster_clock_after_ms(STOP_ANSWERS_MS);
+    AUTO_LOCK(&http->mutex);
+    while (http->request_count > 0 &&
+           muster_condition_wait(&http->idle, &http->mutex, deadline_ns)) {
+    }
+}
+
+void muster_http_stop(struct muster_http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    if (http->daemon != NULL) {
+        /* Not MHD_quiesce_daemon(), nor MHD_stop_daemon() with connections left: in 0.9.75 the one
+         * may abort the process when its threads are just then polling, and the other crashes on a
+         * request that libmicrohttpd itself refuses. */
+        muster_connections_refuse(http->connections);
+        muster_service_quiesce(http->service);
+        wait_for_answers(http);
+        muster_connections_close(http->connections, STOP_CLOSING_MS);
+        MHD_stop_daemon(http->daemon);
+    }
+    muster_connections_destroy(http->connections);
+    (void)pthread_cond_destroy(&http->idle);
+    (void)pthread_mutex_destroy(&http->mutex);
+    free(http);
+}

@@ -1,0 +1,168 @@
+/* Resize, GetJob, ListJobs, EndJob: what people and launchers ask. */
+#include "rendezvous/service/jobs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What kind of event it is says what to do; the answer is empty. */
+static bool accept_event(struct muster_call *call, const char *job, struct muster_event *event)
+{
+    struct muster_visit visit;
+    if (!muster_visit_begin(call, job, &visit)) {
+        return true;
+    }
+    bool ended = muster_membership_phase(visit.job->membership) == MUSTER_JOB_ENDED;
+    if (ended && event->kind == MUSTER_EVENT_END) {
+        call->answer = muster_answer_json(json_object()); /* as it was asked */
+    } else {
+        muster_status status = muster_job_accept(&visit, event);
+        call->answer =
+            status == MUSTER_OK ? muster_answer_json(json_object()) : muster_answer_status(status);
+    }
+    muster_visit_end(&visit);
+    return true;
+}
+
+bool muster_route_resize(struct muster_call *call)
+{
+    struct muster_resize_request request;
+    muster_status status = muster_resize_request_decode(call->json, &request);
+    if (status != MUSTER_OK) {
+        call->answer = muster_answer_status(status);
+        return true;
+    }
+    struct muster_event event = {.kind = MUSTER_EVENT_RESIZE, .target_size = request.target_size};
+    return accept_event(call, request.job, &event);
+}
+
+bool muster_route_end_job(struct muster_call *call)
+{
+    struct muster_job_request request;
+    muster_status status = muster_job_request_decode(call->json, &request);
+    if (status != MUSTER_OK) {
+        call->answer = muster_answer_status(status);
+        return true;
+    }
+    struct muster_event event = {.kind = MUSTER_EVENT_END};
+    (void)snprintf(event.why, sizeof event.why, "%s",
+                   request.why[0] != '\0' ? request.why : "ended on request");
+    return accept_event(call, request.job, &event);
+}
+
+/* GetJob -------------------------------------------------------------------------------------- */
+
+static void fill_members(const struct muster_job *job, struct muster_job_response *response)
+{
+    int64_t now_ms = muster_job_now_ms(job);
+    struct muster_member_view view;
+    for (uint32_t i = 0; i < response->member_count; i++) {
+        if (!muster_membership_member(job->membership, i, &view)) {
+            response->member_count = i;
+            return;
+        }
+        struct muster_job_member *member = &response->members[i];
+        member->info = *view.info;
+        member->phase = view.phase;
+        member->rank = view.rank == UINT32_MAX ? -1 : (int32_t)view.rank;
+        member->progress = view.progress;
+        member->silent_ms = now_ms > view.heard_ms ? (uint64_t)(now_ms - view.heard_ms) : 0;
+        member->suspected = view.suspected;
+        member->leave_asked = view.leave_asked;
+        response->pending = response->pending || view.leave_asked;
+    }
+}
+
+static void fill_records(const struct muster_job *job, struct muster_job_response *response)
+{
+    while (
+        response->generation_count < MUSTER_HISTORY_MAX &&
+        muster_membership_generation_record(job->membership, response->generation_count,
+                                            &response->generations[response->generation_count])) {
+        response->generation_count++;
+    }
+    while (response->departure_count < MUSTER_HISTORY_MAX &&
+           muster_membership_departure_record(job->membership, response->departure_count,
+                                              &response->departures[response->departure_count])) {
+        response->departure_count++;
+    }
+}
+
+static json_t *describe(const struct muster_job *job)
+{
+    const struct muster_membership *membership = job->membership;
+    struct muster_job_settings settings = muster_membership_settings(membership);
+    uint32_t count = muster_membership_count(membership);
+    struct muster_job_response response = {
+        .phase = muster_membership_phase(membership),
+        .generation = muster_membership_generation(membership).number,
+        .min_size = settings.min_size,
+        .max_size = settings.max_size,
+        .target_size = settings.target_size,
+        .pending = muster_membership_pending(membership),
+        .member_count = count,
+        .members = calloc((size_t)count + 1, sizeof *response.members),
+        .generations = calloc(MUSTER_HISTORY_MAX, sizeof *response.generations),
+        .departures = calloc(MUSTER_HISTORY_MAX, sizeof *response.departures),
+    };
+    json_t *json = NULL;
+    (void)snprintf(response.name, sizeof response.name, "%s", job->name);
+    (void)snprintf(response.why, sizeof response.why, "%s", muster_membership_why(membership));
+    if (response.members != NULL && response.generations != NULL && response.departures != NULL) {
+        fill_members(job, &response);
+        fill_records(job, &response);
+        json = muster_job_response_encode(&response);
+    }
+    muster_job_response_finish(&response);
+    return json;
+}
+
+bool muster_route_get_job(struct muster_call *call)
+{
+    struct muster_job_request request;
+    struct muster_visit visit;
+    muster_status status = muster_job_request_decode(call->json, &request);
+    if (status != MUSTER_OK) {
+        call->answer = muster_answer_status(status);
+        return true;
+    }
+    if (!muster_visit_begin(call, request.job, &visit)) {
+        return true;
+    }
+    call->answer = muster_answer_json(describe(visit.job));
+    muster_visit_end(&visit);
+    return true;
+}
+
+/* ListJobs ------------------------------------------------------------------------------------ */
+
+static void summarize(struct muster_visit *visit, void *user)
+{
+    struct muster_jobs_response *response = user;
+    const struct muster_membership *membership = visit->job->membership;
+    struct muster_generation_view generation = muster_membership_generation(membership);
+    if (response->count >= MUSTER_JOBS_MAX || visit->job->event_count == 0) {
+        return;
+    }
+    struct muster_job_summary *summary = &response->jobs[response->count++];
+    (void)snprintf(summary->name, sizeof summary->name, "%s", visit->job->name);
+    summary->phase = muster_membership_phase(membership);
+    summary->generation = generation.number;
+    summary->size = generation.size;
+    summary->members = muster_membership_count(membership);
+}
+
+bool muster_route_list_jobs(struct muster_call *call)
+{
+    struct muster_jobs_response response = {
+        .jobs = calloc(MUSTER_JOBS_MAX, sizeof *response.jobs),
+    };
+    json_t *json = NULL;
+    if (response.jobs != NULL) {
+        (void)muster_visit_each(call->service, INT64_MAX, summarize, &response);
+        json = muster_jobs_response_encode(&response);
+    }
+    muster_jobs_response_finish(&response);
+    call->answer = muster_answer_json(json);
+    return true;
+}

@@ -1,0 +1,111 @@
+#include "rendezvous/routes/rpc.h"
+
+#include "rendezvous/service/jobs.h"
+#include "worker/base/log.h"
+
+#include <string.h>
+
+/* What a method does, by its number. A new one: a row here, a message, a function. */
+static const struct {
+    bool (*route)(struct muster_call *call);
+    bool safe; /* NO_SIDE_EFFECTS in the .proto */
+} routes[MUSTER_RPC_METHOD_COUNT] = {
+    [MUSTER_RPC_JOIN] = {muster_route_join, false},
+    [MUSTER_RPC_WATCH] = {muster_route_watch, false},
+    [MUSTER_RPC_LEAVE] = {muster_route_leave, false},
+    [MUSTER_RPC_REPORT] = {muster_route_report, false},
+    [MUSTER_RPC_RESIZE] = {muster_route_resize, false},
+    [MUSTER_RPC_PUT] = {muster_route_put, false},
+    [MUSTER_RPC_GET] = {muster_route_get, true},
+    [MUSTER_RPC_WAIT] = {muster_route_wait, false},
+    [MUSTER_RPC_GET_JOB] = {muster_route_get_job, true},
+    [MUSTER_RPC_LIST_JOBS] = {muster_route_list_jobs, true},
+    [MUSTER_RPC_END_JOB] = {muster_route_end_job, false},
+};
+
+bool muster_rpc_find_method(const char *name, enum muster_rpc_method *ret_method)
+{
+    for (int i = 0; i < MUSTER_RPC_METHOD_COUNT; i++) {
+        if (strcmp(muster_rpc_method_name((enum muster_rpc_method)i), name) == 0) {
+            *ret_method = (enum muster_rpc_method)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool muster_rpc_is_safe(enum muster_rpc_method method)
+{
+    return routes[method].safe;
+}
+
+static bool token_is_good(const char *token)
+{
+    size_t length = strlen(token);
+    for (size_t i = 0; i < length; i++) {
+        if (token[i] <= ' ' || token[i] > '~') {
+            return false;
+        }
+    }
+    return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
+}
+
+bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_request *request,
+                     struct muster_watcher *watcher, struct muster_rpc_answer *ret_answer)
+{
+    if (request->token != NULL && !token_is_good(request->token)) {
+        *ret_answer = muster_answer_error(MUSTER_RPC_UNAUTHENTICATED,
+                                          "token: must be 1 to %d printable characters without "
+                                          "spaces",
+                                          MUSTER_TOKEN_MAX_BYTES);
+        return true;
+    }
+    json_t *json = NULL;
+    muster_status status = muster_json_parse(request->body, request->size_bytes, &json);
+    if (status != MUSTER_OK) {
+        *ret_answer = muster_answer_status(status);
+        return true;
+    }
+    struct muster_call call = {
+        .service = service, .request = request, .json = json, .watcher = watcher};
+    bool answered = routes[request->method].route(&call);
+    json_decref(json);
+    if (answered) {
+        *ret_answer = call.answer;
+    }
+    return answered;
+}
+
+/* False: the end of its connection says nothing of this member. A connection over which nothing was
+ * held may close for many reasons: it only bears out what somebody reported. */
+static bool is_to_suspect(const struct muster_visit *visit, const char *member, bool was_held)
+{
+    struct muster_member_view view;
+    return !atomic_load(&visit->service->quiet) && member[0] != '\0' &&
+           muster_watchers_of_member(&visit->job->watchers, member) == NULL &&
+           muster_membership_find(visit->job->membership, member, &view) &&
+           (was_held || view.suspected);
+}
+
+void muster_rpc_disconnected(struct muster_service *service, const struct muster_watcher *watcher)
+{
+    struct muster_visit visit;
+    if (!muster_visit_begin_inside(service, watcher->job, &visit)) {
+        return;
+    }
+    struct muster_watcher *held = muster_watchers_by_serial(&visit.job->watchers, watcher->serial);
+    if (held != NULL) {
+        muster_job_answer(&visit, held,
+                          muster_answer_error(MUSTER_RPC_CANCELED, "the connection closed"));
+    }
+    if (is_to_suspect(&visit, watcher->member, held != NULL)) {
+        struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
+        memcpy(event.member, watcher->member, sizeof event.member);
+        if (muster_job_accept(&visit, &event) != MUSTER_OK) {
+            /* The lease will tell. */
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", watcher->job,
+                       event.member, muster_last_error());
+        }
+    }
+    muster_visit_end(&visit);
+}

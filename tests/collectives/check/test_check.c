@@ -1,0 +1,345 @@
+/* The checker says what is wrong with schedules made by hand to be wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/schedule/builder.h"
+#include "tests/support/schedules.h"
+
+enum { RANKS_MAX = 4 };
+
+/* One schedule for each rank, written with the builder. */
+struct hand {
+    struct muster_topology topology;
+    struct muster_shape shapes[RANKS_MAX];
+    struct muster_builder builders[RANKS_MAX];
+};
+
+static void begin(struct hand *hand, enum muster_collective collective, uint32_t ranks,
+                  uint64_t count)
+{
+    hand->topology = test_topology_even(ranks, 1);
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        struct muster_plan plan = {
+            .collective = collective, .topology = &hand->topology, .rank = rank, .count = count};
+        hand->shapes[rank] = muster_plan_shape(&plan);
+        muster_builder_init(&plan, &hand->builders[rank]);
+    }
+}
+
+static struct muster_check_result end(struct hand *hand)
+{
+    uint32_t ranks = hand->topology.ranks;
+    struct muster_schedule schedules[RANKS_MAX] = {0};
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        assert_int_equal(muster_builder_finish(&hand->builders[rank], &schedules[rank]), MUSTER_OK);
+    }
+    struct muster_check_result result;
+    assert_int_equal(muster_check(hand->shapes, schedules, ranks, false, &result), MUSTER_OK);
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        muster_schedule_finish(&schedules[rank]);
+    }
+    muster_topology_finish(&hand->topology);
+    return result;
+}
+
+static void must_say(struct hand *hand, const char *text)
+{
+    struct muster_check_result result = end(hand);
+    assert_false(result.proven);
+    if (strstr(result.why, text) == NULL) {
+        print_error("expected \"%s\" in: %s\n", text, result.why);
+    }
+    assert_non_null(strstr(result.why, text));
+}
+
+/* With buffers in between, both would get through. */
+static void two_ranks_that_both_send_first_are_a_deadlock(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span all = {.count = 4};
+    begin(&hand, MUSTER_ALLREDUCE, 2, 4);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct muster_builder *builder = &hand.builders[rank];
+        muster_builder_send(builder, 1 - rank, MUSTER_INPUT, all);
+        muster_builder_next_round(builder);
+        muster_builder_recv_reduce(builder, 1 - rank, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
+    }
+    must_say(&hand, "rank 0 lane 0 round 0: deadlock: sends to rank 1 for ever");
+}
+
+static void a_ring_that_receives_first_is_a_deadlock(void **state)
+{
+    (void)state;
+    struct hand hand;
+    begin(&hand, MUSTER_BARRIER, 4, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct muster_builder *builder = &hand.builders[rank];
+        muster_builder_recv(builder, (rank + 3) % 4, MUSTER_OUTPUT, (struct muster_span){0});
+        muster_builder_next_round(builder);
+        muster_builder_send(builder, (rank + 1) % 4, MUSTER_INPUT, (struct muster_span){0});
+    }
+    must_say(&hand, "deadlock: receives from rank 3 for ever");
+}
+
+/* Exchanges; the ways in which what is right out of place is wrong in place or the reverse. */
+static void exchange(struct hand *hand, enum muster_buffer target)
+{
+    struct muster_span all = {.count = 4};
+    begin(hand, MUSTER_ALLREDUCE, 2, 4);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct muster_builder *builder = &hand->builders[rank];
+        uint64_t at = target == MUSTER_SCRATCH ? muster_builder_reserve(builder, 4) : 0;
+        muster_builder_send(builder, 1 - rank, MUSTER_INPUT, all);
+        muster_builder_recv_reduce(builder, 1 - rank, MUSTER_INPUT, all, target, at);
+    }
+}
+
+static void a_race_that_there_is_in_place_only_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    exchange(&hand, MUSTER_OUTPUT);
+    must_say(&hand, "writes output[0..4) while lane 0 round 0 reads there (in place)");
+}
+
+static void a_race_between_lanes_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span all = {.count = 4};
+    exchange(&hand, MUSTER_SCRATCH);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        /* Lane 1 does not wait for lane 0. */
+        muster_builder_set_lane(&hand.builders[rank], 1);
+        muster_builder_copy(&hand.builders[rank], MUSTER_SCRATCH, all, MUSTER_OUTPUT, 0);
+    }
+    must_say(&hand, "lane 0 round 0: writes scratch[0..4) while lane 1 round 0 reads there");
+}
+
+static void a_race_of_two_writers_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    exchange(&hand, MUSTER_SCRATCH);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        muster_builder_copy(&hand.builders[rank], MUSTER_INPUT,
+                            (struct muster_span){.offset = 3, .count = 1}, MUSTER_SCRATCH, 3);
+    }
+    must_say(&hand, "writes there too");
+}
+
+static void a_step_that_overlaps_itself_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    begin(&hand, MUSTER_ALLREDUCE, 1, 4);
+    muster_builder_copy(&hand.builders[0], MUSTER_INPUT, (struct muster_span){.count = 4},
+                        MUSTER_OUTPUT, 0);
+    muster_builder_next_round(&hand.builders[0]);
+    muster_builder_copy(&hand.builders[0], MUSTER_OUTPUT, (struct muster_span){.count = 3},
+                        MUSTER_OUTPUT, 1);
+    must_say(&hand, "its target output[1..4) overlaps its source");
+}
+
+static void the_right_exchange_is_proven(void **state)
+{
+    (void)state;
+    struct hand hand;
+    exchange(&hand, MUSTER_SCRATCH);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        muster_builder_next_round(&hand.builders[rank]);
+        muster_builder_copy(&hand.builders[rank], MUSTER_SCRATCH, (struct muster_span){.count = 4},
+                            MUSTER_OUTPUT, 0);
+    }
+    struct muster_check_result result = end(&hand);
+    assert_true(result.proven);
+    assert_int_equal(result.rounds, 2);
+    assert_int_equal(result.elements_sent_max, 4);
+    assert_int_equal(result.messages_sent_max, 1);
+}
+
+static void a_result_that_is_missing_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    exchange(&hand, MUSTER_SCRATCH);
+    must_say(&hand, "rank 0: output[0] is not what the collective promises");
+}
+
+/* Everyone adds up the others' data, each beginning with its own: right sums, other roundings. */
+static void sums_in_different_orders_are_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span all = {.count = 2};
+    begin(&hand, MUSTER_ALLREDUCE, 3, 2);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct muster_builder *builder = &hand.builders[rank];
+        muster_builder_send(builder, (rank + 1) % 3, MUSTER_INPUT, all);
+        muster_builder_recv_reduce(builder, (rank + 2) % 3, MUSTER_INPUT, all, MUSTER_SCRATCH,
+                                   muster_builder_reserve(builder, 2));
+        muster_builder_next_round(builder);
+        muster_builder_send(builder, (rank + 2) % 3, MUSTER_INPUT, all);
+        muster_builder_recv_reduce(builder, (rank + 1) % 3, MUSTER_SCRATCH, all, MUSTER_SCRATCH,
+                                   muster_builder_reserve(builder, 2));
+        muster_builder_next_round(builder);
+        muster_builder_copy(builder, MUSTER_SCRATCH, (struct muster_span){.offset = 2, .count = 2},
+                            MUSTER_OUTPUT, 0);
+    }
+    must_say(&hand, "rank 1: output[0] is reduced in another order than on rank 0");
+}
+
+static void data_that_counts_twice_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span all = {.count = 2};
+    begin(&hand, MUSTER_ALLREDUCE, 2, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct muster_builder *builder = &hand.builders[rank];
+        uint64_t scratch = muster_builder_reserve(builder, 2);
+        for (int i = 0; i < 2; i++) {
+            muster_builder_send(builder, 1 - rank, MUSTER_INPUT, all);
+            muster_builder_recv_reduce(builder, 1 - rank, i == 0 ? MUSTER_INPUT : MUSTER_SCRATCH,
+                                       all, MUSTER_SCRATCH, scratch);
+            muster_builder_next_round(builder);
+        }
+    }
+    must_say(&hand, "is counted twice");
+}
+
+static void elements_in_the_wrong_place_are_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    begin(&hand, MUSTER_ALLREDUCE, 2, 4);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct muster_builder *builder = &hand.builders[rank];
+        uint64_t scratch = muster_builder_reserve(builder, 4);
+        muster_builder_send(builder, 1 - rank, MUSTER_INPUT,
+                            (struct muster_span){.offset = 1, .count = 3});
+        muster_builder_recv_reduce(builder, 1 - rank, MUSTER_INPUT,
+                                   (struct muster_span){.count = 3}, MUSTER_SCRATCH, scratch);
+    }
+    must_say(&hand, "reduces input element 0 with element 1");
+}
+
+static void what_nobody_wrote_is_not_sent(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span all = {.count = 4};
+    begin(&hand, MUSTER_BROADCAST, 2, 4);
+    muster_builder_recv(&hand.builders[0], 1, MUSTER_OUTPUT, all);
+    muster_builder_send(&hand.builders[1], 0, MUSTER_INPUT, all); /* the root is 0 */
+    must_say(&hand, "rank 1 lane 0 round 0: reads input[0], which nobody wrote");
+}
+
+static void a_barrier_with_a_round_too_few_is_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    begin(&hand, MUSTER_BARRIER, 4, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        muster_builder_send(&hand.builders[rank], (rank + 1) % 4, MUSTER_INPUT,
+                            (struct muster_span){0});
+        muster_builder_recv(&hand.builders[rank], (rank + 3) % 4, MUSTER_OUTPUT,
+                            (struct muster_span){0});
+    }
+    must_say(&hand, "rank 0 leaves the barrier before rank 1 has entered");
+}
+
+/* What is received in a round cannot be in what was sent in the same round. */
+static void news_do_not_travel_two_hops_in_a_round(void **state)
+{
+    (void)state;
+    struct hand hand;
+    struct muster_span nothing = {0};
+    begin(&hand, MUSTER_BARRIER, 3, 0);
+    muster_builder_send(&hand.builders[0], 1, MUSTER_INPUT, nothing);
+    muster_builder_recv(&hand.builders[1], 0, MUSTER_OUTPUT, nothing);
+    muster_builder_send(&hand.builders[1], 2, MUSTER_INPUT, nothing);
+    muster_builder_recv(&hand.builders[2], 1, MUSTER_OUTPUT, nothing);
+    muster_builder_next_round(&hand.builders[0]);
+    muster_builder_next_round(&hand.builders[1]);
+    muster_builder_next_round(&hand.builders[2]);
+    muster_builder_send(&hand.builders[2], 0, MUSTER_INPUT, nothing);
+    muster_builder_send(&hand.builders[2], 1, MUSTER_INPUT, nothing);
+    muster_builder_recv(&hand.builders[0], 2, MUSTER_OUTPUT, nothing);
+    muster_builder_recv(&hand.builders[1], 2, MUSTER_OUTPUT, nothing);
+    must_say(&hand, "rank 2 leaves the barrier before rank 0 has entered");
+}
+
+static void messages_that_differ_in_number_or_size_are_found(void **state)
+{
+    (void)state;
+    struct hand hand;
+    begin(&hand, MUSTER_BROADCAST, 2, 4);
+    muster_builder_send(&hand.builders[0], 1, MUSTER_INPUT, (struct muster_span){.count = 4});
+    muster_builder_recv(&hand.builders[1], 0, MUSTER_OUTPUT, (struct muster_span){.count = 3});
+    must_say(&hand, "rank 0 lane 0: sends 4 elements to rank 1, which receives 3");
+    begin(&hand, MUSTER_BROADCAST, 2, 4);
+    muster_builder_send(&hand.builders[0], 1, MUSTER_INPUT, (struct muster_span){.count = 4});
+    must_say(&hand, "rank 0 lane 0: sends to rank 1 more often than that one receives");
+    begin(&hand, MUSTER_BROADCAST, 2, 4);
+    muster_builder_recv(&hand.builders[1], 0, MUSTER_OUTPUT, (struct muster_span){.count = 4});
+    must_say(&hand, "rank 1 lane 0: receives from rank 0 more often than that one sends");
+}
+
+static void a_buffer_that_there_is_not_is_found_though_nothing_is_moved(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(2, 1);
+    size_t algorithm = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_BARRIER, "dissemination", &algorithm), MUSTER_OK);
+    const struct muster_plan plan = {.collective = MUSTER_BARRIER, .topology = &topology};
+    struct test_job job = test_job_create(algorithm, &plan, false);
+    assert_true(test_check(&job, job.schedules).proven);
+    job.schedules[1].steps[0].source = MUSTER_SCRATCH + 1; /* of the send */
+    struct muster_check_result result = test_check(&job, job.schedules);
+    assert_false(result.proven);
+    assert_non_null(strstr(result.why, "its source is out of bounds"));
+    test_job_finish(&job);
+    muster_topology_finish(&topology);
+}
+
+static void no_ranks_are_no_proof(void **state)
+{
+    (void)state;
+    struct muster_shape shape = {.collective = MUSTER_BARRIER};
+    struct muster_schedule none = {0};
+    struct muster_check_result result;
+    assert_int_equal(muster_check(&shape, &none, 0, false, &result), MUSTER_OK);
+    assert_false(result.proven);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_ranks_that_both_send_first_are_a_deadlock),
+        cmocka_unit_test(a_ring_that_receives_first_is_a_deadlock),
+        cmocka_unit_test(a_race_that_there_is_in_place_only_is_found),
+        cmocka_unit_test(a_race_between_lanes_is_found),
+        cmocka_unit_test(a_race_of_two_writers_is_found),
+        cmocka_unit_test(a_step_that_overlaps_itself_is_found),
+        cmocka_unit_test(the_right_exchange_is_proven),
+        cmocka_unit_test(a_result_that_is_missing_is_found),
+        cmocka_unit_test(sums_in_different_orders_are_found),
+        cmocka_unit_test(data_that_counts_twice_is_found),
+        cmocka_unit_test(elements_in_the_wrong_place_are_found),
+        cmocka_unit_test(what_nobody_wrote_is_not_sent),
+        cmocka_unit_test(a_barrier_with_a_round_too_few_is_found),
+        cmocka_unit_test(news_do_not_travel_two_hops_in_a_round),
+        cmocka_unit_test(messages_that_differ_in_number_or_size_are_found),
+        cmocka_unit_test(a_buffer_that_there_is_not_is_found_though_nothing_is_moved),
+        cmocka_unit_test(no_ranks_are_no_proof),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,406 @@
+/* Selection: which algorithm, and that every rank chooses the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/select/select.h"
+#include "collectives/simulate/simulate.h"
+#include "tests/support/schedules.h"
+
+static const char *choice(enum muster_collective collective, uint32_t ranks, uint32_t hosts,
+                          uint64_t count, const struct muster_cost_model *model)
+{
+    struct muster_topology topology = test_topology_even(ranks, hosts);
+    size_t algorithm = SIZE_MAX;
+    for (uint32_t rank = 0; rank<ranks; rank += ranks> 40 ? 37 : 1) {
+        struct muster_plan plan = {
+            .collective = collective, .topology = &topology, .rank = rank, .count = count};
+        size_t mine = 0;
+        assert_int_equal(muster_select(&plan, 4, model, &mine), MUSTER_OK);
+        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* on every rank alike */
+        algorithm = mine;
+    }
+    muster_topology_finish(&topology);
+    return muster_algorithms[algorithm].name;
+}
+
+static const char *usual(uint32_t ranks, uint32_t hosts, uint64_t count)
+{
+    return choice(MUSTER_ALLREDUCE, ranks, hosts, count, &muster_cost_model_default);
+}
+
+/* Of an allreduce on one host. */
+static struct muster_formula formula_of(const char *name, uint32_t ranks, uint64_t count)
+{
+    size_t algorithm = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, name, &algorithm), MUSTER_OK);
+    struct muster_topology topology = test_topology_even(ranks, 1);
+    struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
+    struct muster_formula formula;
+    muster_algorithms[algorithm].formula(&plan, &formula);
+    muster_topology_finish(&topology);
+    return formula;
+}
+
+static void small_allreduces_take_few_rounds(void **state)
+{
+    (void)state;
+    const uint32_t ranks[] = {2, 3, 4, 7, 8, 16, 33, 64, 1000};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        assert_true(formula_of(usual(ranks[i], 1, 1), ranks[i], 1).local.messages <=
+                    formula_of("recursive_doubling", ranks[i], 1).local.messages);
+    }
+}
+
+static void large_allreduces_send_few_bytes(void **state)
+{
+    (void)state;
+    const uint32_t ranks[] = {2, 3, 4, 7, 8, 16, 33, 64};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        const char *name = usual(ranks[i], 1, 64 << 20);
+        assert_true(formula_of(name, ranks[i], 64 << 20).elements <= 2 * UINT64_C(64) << 20);
+    }
+}
+
+static void between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy(void **state)
+{
+    (void)state;
+    struct muster_cost_model slow = muster_cost_model_default;
+    slow.links[MUSTER_LEVEL_RACK].bandwidth_GBps = 0.1;
+    slow.links[MUSTER_LEVEL_RACK].shared_GBps = 0.1;
+    const char *name = choice(MUSTER_ALLREDUCE, 18, 3, 1 << 20, &slow);
+    assert_true(strncmp(name, "hierarchical", 12) == 0);
+    assert_true(strncmp(choice(MUSTER_ALLREDUCE, 120, 5, 4 << 20, &slow), "hierarchical", 12) == 0);
+}
+
+static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
+{
+    (void)state;
+    const struct muster_cost_model *model = &muster_cost_model_default;
+    assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 10, model), "binomial");
+    assert_string_equal(choice(MUSTER_BROADCAST, 8, 1, 16 << 20, model), "pipelined");
+    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 10, model), "hierarchical");
+    assert_string_equal(choice(MUSTER_BROADCAST, 64, 8, 64 << 20, model), "pipelined");
+}
+
+static void no_choice_depends_on_fixed_sizes(void **state)
+{
+    (void)state;
+    /* Where latency is everything, even large calls take few messages in a row. */
+    struct muster_cost_model far = muster_cost_model_default;
+    far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
+    const char *name = choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far);
+    assert_true(formula_of(name, 8, 1 << 20).local.messages <
+                formula_of("halving_doubling", 8, 1 << 20).local.messages);
+    /* Where it is nothing, even small ones send few bytes. */
+    struct muster_cost_model near = muster_cost_model_default;
+    near.links[MUSTER_LEVEL_HOST].latency_us = 0;
+    near.links[MUSTER_LEVEL_HOST].posting_us = 0;
+    assert_string_not_equal(choice(MUSTER_ALLREDUCE, 8, 1, 64, &near), "recursive_doubling");
+}
+
+static double simulated_us(size_t algorithm, const struct muster_plan *plan,
+                           const struct muster_cost_model *model)
+{
+    double us = 0;
+    assert_int_equal(muster_simulate_us(algorithm, plan, 4, model, 0, &us), MUSTER_OK);
+    return us;
+}
+
+/* What is ruled out without being simulated to its end would not have been faster. */
+static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
+{
+    (void)state;
+    const uint32_t shapes[][2] = {{3, 1}, {8, 1}, {8, 4}, {12, 3}, {16, 1}};
+    const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_BROADCAST,
+                                                  MUSTER_REDUCE_SCATTER};
+    for (size_t i = 0; i < 5 * 3 * 8; i++) {
+        const uint32_t *shape = shapes[i % 5];
+        struct muster_topology topology = test_topology_even(shape[0], shape[1]);
+        const struct muster_plan plan = {.collective = collectives[i / 5 % 3],
+                                         .topology = &topology,
+                                         .count = UINT64_C(1) << 3 * (i / 15)};
+        struct muster_cost_model model = muster_cost_model_default;
+        model.core.cores = i % 2 == 0 ? 0 : 2;
+        size_t chosen = 0;
+        assert_int_equal(muster_select(&plan, 4, &model, &chosen), MUSTER_OK);
+        double chosen_us = simulated_us(chosen, &plan, &model);
+        for (size_t row = 0; row < muster_algorithm_count; row++) {
+            if (muster_algorithms[row].collective == plan.collective && test_fits(row, &plan)) {
+                assert_true(chosen_us <= 1.04 * simulated_us(row, &plan, &model));
+            }
+        }
+        muster_topology_finish(&topology);
+    }
+}
+
+static void every_collective_has_a_choice_for_every_shape(void **state)
+{
+    (void)state;
+    for (int collective = MUSTER_ALLREDUCE; collective <= MUSTER_BARRIER; collective++) {
+        for (uint32_t ranks = 1; ranks <= 36; ranks++) {
+            uint64_t count = collective == MUSTER_BARRIER ? 0 : ranks * 100;
+            (void)choice((enum muster_collective)collective, ranks, 1, count,
+                         &muster_cost_model_default);
+        }
+    }
+}
+
+/* The two ways to predict are within a factor of three where jobs begin to be large. (Formulas take
+ * it that all ranks of a host use its memory at once, so it is made large enough for all.) */
+static void formulas_and_simulations_agree_roughly(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(MUSTER_SELECT_SIMULATED_RANKS_MAX, 1);
+    const uint64_t counts[] = {1, 1000, 1000000, 100000000};
+    struct muster_cost_model model = muster_cost_model_default;
+    model.links[MUSTER_LEVEL_HOST].shared_GBps = 1000;
+    for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            struct muster_plan plan = test_plan(algorithm, &topology, counts[i], 0);
+            uint64_t bounds[MUSTER_SELECT_SIMULATED_RANKS_MAX + 1];
+            uint64_t all[MUSTER_SELECT_SIMULATED_RANKS_MAX * MUSTER_SELECT_SIMULATED_RANKS_MAX];
+            bool needed = muster_collective_needs_bounds(plan.collective);
+            for (uint32_t rank = 0; rank <= topology.ranks; rank++) {
+                bounds[rank] = rank * counts[i];
+            }
+            plan.output_bounds = needed ? bounds : NULL;
+            for (uint32_t pair = 0; pair < topology.ranks * topology.ranks; pair++) {
+                all[pair] = counts[i];
+            }
+            plan.input_bounds = plan.collective == MUSTER_ALLTOALLV ? bounds : NULL;
+            plan.all_counts = plan.collective == MUSTER_ALLTOALLV ? all : NULL;
+            if (!test_fits(algorithm, &plan)) {
+                continue;
+            }
+            double us = simulated_us(algorithm, &plan, &model);
+            double formula_us = muster_cost_formula_us(algorithm, &plan, 4, &model);
+            if (!(formula_us < 3 * us && us < 3 * formula_us)) {
+                print_error("%s, count %llu: formula %g us, simulated %g us\n",
+                            muster_algorithms[algorithm].name, (unsigned long long)counts[i],
+                            formula_us, us);
+            }
+            assert_true(formula_us < 3 * us && us < 3 * formula_us);
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+/* Between racks there is less than within one: a formula that does not tell them apart is far off.
+ */
+static void formulas_tell_hosts_and_racks_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "ring_two_phase", "ring_chunked", "halving_doubling",     "recursive_doubling",
+        "bcube",          "hierarchical", "hierarchical_leaders", "hierarchical_doubling"};
+    const uint32_t racks[] = {4, 4, 4, 4};
+    struct muster_topology topology = test_topology_even(64, 16);
+    assert_int_equal(muster_topology_set_racks(&topology, 4, racks), MUSTER_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t algorithm = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, names[i], &algorithm), MUSTER_OK);
+        for (uint64_t count = 1; count <= 1 << 24; count *= 64) {
+            const struct muster_plan plan = {
+                .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
+            double us = 0;
+            assert_int_equal(
+                muster_simulate_us(algorithm, &plan, 4, &muster_cost_model_default, 0, &us),
+                MUSTER_OK);
+            double formula_us =
+                muster_cost_formula_us(algorithm, &plan, 4, &muster_cost_model_default);
+            if (!(formula_us < 3 * us && us < 3 * formula_us)) {
+                fail_msg("%s, count %llu: formula %g us, simulated %g us", names[i],
+                         (unsigned long long)count, formula_us, us);
+            }
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+static void an_algorithm_that_does_not_fit_is_refused_with_those_that_do(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 1);
+    struct muster_plan plan = {.collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 9};
+    size_t hierarchical = 0;
+    assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "hierarchical", &hierarchical),
+                     MUSTER_OK);
+    struct muster_schedule schedule = {.rank = 77};
+    assert_int_equal(muster_schedule_generate(hierarchical, &plan, &schedule), MUSTER_INVALID);
+    assert_int_equal(schedule.rank, 77);
+    assert_non_null(strstr(muster_last_error(), "at least 2 hosts"));
+    assert_non_null(strstr(muster_last_error(), "these do: ring_two_phase, "));
+    double cost_us = 0;
+    assert_int_equal(
+        muster_select_cost_us(hierarchical, &plan, 4, &muster_cost_model_default, &cost_us),
+        MUSTER_INVALID);
+    muster_topology_finish(&topology);
+}
+
+static void impossible_plans_are_refused(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 2);
+    const struct muster_plan right = {
+        .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = 9};
+    struct muster_plan wrong = right;
+    wrong.rank = 4;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.root = 1;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.collective = MUSTER_BROADCAST;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    wrong = right;
+    wrong.count = UINT64_MAX;
+    assert_int_equal(muster_plan_check(0, &wrong), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "over the limit"));
+    assert_int_equal(muster_plan_check(muster_algorithm_count, &right), MUSTER_INVALID);
+    size_t index = 99;
+    assert_int_equal(muster_algorithm_find(MUSTER_BARRIER, "ring", &index), MUSTER_INVALID);
+    assert_int_equal(index, 99);
+    assert_non_null(strstr(muster_last_error(), "dissemination"));
+    muster_topology_finish(&topology);
+}
+
+static void names_are_unique_within_a_collective(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        size_t found = SIZE_MAX;
+        assert_int_equal(muster_algorithm_find(muster_algorithms[i].collective,
+                                               muster_algorithms[i].name, &found),
+                         MUSTER_OK);
+        assert_int_equal(found, i);
+    }
+}
+
+/* Several ------------------------------------------------------------------------------------- */
+
+enum { LISTED_MAX = 8 };
+
+/* Of allreduces of floats; a trial's slack. */
+static uint32_t list_on(const struct muster_topology *topology, uint64_t count,
+                        const struct muster_cost_model *model, size_t favourite,
+                        struct muster_priced ret_list[LISTED_MAX])
+{
+    const struct muster_plan plan = {
+        .collective = MUSTER_ALLREDUCE, .topology = topology, .count = count};
+    uint32_t listed = 0;
+    assert_int_equal(
+        muster_select_several(&plan, 4, model, 25e3, favourite, LISTED_MAX, ret_list, &listed),
+        MUSTER_OK);
+    assert_in_range(listed, 1, LISTED_MAX);
+    for (uint32_t i = 1; i < listed; i++) {
+        assert_true(ret_list[i].us >= ret_list[i - 1].us);
+    }
+    return listed;
+}
+
+static bool is_listed(const struct muster_priced *list, uint32_t listed, const char *name)
+{
+    for (uint32_t i = 0; i < listed; i++) {
+        if (strcmp(muster_algorithms[list[i].algorithm].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two messages by all_to_one, one after the other, and two pairs of them by halving_doubling, take
+ * as long; halving_doubling and swing are the same thing for so few. */
+static void of_those_that_are_as_cheap_all_are_listed_but_one_thing_once(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(2, 1);
+    struct muster_priced list[LISTED_MAX];
+    static const char *const doubles[] = {"ring_two_phase", "halving_doubling", "swing", "bcube"};
+    static const char *const others[] = {"recursive_doubling", "all_to_one", "double_tree"};
+    for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++) {
+        size_t favourite = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, doubles[i], &favourite),
+                         MUSTER_OK);
+        uint32_t listed = list_on(&topology, 1, &muster_cost_model_default, favourite, list);
+        for (size_t j = 0; j < sizeof doubles / sizeof doubles[0]; j++) {
+            assert_true(is_listed(list, listed, doubles[j]) == (i == j));
+        }
+        for (size_t j = 0; j < sizeof others / sizeof others[0]; j++) {
+            assert_true(is_listed(list, listed, others[j]));
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+/* Four ranks on two cores over loopback, small and middle calls: what is fast there depends on what
+ * the model knows only roughly. */
+static void servers_butterflies_and_trees_are_listed_where_ranks_share_cores(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(4, 1);
+    struct muster_cost_model model = muster_cost_model_default;
+    model.core = (struct muster_core_figures){.reduce_GBps = 25, .copy_GBps = 25, .cores = 2};
+    model.links[MUSTER_LEVEL_HOST] =
+        (struct muster_link_figures){.latency_us = 12, .bandwidth_GBps = 8, .shared_GBps = 8};
+    static const char *const shapes[] = {"all_to_one", "halving_doubling", "double_tree"};
+    for (int posting_us = 1; posting_us <= 4; posting_us *= 2) {
+        model.links[MUSTER_LEVEL_HOST].posting_us = posting_us;
+        for (uint64_t count = 1; count <= 1 << 16; count *= 16) {
+            struct muster_priced list[LISTED_MAX];
+            uint32_t listed = list_on(&topology, count, &model, 0, list);
+            for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+                if (!is_listed(list, listed, shapes[i])) {
+                    fail_msg("posting %d us, count %llu: %s is not listed", posting_us,
+                             (unsigned long long)count, shapes[i]);
+                }
+            }
+        }
+    }
+    muster_topology_finish(&topology);
+}
+
+static void large_jobs_have_a_list_by_the_formulas(void **state)
+{
+    (void)state;
+    struct muster_topology topology = test_topology_even(32, 1);
+    struct muster_priced list[LISTED_MAX];
+    for (int swings = 0; swings < 2; swings++) {
+        size_t favourite = 0;
+        assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE,
+                                               swings == 1 ? "swing" : "halving_doubling",
+                                               &favourite),
+                         MUSTER_OK);
+        uint32_t listed = list_on(&topology, 1 << 16, &muster_cost_model_default, favourite, list);
+        assert_true(is_listed(list, listed, "swing") == (swings == 1));
+        assert_true(is_listed(list, listed, "halving_doubling") == (swings == 0));
+    }
+    muster_topology_finish(&topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_allreduces_take_few_rounds),
+        cmocka_unit_test(large_allreduces_send_few_bytes),
+        cmocka_unit_test(between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy),
+        cmocka_unit_test(broadcasts_go_by_tree_if_small_and_by_chain_if_large),
+        cmocka_unit_test(no_choice_depends_on_fixed_sizes),
+        cmocka_unit_test(no_algorithm_is_much_faster_than_the_chosen_one),
+        cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
+        cmocka_unit_test(formulas_and_simulations_agree_roughly),
+        cmocka_unit_test(formulas_tell_hosts_and_racks_apart),
+        cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),
+        cmocka_unit_test(impossible_plans_are_refused),
+        cmocka_unit_test(names_are_unique_within_a_collective),
+        cmocka_unit_test(of_those_that_are_as_cheap_all_are_listed_but_one_thing_once),
+        cmocka_unit_test(servers_butterflies_and_trees_are_listed_where_ranks_share_cores),
+        cmocka_unit_test(large_jobs_have_a_list_by_the_formulas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,4 +1,0 @@
-#!/usr/bin/env bash
-# What is generated in the documentation of collectives is current.
-set -eu
-exec bash "$MUSTER_SOURCE/collectives/document" --check

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Checks which files may include which, and that no files depend on each other in a circle.
+
+Run by test_layers.sh in the top folder; an argument names a build folder, whose object files then
+show which file calls which.
+"""
+import collections
+import glob
+import os
+import re
+import subprocess
+import sys
+
+CORE = "worker/muster.h worker/base/status.h worker/base/cleanup.h"
+FLOOR = "worker/muster.h worker/base/ worker/trace/ worker/memory/"
+
+# Folder -> what its files may include besides files of the same folder, as prefixes. The longest folder that
+# a file is in counts. A new folder needs a row.
+RULES = {
+    # call.c names the algorithms on which two ranks differ
+    "collectives/call/": CORE + " collectives/algorithms/algorithm.h",
+    "collectives/reduce/": CORE + " collectives/call/",
+    "collectives/schedule/": CORE + " collectives/call/",
+    "collectives/algorithms/": CORE + " collectives/call/ collectives/schedule/",
+    "collectives/check/": CORE + " collectives/call/ collectives/schedule/",
+    "collectives/simulate/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
+                             " collectives/select/cost.h",
+    "collectives/select/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
+                           " collectives/simulate/simulate.h",
+    "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
+    "elastic/membership/": CORE + " worker/base/random.h",
+    "elastic/messages/": CORE + " elastic/membership/membership.h",
+    "rendezvous/store/": "worker/muster.h worker/base/",
+    "rendezvous/service/": "worker/muster.h worker/base/ elastic/ rendezvous/store/",
+    "rendezvous/routes/": "worker/muster.h worker/base/ elastic/ rendezvous/service/",
+    "rendezvous/http/": "worker/muster.h worker/base/ elastic/ rendezvous/service/ rendezvous/routes/",
+    "rendezvous/": "worker/muster.h worker/base/ elastic/ rendezvous/service/ rendezvous/http/",
+    "worker/base/": "worker/muster.h",
+    "worker/trace/": "worker/muster.h worker/base/",
+    "worker/memory/": "worker/muster.h worker/base/",
+    "worker/device/": FLOOR + " collectives/call/ collectives/reduce/ collectives/select/host_memory.h",
+    "worker/fabric/": FLOOR + " worker/device/cuda/ collectives/call/call.h",
+    "worker/executor/": FLOOR + " worker/device/cuda/ worker/fabric/fabric.h collectives/call/ collectives/schedule/"
+                        " collectives/reduce/",
+    "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h collectives/",
+    "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h worker/context/context.h"
+                            " collectives/",
+    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/ worker/communicator/"
+                       " elastic/messages/messages.h collectives/",
+    "worker/cli/": FLOOR + " worker/fabric/fabric.h worker/context/ worker/communicator/"
+                   " worker/session/rendezvous_client.h worker/session/stored_figures.h elastic/ collectives/",
+    "worker/examples/": "muster.h",
+    "worker/muster.h": "",
+}
+# What would make a core impure: sockets, threads, clocks.
+IMPURE = re.compile(r"^#include <(pthread|threads|time|sys/time|sys/socket|netinet/.*|sys/epoll|poll|unistd|fcntl|"
+                    r"signal|stdatomic|curl/.*|microhttpd|sqlite3)\.?h?>", re.M)
+INCLUDE = re.compile(r'^ *# *include +"([^"]+)"', re.M)
+# Circles that are still there; none may be added.
+STILL = ["worker/fabric/verbs/"]
+problems = []
+
+
+def sources():
+    for top in ("collectives", "elastic", "rendezvous", "worker"):
+        for folder, _, names in os.walk(top):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.join(folder, name)
+
+
+def rule_of(path):
+    folders = [folder for folder in RULES if path.startswith(folder)]
+    return max(folders, key=len) if folders else None
+
+
+def check_includes(path, text):
+    folder = rule_of(path)
+    if folder is None:
+        problems.append(f"{path}: its folder has no row in tests/lint/layers.py")
+        return []
+    included = INCLUDE.findall(text)
+    for name in included:
+        allowed = [folder] + RULES[folder].split()
+        if not any(name.startswith(prefix) for prefix in allowed):
+            problems.append(f"{path} includes {name}, which its layer may not use")
+        if name.endswith("_parts.h") and os.path.dirname(name) != os.path.dirname(path):
+            problems.append(f"{path} includes {name}, which is private to its folder")
+    if path.startswith(("collectives/", "elastic/")):
+        for line in IMPURE.finditer(text):
+            problems.append(f"{path} is part of a pure core: {line.group(0)}")
+    if path.startswith("elastic/membership/") and "<jansson.h>" in text:
+        problems.append(f"{path}: only elastic/messages speaks JSON")
+    return included
+
+
+def calls_of(build):
+    """Source file -> source files that define what it uses, read from the object files of a build."""
+    defines, uses = {}, collections.defaultdict(set)
+    for item in glob.glob(f"{build}/**/*.o", recursive=True):
+        found = re.search(r"CMakeFiles/[^/]+\.dir/(.*)\.c\.o$", item)
+        if not found:
+            continue
+        folder = os.path.relpath(item[: item.index("CMakeFiles/")], build)
+        unit = os.path.normpath(os.path.join(folder, found.group(1) + ".c"))
+        if not os.path.exists(unit) or unit.startswith("tests/"):
+            continue
+        listing = subprocess.run(["nm", "-g", item], capture_output=True, text=True, check=False).stdout
+        for line in listing.splitlines():
+            fields = line.split()
+            if fields[-2] == "U":
+                uses[unit].add(fields[-1])
+            elif fields[-1] != "main":
+                defines[fields[-1]] = unit
+    return {unit: {defines[name] for name in names if name in defines} for unit, names in uses.items()}
+
+
+def circles(arrows):
+    """The strongly connected groups of more than one unit (Tarjan)."""
+    index, low, stack, on_stack, found = {}, {}, [], set(), []
+
+    def visit(unit):
+        index[unit] = low[unit] = len(index)
+        stack.append(unit)
+        on_stack.add(unit)
+        for target in arrows.get(unit, ()):
+            if target not in index:
+                visit(target)
+                low[unit] = min(low[unit], low[target])
+            elif target in on_stack:
+                low[unit] = min(low[unit], index[target])
+        if low[unit] == index[unit]:
+            group = []
+            while not group or group[-1] != unit:
+                group.append(stack.pop())
+                on_stack.discard(group[-1])
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    sys.setrecursionlimit(10000)
+    for unit in sorted(arrows):
+        if unit not in index:
+            visit(unit)
+    return found
+
+
+def main():
+    arrows = collections.defaultdict(set)
+    count = 0
+    for path in sources():
+        with open(path, encoding="utf-8") as file:
+            included = check_includes(path, file.read())
+        count += len(included)
+        if path.endswith(".h"):
+            arrows[path].update(included)
+    build = sys.argv[1] if len(sys.argv) > 1 else None
+    for unit, targets in (calls_of(build) if build else {}).items():
+        arrows[unit].update(targets)
+    for unit, targets in arrows.items():
+        targets.discard(unit)
+    for group in circles(arrows):
+        folders = {os.path.dirname(unit) for unit in group}
+        if folders <= {folder.rstrip("/") for folder in STILL}:
+            continue
+        if len(folders) > 1 or len(group) > 2:
+            problems.append(f"files depend on each other in a circle: {' '.join(group)}")
+    if count < 20:
+        problems.append(f"only {count} includes were seen: is this the source tree?")
+    print("\n".join(problems) if problems else f"{count} includes keep to the layers")
+    return 1 if problems else 0
+
+
+sys.exit(main())

@@ -1,0 +1,154 @@
+/* Memory of a GPU is found and copied, and nothing else is taken for it. */
+#include "tests/support/gpu_pretend.h"
+#include "worker/device/cuda/gpu.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SIZE = 3 * 4096, COPY = 5000, AT = 100 };
+
+static const struct gpu_pretend *gpu;
+
+static void test_there_is_none_where_libcuda_is_not_loaded_and_some_when_it_is(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    int local = 0;
+    assert_false(muster_gpu_find(&local, &memory));
+    assert_false(muster_gpu_find(&local, &memory));
+    gpu = gpu_pretend_load(false);
+    char *of_gpu = gpu->allocate(SIZE, 0);
+    assert_true(muster_gpu_find(of_gpu, &memory));
+    assert_false(muster_gpu_find(&local, &memory));
+    assert_false(muster_gpu_find(NULL, &memory));
+    gpu->release(of_gpu);
+}
+
+static void test_an_allocation_is_known_by_any_part_of_it(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    char *of_gpu = gpu->allocate(SIZE, 0);
+    assert_true(muster_gpu_find(of_gpu + SIZE - 1, &memory));
+    assert_int_equal(memory.begin, (uintptr_t)of_gpu);
+    assert_int_equal(memory.end, (uintptr_t)of_gpu + SIZE);
+    assert_int_not_equal(memory.id, 0);
+    uint64_t before = memory.id;
+    gpu->replace(of_gpu);
+    assert_true(muster_gpu_find(of_gpu, &memory));
+    assert_int_not_equal(memory.id, before);
+    gpu->release(of_gpu);
+    assert_false(muster_gpu_find(of_gpu, &memory));
+}
+
+static void test_what_the_cpu_may_touch_is_memory_of_the_host(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    void *managed = gpu->allocate(SIZE, GPU_PRETEND_MANAGED);
+    void *pinned = gpu->allocate(SIZE, GPU_PRETEND_HOST);
+    assert_false(muster_gpu_find(managed, &memory));
+    assert_false(muster_gpu_find(pinned, &memory));
+    gpu->release(managed);
+    gpu->release(pinned);
+}
+
+static void fill(unsigned char *bytes, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = (unsigned char)(seed + i * 7 + i / 251);
+    }
+}
+
+/* From a thread that has never met CUDA. */
+static void *copy_there_and_back(void *user)
+{
+    static char failed[] = "a copy failed";
+    static char wrong[] = "it copied something else";
+    unsigned char *of_gpu = user;
+    unsigned char here[COPY];
+    unsigned char back[COPY] = {0};
+    struct muster_gpu_memory memory;
+    fill(here, COPY, 1);
+    if (!muster_gpu_find(of_gpu, &memory) ||
+        muster_gpu_copy(&memory, of_gpu + AT, here, COPY) != MUSTER_OK ||
+        muster_gpu_copy(&memory, of_gpu, of_gpu + AT, AT) != MUSTER_OK ||
+        muster_gpu_copy(&memory, back, of_gpu + AT, COPY) != MUSTER_OK ||
+        muster_gpu_copy(&memory, NULL, NULL, 0) != MUSTER_OK) {
+        return failed;
+    }
+    return memcmp(here, back, COPY) == 0 && memcmp(gpu->alias(of_gpu), here, AT) == 0 ? NULL
+                                                                                      : wrong;
+}
+
+static void test_any_thread_copies_there_and_back_and_within(void **state)
+{
+    (void)state;
+    static const unsigned kinds[] = {0, GPU_PRETEND_NO_CONTEXT, GPU_PRETEND_NO_ID,
+                                     GPU_PRETEND_NO_ID | GPU_PRETEND_NO_CONTEXT};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        pthread_t thread;
+        void *complaint = NULL;
+        void *of_gpu = gpu->allocate(SIZE, kinds[i]);
+        assert_int_equal(pthread_create(&thread, NULL, copy_there_and_back, of_gpu), 0);
+        assert_int_equal(pthread_join(thread, &complaint), 0);
+        assert_null(complaint);
+        gpu->release(of_gpu);
+    }
+}
+
+static void test_a_copy_that_fails_says_so_in_the_words_of_cuda(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    char byte = 0;
+    char *of_gpu = gpu->allocate(SIZE, 0);
+    assert_true(muster_gpu_find(of_gpu, &memory));
+    gpu->fail_after(GPU_PRETEND_COPY, 0);
+    assert_int_equal(muster_gpu_copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
+    assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    gpu->fail_after(GPU_PRETEND_COPY, UINT32_MAX);
+    memory.context = NULL;
+    assert_int_equal(muster_gpu_copy(&memory, of_gpu, &byte, 1), MUSTER_FATAL);
+    assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_INVALID_CONTEXT"));
+    gpu->release(of_gpu);
+}
+
+static void test_pages_are_exported_or_it_says_why_not(void **state)
+{
+    (void)state;
+    struct muster_gpu_memory memory;
+    int fd = -1;
+    char *of_gpu = gpu->allocate(SIZE, 0);
+    assert_true(muster_gpu_find(of_gpu, &memory));
+    strcpy((char *)gpu->alias(of_gpu) + 4096, "here");
+    assert_int_equal(muster_gpu_export(&memory, of_gpu + 4096, 4096, &fd), MUSTER_OK);
+    char found[5] = "";
+    assert_int_equal(read(fd, found, sizeof found), sizeof found);
+    assert_string_equal(found, "here");
+    assert_int_equal(close(fd), 0);
+    gpu->fail_after(GPU_PRETEND_EXPORT, 0);
+    assert_int_equal(muster_gpu_export(&memory, of_gpu, 4096, &fd), MUSTER_INVALID);
+    assert_non_null(strstr(muster_last_error(), "CUDA_ERROR_NOT_SUPPORTED"));
+    gpu->fail_after(GPU_PRETEND_EXPORT, UINT32_MAX);
+    gpu->release(of_gpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_is_none_where_libcuda_is_not_loaded_and_some_when_it_is),
+        cmocka_unit_test(test_an_allocation_is_known_by_any_part_of_it),
+        cmocka_unit_test(test_what_the_cpu_may_touch_is_memory_of_the_host),
+        cmocka_unit_test(test_any_thread_copies_there_and_back_and_within),
+        cmocka_unit_test(test_a_copy_that_fails_says_so_in_the_words_of_cuda),
+        cmocka_unit_test(test_pages_are_exported_or_it_says_why_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,358 @@
+/* What others write into shared memory and say over its sockets, by seed: it never does more than
+ * lose the link, and strangers are turned away and counted. */
+#include "tests/conformance/rig.h"
+#include "worker/base/cleanup.h"
+#include "worker/fabric/shm/shm.h"
+#include "worker/memory/shared_region.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cmocka.h>
+
+enum { LIVES = 80, WRITES = 30, LARGE_BYTES = 100000 };
+
+static const struct rig_transport memory_only = {.name = "shared memory", .shared_memory = true};
+static unsigned seed;
+
+/* A member that the test plays itself. */
+struct pretender {
+    int socket, memory_fd;
+    unsigned char *memory; /* as the dialler's side, each ring once */
+};
+
+static int call(const struct rig *rig)
+{
+    struct shm_address address;
+    struct sockaddr_un remote = {.sun_family = AF_UNIX};
+    assert_true(muster_shm_address_parse(rig->peers[0].addresses[0], &address));
+    memcpy(remote.sun_path + 1, address.name, strlen(address.name));
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.name));
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&remote, size), 0);
+    return fd;
+}
+
+static struct shm_packet hello_of(const struct rig *rig, const char *token)
+{
+    struct shm_packet packet = {.kind = SHM_HELLO};
+    struct muster_hello hello = {.generation = rig->generation};
+    memcpy(hello.from, rig->peers[1].member, sizeof hello.from);
+    memcpy(hello.to, rig->peers[0].member, sizeof hello.to);
+    (void)snprintf(hello.token, sizeof hello.token, "%s", token);
+    muster_hello_encode(&hello, packet.hello);
+    return packet;
+}
+
+/* 0 if the connection has ended, else the verdict. */
+static uint64_t await_answer(struct rig *rig, int fd, struct shm_packet *ret_answer)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (muster_clock_ns() < deadline_ns) {
+        AUTO_CLOSE int none = -1;
+        int got = muster_shm_packet_receive(fd, ret_answer, &none);
+        if (got != 0) {
+            return got > 0 ? ret_answer->word : 0;
+        }
+        rig_look(rig, 0, 1);
+    }
+    fail_msg("no answer");
+    return 0;
+}
+
+/* Calls rank 0 in the name of rank 1; its memory has the nonce, or another one. */
+static struct pretender pretend(struct rig *rig, const char *token, bool honest,
+                                uint64_t *ret_verdict)
+{
+    struct pretender pretender = {.socket = call(rig), .memory_fd = -1};
+    void *base = NULL;
+    struct shm_packet answer;
+    struct shm_packet hello = hello_of(rig, token);
+    assert_int_equal(muster_region_create("test", SHM_REGION_BYTES, &pretender.memory_fd),
+                     MUSTER_OK);
+    assert_int_equal(muster_region_map(pretender.memory_fd, SHM_REGION_BYTES, &base), MUSTER_OK);
+    pretender.memory = base;
+    memset(hello.nonce, 42, sizeof hello.nonce);
+    struct shm_memory *memory = base;
+    memset(memory->sides[0].nonce, honest ? 42 : 43, SHM_NONCE_BYTES);
+    assert_true(muster_shm_packet_send(pretender.socket, &hello, pretender.memory_fd));
+    *ret_verdict = await_answer(rig, pretender.socket, &answer);
+    return pretender;
+}
+
+static void forget(struct pretender *pretender)
+{
+    close(pretender->socket);
+    close(pretender->memory_fd);
+    munmap(pretender->memory, SHM_REGION_BYTES);
+}
+
+/* Writing ------------------------------------------------------------------------------------ */
+
+static uint32_t below(uint32_t bound)
+{
+    return (uint32_t)rand_r(&seed) % bound;
+}
+
+static struct muster_frame random_frame(const struct rig *rig)
+{
+    struct muster_frame frame = {
+        .kind = (enum muster_frame_kind)(1 + below(8)),
+        .key = {.generation = rig->generation - below(2),
+                .sequence = 1 + below(2),
+                .ordinal = below(4)},
+        .call = rig_call,
+        .total = below(4) == 0 ? LARGE_BYTES : below(3000),
+        .length = below(3000),
+    };
+    frame.length = frame.kind == MUSTER_FRAME_EAGER     ? (uint32_t)frame.total % 5000
+                   : frame.kind == MUSTER_FRAME_SEGMENT ? frame.length
+                   : frame.kind == MUSTER_FRAME_OFFER   ? below(MUSTER_OFFER_MAX + 1)
+                   : frame.kind == MUSTER_FRAME_ABORT   ? frame.length % 200
+                                                        : 0;
+    frame.offset = frame.kind == MUSTER_FRAME_SEGMENT || below(2) == 0 ? below(3) : 0;
+    return frame;
+}
+
+/* Appends it to the ring. */
+static void write_frame(const struct pretender *pretender, const unsigned char *bytes, size_t size)
+{
+    struct shm_memory *memory = (struct shm_memory *)pretender->memory;
+    uint64_t written = atomic_load(&memory->sides[0].written.bytes);
+    unsigned char *ring = pretender->memory + SHM_HEAD_BYTES;
+    for (size_t i = 0; i < size; i++) {
+        ring[(written + i) % SHM_RING_BYTES] = bytes[i];
+    }
+    written += (size + MUSTER_CACHE_LINE - 1) & -(uint64_t)MUSTER_CACHE_LINE;
+    atomic_store(&memory->sides[0].written.bytes, written);
+}
+
+/* Frames one after the other, as a member would write them, but what they say is by chance; now and
+ * then a count or a byte that lies. */
+static void write_randomly(const struct rig *rig, const struct pretender *pretender)
+{
+    struct shm_memory *memory = (struct shm_memory *)pretender->memory;
+    struct muster_frame frame = random_frame(rig);
+    unsigned char bytes[MUSTER_FRAME_SIZE + 5000];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (unsigned char)rand_r(&seed);
+    }
+    muster_frame_encode_unchecked(&frame, bytes);
+    for (uint32_t i = below(16) == 0 ? 3 : 0; i > 0; i--) {
+        bytes[below(MUSTER_FRAME_SIZE)] = (unsigned char)rand_r(&seed);
+    }
+    write_frame(pretender, bytes, MUSTER_FRAME_SIZE + (size_t)frame.length);
+    if (below(32) == 0) {
+        atomic_fetch_add(&memory->sides[0].written.bytes, (uint64_t)rand_r(&seed) << below(33));
+    }
+    if (below(8) == 0) {
+        atomic_store(&memory->sides[0].read.bytes, (uint64_t)rand_r(&seed) << below(33));
+    }
+    atomic_store(&memory->sides[0].offers[below(SHM_OFFERS_MAX)], below(3));
+}
+
+static void say_randomly(const struct pretender *pretender)
+{
+    struct shm_packet packet = {.kind = SHM_ANSWER + below(6),
+                                .word = below(3),
+                                .generation = (uint64_t)rand_r(&seed) << below(33)};
+    bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_PIECE;
+    packet.generation = below(2) == 0 ? packet.generation : SHM_REGION_BYTES;
+    (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
+}
+
+static void post_some(struct rig *rig, struct rig_tally *tally, struct muster_transfer *transfers,
+                      unsigned char *data)
+{
+    for (uint32_t i = 0; i < 6; i++) {
+        uint64_t size = i % 2 == 0 ? below(3000) : LARGE_BYTES;
+        unsigned char *at = data + (size_t)i * LARGE_BYTES;
+        transfers[i] = i < 4 ? rig_receive(rig, 1, 1, at, size) : rig_send(rig, 1, 1, at, size);
+        transfers[i].key.ordinal = i % 4;
+        rig_post(rig, 0, tally, &transfers[i]);
+    }
+}
+
+/* Opens a link as rank 1. */
+static struct pretender join(struct rig *rig)
+{
+    static const struct shm_packet confirm = {.kind = SHM_CONFIRM};
+    uint64_t verdict = 0;
+    struct pretender pretender = pretend(rig, "a token that both ends have", true, &verdict);
+    assert_int_equal(verdict, MUSTER_WELCOME);
+    assert_true(muster_shm_packet_send(pretender.socket, &confirm, -1));
+    rig_look(rig, 0, 1);
+    return pretender;
+}
+
+static void live(unsigned char *data)
+{
+    struct rig rig;
+    struct rig_tally tally = {.left = 6};
+    struct muster_transfer transfers[6];
+    rig_init(&rig, &memory_only, 2);
+    struct pretender pretender = join(&rig);
+    post_some(&rig, &tally, transfers, data);
+    for (uint32_t i = below(WRITES); i > 0; i--) {
+        write_randomly(&rig, &pretender);
+        if (below(8) == 0) {
+            say_randomly(&pretender);
+        }
+        rig_look(&rig, 0, 1);
+    }
+    forget(&pretender);
+    rig_look(&rig, 0, 1);
+    muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
+    rig_finish(&rig);
+}
+
+static void test_nothing_that_a_member_writes_does_more_than_lose_its_link(void **state)
+{
+    (void)state;
+    unsigned char *data = calloc(6, LARGE_BYTES);
+    for (int i = 0; i < LIVES; i++) {
+        live(data);
+    }
+    free(data);
+}
+
+/* It is asked for the message instead, and nothing behind the offer is read. */
+static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void **state)
+{
+    (void)state;
+    static unsigned char data[LARGE_BYTES];
+    struct rig rig;
+    struct rig_tally tally = {.left = 1};
+    rig_init(&rig, &memory_only, 2);
+    struct pretender pretender = join(&rig);
+    struct muster_transfer receive = rig_receive(&rig, 1, 1, data, LARGE_BYTES);
+    rig_post(&rig, 0, &tally, &receive);
+    rig_look(&rig, 0, 1);
+    const struct shm_memory *memory = (const struct shm_memory *)pretender.memory;
+    uint64_t said = atomic_load(&memory->sides[1].written.bytes);
+    const struct muster_frame frame = {.kind = MUSTER_FRAME_OFFER,
+                                       .key = receive.key,
+                                       .call = rig_call,
+                                       .total = LARGE_BYTES,
+                                       .length = 1};
+    unsigned char bytes[MUSTER_FRAME_SIZE + 1] = {0};
+    muster_frame_encode_unchecked(&frame, bytes);
+    write_frame(&pretender, bytes, sizeof bytes);
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (atomic_load(&memory->sides[1].written.bytes) == said &&
+           muster_clock_ns() < deadline_ns) {
+        rig_look(&rig, 0, 1);
+    }
+    unsigned char grant[MUSTER_FRAME_SIZE];
+    struct muster_frame answer;
+    memcpy(grant, pretender.memory + SHM_HEAD_BYTES + SHM_RING_BYTES + said, sizeof grant);
+    assert_int_equal(muster_frame_decode_unchecked(grant, &answer), MUSTER_OK);
+    assert_int_equal(answer.kind, MUSTER_FRAME_GRANT);
+    assert_int_equal(answer.offset, 0);
+    forget(&pretender);
+    rig_look(&rig, 0, 1);
+    muster_fabric_withdraw(rig.fabrics[0], rig.generation, 0, 1);
+    rig_finish(&rig);
+}
+
+/* Strangers ---------------------------------------------------------------------------------- */
+
+static void expect_refused(struct rig *rig, uint64_t count)
+{
+    int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
+    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+           muster_clock_ns() < deadline_ns) {
+        rig_look(rig, 0, 1);
+    }
+    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
+}
+
+static void test_strangers_are_turned_away_and_counted(void **state)
+{
+    (void)state;
+    struct rig rig;
+    uint64_t verdict = 0;
+    rig_init(&rig, &memory_only, 2);
+    int silent = call(&rig);
+    close(silent);
+    expect_refused(&rig, 1);
+    int garbage = call(&rig);
+    assert_int_equal(send(garbage, "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL), 16);
+    expect_refused(&rig, 2);
+    close(garbage);
+    int bare = call(&rig);
+    const struct shm_packet wake = {.kind = SHM_WAKE};
+    assert_true(muster_shm_packet_send(bare, &wake, -1));
+    expect_refused(&rig, 3);
+    close(bare);
+    struct pretender liar = pretend(&rig, "another token", true, &verdict);
+    assert_int_equal(verdict, MUSTER_REFUSED_TOKEN);
+    expect_refused(&rig, 4);
+    forget(&liar);
+    rig_finish(&rig);
+}
+
+static void test_a_member_that_does_not_share_the_memory_it_says_is_refused(void **state)
+{
+    (void)state;
+    struct rig rig;
+    uint64_t verdict = 0;
+    rig_init(&rig, &memory_only, 2);
+    struct pretender liar = pretend(&rig, "a token that both ends have", false, &verdict);
+    assert_int_equal(verdict, MUSTER_REFUSED_MEMORY);
+    forget(&liar);
+    rig_finish(&rig);
+}
+
+/* Rank 0 can reach rank 1 by no transport in that generation. */
+static void expect_nobody_there(struct rig *rig)
+{
+    const struct muster_peer there = rig->peers[1];
+    unsigned char byte = 0;
+    struct rig_tally tally = {.left = 1};
+    (void)snprintf(rig->peers[1].addresses[0], MUSTER_ADDRESS_SIZE, "shm://0-1/1/nobody");
+    (void)snprintf(rig->peers[1].addresses[1], MUSTER_ADDRESS_SIZE, "tcp://127.0.0.1:1");
+    rig_begin(rig);
+    struct muster_transfer send = rig_send(rig, 1, 1, &byte, 1);
+    rig_post(rig, 0, &tally, &send);
+    assert_int_equal(rig_wait(rig, 0, &tally), MUSTER_REJOIN);
+    rig->peers[1] = there;
+    rig_begin(rig);
+}
+
+static void test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain(void **state)
+{
+    (void)state;
+    static const struct rig_transport both = {
+        .name = "shared memory, then tcp", .listen = "127.0.0.1", .shared_memory = true};
+    struct rig rig;
+    uint64_t verdict = 0;
+    rig_init(&rig, &both, 2);
+    expect_nobody_there(&rig);
+    struct pretender liar = pretend(&rig, "a token that both ends have", false, &verdict);
+    assert_int_equal(verdict, MUSTER_REFUSED_MEMORY);
+    rig_run(&rig, rig_exchange, NULL);
+    forget(&liar);
+    rig_finish(&rig);
+}
+
+int main(void)
+{
+    muster_random_bytes(&seed, sizeof seed);
+    print_message("seed %u\n", seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_that_a_member_writes_does_more_than_lose_its_link),
+        cmocka_unit_test(test_an_offer_that_does_not_say_where_the_data_is_is_not_taken),
+        cmocka_unit_test(test_strangers_are_turned_away_and_counted),
+        cmocka_unit_test(test_a_member_that_does_not_share_the_memory_it_says_is_refused),
+        cmocka_unit_test(test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

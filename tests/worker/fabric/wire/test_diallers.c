@@ -1,0 +1,57 @@
+/* When an end calls again for what its open link lacks. */
+#include "worker/base/clock.h"
+#include "worker/fabric/wire/pending_connections.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { CALLS = 40, NS_PER_MS = 1000000 };
+
+/* The next call is due so many milliseconds after a time between these two. */
+static void expect_due(const struct muster_dialler *dialler, int64_t before_ns, uint32_t after_ms)
+{
+    int64_t due_ns = dialler->redial_ns - (int64_t)after_ms * NS_PER_MS;
+    assert_in_range(due_ns, before_ns, muster_clock_ns());
+}
+
+static void calls_for_what_is_missing_become_rare_and_never_end(void **state)
+{
+    (void)state;
+    struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER};
+    for (uint32_t i = 0; i < CALLS; i++) {
+        int64_t before_ns = muster_clock_ns();
+        muster_dialler_missed(&dialler);
+        expect_due(&dialler, before_ns, 100U << (i < 13 ? i : 13));
+        int64_t due_ns = dialler.redial_ns;
+        muster_dialler_missed(&dialler); /* a second one that is missing waits for the same call */
+        assert_int_equal(dialler.redial_ns, due_ns);
+        dialler.redial_ns = MUSTER_NEVER; /* it has called */
+    }
+}
+
+static void a_loss_is_called_for_soon(void **state)
+{
+    (void)state;
+    struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER, .missed = 13};
+    muster_dialler_missed(&dialler);
+    int64_t before_ns = muster_clock_ns();
+    muster_dialler_lost(&dialler);
+    expect_due(&dialler, before_ns, 100);
+    before_ns = muster_clock_ns();
+    dialler.redial_ns = MUSTER_NEVER;
+    muster_dialler_missed(&dialler);
+    expect_due(&dialler, before_ns, 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_for_what_is_missing_become_rare_and_never_end),
+        cmocka_unit_test(a_loss_is_called_for_soon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,317 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/session/options.h"
+
+static const char *const variables[] = {
+    "MUSTER_RENDEZVOUS",
+    "MUSTER_JOB",
+    "MUSTER_TOKEN",
+    "MUSTER_HOST",
+    "MUSTER_RACK",
+    "MUSTER_LISTEN",
+    "MUSTER_INTERFACE",
+    "MUSTER_MIN",
+    "MUSTER_MAX",
+    "MUSTER_TARGET",
+    "MUSTER_ORDER",
+    "MUSTER_ALGORITHM",
+    "MUSTER_JOIN_TIMEOUT_MS",
+    "MUSTER_CALL_TIMEOUT_MS",
+    "MUSTER_LEAVE_ON_SIGTERM",
+    "MUSTER_MEASURE",
+    "MUSTER_SHARED_MEMORY",
+    "MUSTER_REPRODUCIBLE",
+    "MUSTER_TCP_CONNECTIONS",
+    "MUSTER_TLS_CERTIFICATE",
+    "MUSTER_TLS_KEY",
+    "MUSTER_TLS_AUTHORITY",
+    "MUSTER_TLS_NAME",
+    "MUSTER_VERBS",
+    "MUSTER_VERBS_DEVICE",
+    "MUSTER_VERBS_PORT",
+    "MUSTER_VERBS_CONNECTIONS",
+    "MUSTER_VERBS_GID",
+    "MUSTER_TIMELINE",
+};
+
+static int clean_environment(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        (void)unsetenv(variables[i]);
+    }
+    return 0;
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+static void expect_refusal(const muster_options *options, const char *first, const char *second)
+{
+    struct muster_settings settings;
+    assert_int_equal(muster_settings_init(options, &settings), MUSTER_INVALID);
+    if (strstr(muster_last_error(), first) == NULL || strstr(muster_last_error(), second) == NULL) {
+        fail_msg("\"%s\" names neither %s nor %s", muster_last_error(), first, second);
+    }
+    assert_null(strchr(muster_last_error(), '\n'));
+}
+
+static void the_environment_alone_is_enough(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_JOB", "night.run-1");
+    set("MUSTER_MIN", "2");
+    set("MUSTER_MAX", "8");
+    set("MUSTER_TARGET", "4");
+    set("MUSTER_LEAVE_ON_SIGTERM", "0");
+    set("MUSTER_TLS_CERTIFICATE", "/etc/job/tls.crt");
+    set("MUSTER_TLS_NAME", "job.x");
+    set("MUSTER_TIMELINE", "/tmp/night");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_string_equal(settings.rendezvous, "http://127.0.0.1:7070");
+    assert_string_equal(settings.timeline, "/tmp/night");
+    assert_string_equal(settings.job, "night.run-1");
+    assert_string_equal(settings.token, "");
+    assert_true(strlen(settings.host) > 0);
+    assert_null(settings.listen);
+    assert_string_equal(settings.tls_certificate, "/etc/job/tls.crt");
+    assert_null(settings.tls_key);
+    assert_null(settings.tls_authority);
+    assert_string_equal(settings.tls_name, "job.x");
+    assert_int_equal(settings.min_size, 2);
+    assert_int_equal(settings.max_size, 8);
+    assert_int_equal(settings.target_size, 4);
+    assert_int_equal(settings.join_timeout_ms, 60000);
+    assert_false(settings.leave_on_sigterm);
+    muster_settings_finish(&settings);
+}
+
+static void an_option_overrides_its_variable(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_MIN", "2");
+    muster_options_init(&options);
+    assert_int_equal(options.min_size, 2);
+    options.min_size = 3;
+    options.job = "mine";
+    assert_int_equal(muster_settings_init(&options, &settings), MUSTER_OK);
+    assert_int_equal(settings.min_size, 3);
+    assert_string_equal(settings.job, "mine");
+    muster_settings_finish(&settings);
+}
+
+static void measuring_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_true(settings.measure);
+    muster_settings_finish(&settings);
+    set("MUSTER_MEASURE", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.measure);
+    muster_settings_finish(&settings);
+    set("MUSTER_MEASURE", "yes");
+    expect_refusal(NULL, "MUSTER_MEASURE", "\"yes\"");
+}
+
+static void interfaces_choose_among_all_addresses(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_INTERFACE", "^docker,10.0.0.0/8");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_string_equal(settings.interface, "^docker,10.0.0.0/8");
+    muster_settings_finish(&settings);
+    set("MUSTER_LISTEN", "*:7000-7015");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    muster_settings_finish(&settings);
+    set("MUSTER_LISTEN", "10.0.0.1");
+    expect_refusal(NULL, "MUSTER_INTERFACE", "MUSTER_LISTEN");
+    set("MUSTER_LISTEN", "");
+    set("MUSTER_INTERFACE", "eth0,,eth1");
+    expect_refusal(NULL, "MUSTER_INTERFACE", "is no interface");
+}
+
+static void shared_memory_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_true(settings.shared_memory);
+    muster_settings_finish(&settings);
+    set("MUSTER_SHARED_MEMORY", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.shared_memory);
+    muster_settings_finish(&settings);
+    set("MUSTER_SHARED_MEMORY", "2");
+    expect_refusal(NULL, "MUSTER_SHARED_MEMORY", "from 0 to 1");
+}
+
+static void rdma_is_asked_for_and_narrowed(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_false(settings.verbs);
+    assert_null(settings.verbs_device);
+    assert_int_equal(settings.verbs_gid, -1);
+    muster_settings_finish(&settings);
+    set("MUSTER_VERBS", "1");
+    set("MUSTER_VERBS_DEVICE", "mlx5_1");
+    set("MUSTER_VERBS_PORT", "2");
+    set("MUSTER_VERBS_CONNECTIONS", "4");
+    set("MUSTER_VERBS_GID", "0");
+    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
+    assert_int_equal(settings.verbs_connections, 4);
+    assert_true(settings.verbs);
+    assert_string_equal(settings.verbs_device, "mlx5_1");
+    assert_int_equal(settings.verbs_port, 2);
+    assert_int_equal(settings.verbs_gid, 0);
+    muster_settings_finish(&settings);
+    set("MUSTER_VERBS_GID", "fe80::1");
+    expect_refusal(NULL, "MUSTER_VERBS_GID", "index, 0 to 255");
+    set("MUSTER_VERBS_GID", "1");
+    set("MUSTER_VERBS_PORT", "256");
+    expect_refusal(NULL, "MUSTER_VERBS_PORT", "from 0 to 255");
+    set("MUSTER_VERBS_PORT", "1");
+    set("MUSTER_VERBS", "yes");
+    expect_refusal(NULL, "MUSTER_VERBS", "from 0 to 1");
+}
+
+static void an_algorithm_is_looked_up_at_once(void **state)
+{
+    (void)state;
+    struct muster_settings settings;
+    muster_options options;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_ALGORITHM", "allreduce=ring,broadcast=binomial");
+    muster_options_init(&options);
+    assert_int_equal(muster_settings_init(&options, &settings), MUSTER_OK);
+    assert_string_equal(settings.algorithm, "allreduce=ring,broadcast=binomial");
+    muster_settings_finish(&settings);
+    options.algorithm = "rign";
+    expect_refusal(&options, "MUSTER_ALGORITHM", "halving_doubling");
+    set("MUSTER_ALGORITHM", "broadcast=ring");
+    expect_refusal(NULL, "MUSTER_ALGORITHM", "binomial");
+}
+
+static void without_a_rendezvous_the_variable_is_named(void **state)
+{
+    (void)state;
+    expect_refusal(NULL, "MUSTER_RENDEZVOUS", "http://HOST:PORT");
+}
+
+static void a_bad_url_is_shown(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "127.0.0.1:7070",         "ftp://127.0.0.1:7070",       "http://127.0.0.1",
+        "http://127.0.0.1:99999", "http://127.0.0.1:7070/path", "http://",
+        "http://user@host:1",     "http://host:1?query",
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        set("MUSTER_RENDEZVOUS", urls[i]);
+        expect_refusal(NULL, "rendezvous", urls[i]);
+    }
+}
+
+static void a_variable_that_is_no_number_is_shown(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"MUSTER_MIN",
+                                        "MUSTER_MAX",
+                                        "MUSTER_TARGET",
+                                        "MUSTER_ORDER",
+                                        "MUSTER_JOIN_TIMEOUT_MS",
+                                        "MUSTER_CALL_TIMEOUT_MS",
+                                        "MUSTER_LEAVE_ON_SIGTERM"};
+    static const char *const values[] = {"many", "-1", "4x", " 4", "99999999999999999999", "0x4"};
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            set(names[i], values[j]);
+            expect_refusal(NULL, names[i], values[j]);
+        }
+        assert_int_equal(unsetenv(names[i]), 0);
+    }
+}
+
+static void sizes_must_fit_each_other(void **state)
+{
+    (void)state;
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_MIN", "4");
+    set("MUSTER_MAX", "2");
+    expect_refusal(NULL, "max_size (MUSTER_MAX) 2", "from 4");
+    set("MUSTER_MAX", "8");
+    set("MUSTER_TARGET", "9");
+    expect_refusal(NULL, "target_size (MUSTER_TARGET) 9", "from 4 to 8");
+    set("MUSTER_MIN", "0");
+    expect_refusal(NULL, "min_size (MUSTER_MIN) 0", "from 1");
+}
+
+static void names_have_bounds(void **state)
+{
+    (void)state;
+    char longest[200];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
+    set("MUSTER_JOB", "a b");
+    expect_refusal(NULL, "job (MUSTER_JOB)", "a b");
+    set("MUSTER_JOB", longest);
+    expect_refusal(NULL, "job (MUSTER_JOB)", "aaa");
+    set("MUSTER_JOB", "fine");
+    set("MUSTER_HOST", longest);
+    expect_refusal(NULL, "host (MUSTER_HOST)", "aaa");
+    set("MUSTER_HOST", "two words");
+    expect_refusal(NULL, "host (MUSTER_HOST)", "two words");
+    set("MUSTER_HOST", "h");
+    set("MUSTER_REPRODUCIBLE", "yes");
+    expect_refusal(NULL, "MUSTER_REPRODUCIBLE", "yes");
+    set("MUSTER_REPRODUCIBLE", "1");
+    set("MUSTER_TCP_CONNECTIONS", "0");
+    expect_refusal(NULL, "tcp_connections (MUSTER_TCP_CONNECTIONS)", "from 1 to 16");
+    set("MUSTER_TCP_CONNECTIONS", "16");
+    set("MUSTER_RACK", "two words");
+    expect_refusal(NULL, "rack (MUSTER_RACK)", "two words");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
+        cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
+        cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(shared_memory_can_be_switched_off, clean_environment),
+        cmocka_unit_test_setup(rdma_is_asked_for_and_narrowed, clean_environment),
+        cmocka_unit_test_setup(interfaces_choose_among_all_addresses, clean_environment),
+        cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
+        cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
+        cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),
+        cmocka_unit_test_setup(a_variable_that_is_no_number_is_shown, clean_environment),
+        cmocka_unit_test_setup(sizes_must_fit_each_other, clean_environment),
+        cmocka_unit_test_setup(names_have_bounds, clean_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

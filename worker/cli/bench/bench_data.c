@@ -1,0 +1,157 @@
+/* What the ranks of a benchmark put in, and what must come out. Small whole numbers that repeat, so
+ * that any order of reduction gives the same and 128 ranks' sum fits into a byte. */
+#include "worker/cli/bench/bench_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+#include "worker/context/request.h"
+
+enum { PERIOD = 64 };
+
+/* The count is a block's, and the largest buffer has one for each rank. */
+static bool has_blocks(const struct muster_bench_options *options)
+{
+    switch (options->collective) {
+    case MUSTER_ALLREDUCE:
+    case MUSTER_REDUCE:
+    case MUSTER_BROADCAST:
+    case MUSTER_PAIRWISE_EXCHANGE:
+    case MUSTER_BARRIER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t size_bytes,
+                            uint64_t *ret_size_bytes)
+{
+    uint64_t unit =
+        muster_type_size_bytes(options->type) * (has_blocks(options) ? options->ranks : 1);
+    uint64_t count = (size_bytes + unit - 1) / unit;
+    *ret_size_bytes = count * unit;
+    return count;
+}
+
+static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
+{
+    uint64_t phase = (index + rank) % PERIOD;
+    bool doubles = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
+    return doubles && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
+}
+
+static double combine(muster_op op, double left, double right)
+{
+    switch (op) {
+    case MUSTER_SUM:
+    case MUSTER_AVERAGE:
+        return left + right;
+    case MUSTER_PROD:
+        return left * right;
+    case MUSTER_MIN:
+        return fmin(left, right);
+    case MUSTER_MAX:
+    case MUSTER_USER:
+        return fmax(left, right);
+    case MUSTER_BITWISE_AND:
+        return (double)((unsigned)left & (unsigned)right);
+    case MUSTER_BITWISE_OR:
+        return (double)((unsigned)left | (unsigned)right);
+    case MUSTER_BITWISE_XOR:
+        return (double)((unsigned)left ^ (unsigned)right);
+    case MUSTER_LOGICAL_AND:
+        return left != 0 && right != 0;
+    case MUSTER_LOGICAL_OR:
+        return left != 0 || right != 0;
+    }
+    return 0;
+}
+
+void muster_bench_user(void *out, const void *left, const void *right, size_t count,
+                       muster_type type, void *user_data)
+{
+    (void)user_data;
+    muster_reduce_kernel(type, MUSTER_MAX)(out, left, right, count);
+}
+
+static double reduced(const struct muster_request *request, uint32_t ranks, uint64_t index)
+{
+    double result = value_of(request, 0, index);
+    for (uint32_t i = 1; i < ranks; i++) {
+        result = combine(request->op, result, value_of(request, i, index));
+    }
+    if (request->op == MUSTER_AVERAGE) {
+        result /= ranks;
+        result = muster_type_is_float(request->type) ? result : trunc(result);
+    }
+    return result;
+}
+
+void muster_bench_fill(const struct muster_request *request, void *in, uint32_t rank,
+                       uint32_t ranks)
+{
+    double values[PERIOD];
+    for (uint64_t i = 0; i < PERIOD; i++) {
+        values[i] = value_of(request, rank, i);
+    }
+    const struct muster_shape shape = muster_request_shape(request, rank, ranks);
+    uint64_t count = muster_shape_input_count(&shape);
+    for (uint64_t i = 0; i < count; i++) {
+        muster_type_store(in, i, request->type, values[i % PERIOD]);
+    }
+}
+
+/* Values that must repeat in the promised range of OUTPUT, from its first element on. */
+static void promised_values(const struct muster_request *request, uint32_t ranks,
+                            const struct muster_promise *promise, double values[PERIOD])
+{
+    for (uint64_t i = 0; i < PERIOD; i++) {
+        uint64_t index = promise->origin + i;
+        values[i] = promise->reduced ? reduced(request, ranks, index)
+                                     : value_of(request, promise->rank, index);
+    }
+}
+
+static muster_status check_range(const struct muster_request *request, uint64_t first,
+                                 uint64_t count, const double *values)
+{
+    /* The products of many ranks' twos and the quotients may not fit into 16 bits. */
+    double tolerance = request->type == MUSTER_BFLOAT16  ? 1.0 / 256
+                       : request->type == MUSTER_FLOAT16 ? 1.0 / 2048
+                                                         : 1e-6;
+    for (uint64_t i = 0; i < count; i++) {
+        double got = muster_type_load(request->out, first + i, request->type);
+        double wanted = values[i % PERIOD];
+        if (fabs(got - wanted) > tolerance * fabs(wanted)) {
+            return muster_error_set(
+                MUSTER_FATAL, "wrong result: element %" PRIu64 " of %s is %g, not %g", first + i,
+                muster_collective_name(request->collective), got, wanted);
+        }
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_bench_check(const struct muster_request *request, uint32_t rank,
+                                 uint32_t ranks)
+{
+    AUTO_FREE struct muster_shape *shapes = calloc(ranks, sizeof *shapes);
+    if (shapes == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %" PRIu32 " ranks", ranks);
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        shapes[i] = muster_request_shape(request, i, ranks);
+    }
+    uint64_t count = muster_shape_output_count(&shapes[rank]);
+    for (uint64_t first = 0; first < count;) {
+        double values[PERIOD];
+        struct muster_promise promise = muster_shape_promise(shapes, rank, first);
+        promised_values(request, ranks, &promise, values);
+        TRY(check_range(request, first, promise.count, values));
+        first += promise.count;
+    }
+    return MUSTER_OK;
+}

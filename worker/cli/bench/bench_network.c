@@ -1,0 +1,303 @@
+#include "worker/cli/bench/bench_network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/log.h"
+
+enum {
+    BATCH_SIZE = 256 * MUSTER_BENCH_HOSTS_MAX, /* of one command's input */
+    EXIT_NO_COMMAND = 127,
+    QUEUE_MS = 50, /* what a link keeps for later before it drops */
+};
+
+/* Running ip and tc -----------------------------------------------------------------------------
+ */
+
+/* What a command reads and what it complains of. */
+struct batch {
+    char text[BATCH_SIZE];
+    size_t size;
+};
+
+static void add(struct batch *batch, const char *format, ...) MUSTER_PRINTF(2, 3);
+
+static void add(struct batch *batch, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    size_t room = sizeof batch->text - batch->size;
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start() has */
+    int size = vsnprintf(batch->text + batch->size, room, format, arguments);
+    va_end(arguments);
+    batch->size += size > 0 && (size_t)size < room ? (size_t)size : 0;
+}
+
+/* In the child. */
+static void run_command(const char *command, int space, int input, int complaints)
+{
+    if (setns(space, CLONE_NEWNET) != 0 || dup2(input, STDIN_FILENO) < 0 ||
+        dup2(complaints, STDERR_FILENO) < 0) {
+        _exit(EXIT_FAILURE);
+    }
+    (void)execlp(command, command, "-batch", "-", (char *)NULL);
+    _exit(EXIT_NO_COMMAND);
+}
+
+static muster_status say_failure(const char *command, int how, int complaints)
+{
+    char text[256] = "";
+    if (WIFEXITED(how) && WEXITSTATUS(how) == EXIT_NO_COMMAND) {
+        return muster_error_set(
+            MUSTER_FATAL, "--shape: there is no command %s: apt-get install iproute2", command);
+    }
+    if (pread(complaints, text, sizeof text - 1, 0) < 0) {
+        text[0] = '\0';
+    }
+    text[strcspn(text, "\n")] = '\0';
+    return muster_error_set(MUSTER_FATAL, "--shape: %s: %s", command,
+                            text[0] != '\0' ? text : "it failed without a word");
+}
+
+/* Runs `ip -batch` or `tc -batch` in a namespace. */
+static muster_status run_batch(const char *command, int space, const struct batch *batch)
+{
+    AUTO_CLOSE int input = memfd_create("batch", MFD_CLOEXEC);
+    AUTO_CLOSE int complaints = memfd_create("complaints", MFD_CLOEXEC);
+    if (input < 0 || complaints < 0 ||
+        pwrite(input, batch->text, batch->size, 0) != (ssize_t)batch->size) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: input for %s", command);
+    }
+    pid_t pid = fork();
+    if (pid < 0) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: no process for %s", command);
+    }
+    if (pid == 0) {
+        run_command(command, space, input, complaints);
+    }
+    int how = 0;
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
+    }
+    return how == 0 ? MUSTER_OK : say_failure(command, how, complaints);
+}
+
+/* In the thread's network namespace. */
+static bool set_sysctl(const char *path, const char *value)
+{
+    FILE *setting = fopen(path, "we");
+    if (setting == NULL) {
+        return false;
+    }
+    (void)fputs(value, setting);
+    return fclose(setting) == 0; /* which is when it is written */
+}
+
+/* Making --------------------------------------------------------------------------------------- */
+
+muster_status muster_bench_network_check_rate(const char *rate)
+{
+    static const char *const units[] = {"bit", "kbit", "mbit", "gbit"};
+    size_t digits = strspn(rate, "0123456789");
+    bool good = digits > 0 && digits <= 6 && strspn(rate, "0") < digits;
+    bool known = false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        known |= strcmp(rate + digits, units[i]) == 0;
+    }
+    return good && known ? MUSTER_OK
+                         : muster_error_set(MUSTER_INVALID,
+                                            "--shape: \"%.32s\" is not a rate such as 1gbit or "
+                                            "500mbit",
+                                            rate);
+}
+
+/* A new namespace for this thread. Its descriptor goes to the children: ip finds it by number. */
+static muster_status make_space(int *ret_space)
+{
+    if (unshare(CLONE_NEWNET) != 0) {
+        return errno == EPERM ? muster_error_set(MUSTER_FATAL,
+                                                 "--shape: only root may make network namespaces: "
+                                                 "run it with sudo")
+                              : muster_error_errno(MUSTER_FATAL, "--shape: network namespace");
+    }
+    /* NOLINTNEXTLINE(android-cloexec-open): see above. */
+    int space = open("/proc/thread-self/ns/net", O_RDONLY);
+    if (space < 0) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: network namespace");
+    }
+    *ret_space = space;
+    return MUSTER_OK;
+}
+
+/* The cores that this process may use, as the kernel reads masks: "3", "1,ffffffff". */
+static void format_cores(char *ret_mask, size_t size)
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    (void)sched_getaffinity(0, sizeof cores, &cores);
+    size_t used = 0;
+    for (size_t word = CPU_SETSIZE / 32; word-- > 0;) {
+        uint32_t bits = 0;
+        for (size_t i = 0; i < 32; i++) {
+            bits |= (uint32_t)(CPU_ISSET(word * 32 + i, &cores) != 0) << i;
+        }
+        if (used > 0 || bits != 0) {
+            used += (size_t)snprintf(ret_mask + used, size - used, used > 0 ? ",%08x" : "%x", bits);
+        }
+    }
+}
+
+/* For devices that are made later in the thread's namespace: each flow keeps one core, as it keeps
+ * one queue of a network card. A veth otherwise hands each packet to the core that happens to send
+ * it on, so that packets of one flow overtake each other, and TCP takes that for loss. */
+static bool steer_flows(void)
+{
+    char mask[CPU_SETSIZE / 32 * 9] = "";
+    format_cores(mask, sizeof mask);
+    return set_sysctl("/proc/sys/net/core/rps_default_mask", mask);
+}
+
+static muster_status make_spaces(struct muster_bench_network *network)
+{
+    AUTO_CLOSE int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (home < 0) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: /proc/thread-self/ns/net");
+    }
+    muster_status status = make_space(&network->bridge);
+    bool steered = status == MUSTER_OK && steer_flows();
+    for (uint32_t i = 0; status == MUSTER_OK && i < network->hosts; i++) {
+        status = make_space(&network->spaces[i]);
+        steered = status == MUSTER_OK && steer_flows() && steered;
+    }
+    if (network->bridge >= 0 && setns(home, CLONE_NEWNET) != 0 && status == MUSTER_OK) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: back to the own network namespace");
+    }
+    if (status == MUSTER_OK && !steered) {
+        muster_log(MUSTER_LOG_WARN,
+                   "--shape: packets of a connection may overtake each other, which TCP takes for "
+                   "loss: this kernel does not let /proc/sys/net/core/rps_default_mask be set");
+    }
+    return status;
+}
+
+static void shape(struct batch *batch, const char *device, const char *rate)
+{
+    add(batch, "qdisc add dev %s root tbf rate %s burst %d latency %dms\n", device, rate,
+        MUSTER_BENCH_BURST_BYTES, QUEUE_MS);
+}
+
+/* The bridge's end of each link: what it shapes is on its way to the host. */
+static muster_status set_up_bridge(const struct muster_bench_network *network, const char *rate)
+{
+    AUTO_FREE struct batch *links = calloc(1, sizeof *links);
+    AUTO_FREE struct batch *rates = calloc(1, sizeof *rates);
+    if (links == NULL || rates == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    add(links, "link add bridge type bridge\nlink set bridge up\n");
+    for (uint32_t i = 0; i < network->hosts; i++) {
+        char device[16];
+        (void)snprintf(device, sizeof device, "host%u", i);
+        add(links,
+            "link add %s type veth peer name eth0 netns /proc/self/fd/%d\n"
+            "link set %s master bridge up\n",
+            device, network->spaces[i], device);
+        shape(rates, device, rate);
+    }
+    TRY(run_batch("ip", network->bridge, links));
+    return run_batch("tc", network->bridge, rates);
+}
+
+/* 198.18.0.0/15 is for benchmarks (RFC 2544). */
+static void format_address(uint32_t host, char ret_address[MUSTER_BENCH_ADDRESS_SIZE])
+{
+    (void)snprintf(ret_address, MUSTER_BENCH_ADDRESS_SIZE, "198.18.0.%u", host % 255 + 1);
+}
+
+/* The host's end: what it shapes comes from the host. */
+static muster_status set_up_host(const struct muster_bench_network *network, uint32_t host,
+                                 const char *rate)
+{
+    AUTO_FREE struct batch *batch = calloc(1, sizeof *batch);
+    if (batch == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    char address[MUSTER_BENCH_ADDRESS_SIZE];
+    format_address(host, address);
+    add(batch, "link set lo up\naddress add %s/24 dev eth0\nlink set eth0 up\n", address);
+    TRY(run_batch("ip", network->spaces[host], batch));
+    batch->size = 0;
+    shape(batch, "eth0", rate);
+    return run_batch("tc", network->spaces[host], batch);
+}
+
+static muster_status set_up(struct muster_bench_network *network, const char *rate)
+{
+    TRY(make_spaces(network));
+    TRY(set_up_bridge(network, rate));
+    for (uint32_t i = 0; i < network->hosts; i++) {
+        TRY(set_up_host(network, i, rate));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_bench_network_create(uint32_t hosts, const char *rate,
+                                          struct muster_bench_network *ret_network)
+{
+    struct muster_bench_network network = {.hosts = hosts, .bridge = -1};
+    for (uint32_t i = 0; i < MUSTER_BENCH_HOSTS_MAX; i++) {
+        network.spaces[i] = -1;
+    }
+    muster_status status = set_up(&network, rate);
+    if (status != MUSTER_OK) {
+        muster_bench_network_destroy(&network);
+        return status;
+    }
+    *ret_network = network;
+    return MUSTER_OK;
+}
+
+void muster_bench_network_destroy(struct muster_bench_network *network)
+{
+    for (uint32_t i = 0; i < network->hosts; i++) {
+        if (network->spaces[i] >= 0) {
+            close(network->spaces[i]);
+        }
+    }
+    if (network->bridge >= 0) {
+        close(network->bridge);
+    }
+    network->hosts = 0;
+    network->bridge = -1;
+}
+
+/* Cubic is what Linux uses unless told otherwise. BBR, which some machines have instead, goes by a
+ * rate that it estimates, and needs many round trips of a shaped link to find it again after each
+ * pause. A namespace may have only what the machine allows to all: Reno always. */
+static void choose_congestion_control(void)
+{
+    static const char path[] = "/proc/sys/net/ipv4/tcp_congestion_control";
+    if (!set_sysctl(path, "cubic")) {
+        (void)set_sysctl(path, "reno"); /* or what it has */
+    }
+}
+
+muster_status muster_bench_network_enter(const struct muster_bench_network *network, uint32_t host,
+                                         char ret_address[MUSTER_BENCH_ADDRESS_SIZE])
+{
+    if (setns(network->spaces[host], CLONE_NEWNET) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "--shape: the network namespace of host %u", host);
+    }
+    choose_congestion_control();
+    format_address(host, ret_address);
+    return MUSTER_OK;
+}

@@ -1,0 +1,441 @@
+/* muster bench: what one rank does. */
+#include "worker/cli/bench/bench_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+#include "worker/communicator/measure.h"
+#include "worker/context/request.h"
+#include "worker/trace/timeline.h"
+
+enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+
+/* Everything of this rank; parts are NULL until made. */
+struct rank_run {
+    struct muster_bench_board *board;
+    struct muster_bench_seat *seat;
+    uint32_t rank;
+    int channel;
+    struct muster_topology topology;
+    struct muster_timeline *timeline; /* or NULL */
+    struct muster_fabric *fabric;
+    struct muster_context *context;
+    void *in, *out;
+    size_t *counts;               /* of equal blocks, of the size being measured */
+    uint64_t in_bytes, out_bytes; /* of them, that sizes so far have used */
+};
+
+/* Tells the parent that the phase is over and waits until it is over everywhere. */
+static muster_status end_phase(const struct rank_run *run)
+{
+    char byte = 1;
+    if (send(run->channel, &byte, 1, MSG_NOSIGNAL) != 1) {
+        return muster_error_errno(MUSTER_FATAL, "the parent is gone");
+    }
+    ssize_t got;
+    do {
+        got = recv(run->channel, &byte, 1, 0);
+    } while (got < 0 && errno == EINTR);
+    return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
+}
+
+static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
+                                               const muster_options *environment)
+{
+    struct muster_fabric_verbs verbs = {.device = environment->verbs_device,
+                                        .port = environment->verbs_port,
+                                        .connections = run->board->options.connections,
+                                        .gid = -1};
+    const struct muster_bench_options *options = &run->board->options;
+    if (options->device_count > 0) {
+        verbs.device = options->devices[run->rank % options->device_count];
+    }
+    if (options->transport == MUSTER_BENCH_VERBS) {
+        verbs.use = MUSTER_VERBS_REQUIRED;
+    }
+    if (environment->verbs_gid != NULL) {
+        verbs.gid = (int32_t)strtol(environment->verbs_gid, NULL, 10);
+    }
+    return verbs;
+}
+
+static muster_status publish(struct rank_run *run, struct muster_hub *hub)
+{
+    struct muster_peer *peer = &run->seat->peer;
+    muster_random_uuid(peer->member);
+    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
+    char address[MUSTER_BENCH_ADDRESS_SIZE] = "127.0.0.1";
+    if (run->board->network != NULL) {
+        TRY(muster_bench_network_enter(run->board->network, host, address));
+    }
+    /* One name for all: they share the cores of this machine, which the fabric minds. */
+    (void)snprintf(peer->host, sizeof peer->host, "localhost");
+    muster_options environment;
+    muster_options_init(&environment);
+    run->timeline = muster_timeline_create(&(struct muster_timeline_options){
+        .prefix = environment.timeline, .print_algorithm = muster_algorithm_print});
+    const struct muster_fabric_options options = {
+        .member = peer->member,
+        .link_token = run->board->link_token,
+        .listen =
+            hub == NULL && run->board->options.transport != MUSTER_BENCH_VERBS ? address : NULL,
+        .verbs = choose_verbs(run, &environment),
+        .connections = run->board->options.connections,
+        .tls = {.certificate = environment.tls_certificate,
+                .key = environment.tls_key,
+                .authority = environment.tls_authority,
+                .name = environment.tls_name},
+        .hub = hub,
+        .shared_memory = run->board->options.transport == MUSTER_BENCH_SHM,
+        .timeline = run->timeline,
+    };
+    TRY(muster_fabric_create(&options, &run->fabric));
+    peer->address_count = muster_fabric_address_count(run->fabric);
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
+                       muster_fabric_address(run->fabric, i));
+    }
+    return end_phase(run);
+}
+
+/* As a session does at join, but always: link figures are what selection goes by. */
+static muster_status measure_links(struct rank_run *run, struct muster_cost_model *model)
+{
+    const struct muster_measure_options options = {
+        .fabric = run->fabric,
+        .generation = GENERATION,
+        .context = 1,
+        .topology = &run->topology,
+        .rank = run->rank,
+        .deadline_ns = muster_clock_after_ms(CALL_TIMEOUT_MS),
+    };
+    uint32_t suspect;
+    *model = muster_cost_model_default;
+    return muster_measure(&options, model, &suspect);
+}
+
+static muster_status make_context(struct rank_run *run)
+{
+    static const struct muster_tuned_list nothing;
+    uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
+    for (uint32_t i = 0; i < run->topology.ranks; i++) {
+        ranks[i] = i;
+    }
+    struct muster_cost_model model;
+    TRY(measure_links(run, &model));
+    if (run->board->options.shape != NULL) {
+        model.burst_bytes = MUSTER_BENCH_BURST_BYTES;
+    }
+    if (run->rank == 0) {
+        run->board->figures.model = model;
+        run->board->figures.levels = muster_measure_levels(&run->topology);
+    }
+    const struct muster_context_options options = {
+        .fabric = run->fabric,
+        .generation = GENERATION,
+        .name = "bench",
+        .topology = &run->topology,
+        .ranks = ranks,
+        .rank = run->rank,
+        .model = &model,
+    };
+    uint32_t suspect = UINT32_MAX;
+    TRY(muster_context_create(&options, &run->context));
+    muster_context_tune(run->context, &nothing);
+    if (run->board->options.transport != MUSTER_BENCH_SHM) {
+        return MUSTER_OK; /* what is to be measured are the links */
+    }
+    return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
+                                       &suspect);
+}
+
+/* As between hosts that are pretended: without the memory that could be shared. */
+static void leave_out_local(struct muster_peer *peer)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        if (!muster_fabric_address_is_local(peer->addresses[i])) {
+            memmove(peer->addresses[kept++], peer->addresses[i], sizeof peer->addresses[i]);
+        }
+    }
+    peer->address_count = kept;
+}
+
+static muster_status meet(struct rank_run *run)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
+    struct muster_peer *peers = calloc(options->ranks, sizeof *peers);
+    if (peers == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for %u peers", options->ranks);
+    }
+    for (uint32_t i = 0; i < options->ranks; i++) {
+        peers[i] = run->board->seats[i].peer;
+        if (muster_topology_locate(&run->topology, i).host != host) {
+            leave_out_local(&peers[i]);
+        }
+    }
+    muster_status status =
+        muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);
+    free(peers);
+    TRY(status);
+    return make_context(run);
+}
+
+/* Room for the largest size. */
+static muster_status allocate(struct rank_run *run)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    uint64_t most_bytes = 1;
+    for (size_t i = 0; i < options->size_count; i++) {
+        uint64_t bytes;
+        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    if (options->alloc) {
+        TRY(muster_alloc(most_bytes, &run->in));
+        TRY(muster_alloc(most_bytes, &run->out));
+    } else {
+        run->in = malloc(most_bytes);
+        run->out = malloc(most_bytes);
+    }
+    run->counts = calloc(options->ranks, sizeof *run->counts);
+    if (run->in == NULL || run->out == NULL || run->counts == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
+                                (unsigned long long)most_bytes);
+    }
+    return MUSTER_OK;
+}
+
+/* Those that have a say in how blocks are cut get equal ones. */
+static void set_counts(const struct rank_run *run, struct muster_request *request)
+{
+    enum muster_collective collective = request->collective;
+    for (uint32_t i = 0; i < run->board->options.ranks; i++) {
+        run->counts[i] = request->count;
+    }
+    if (collective == MUSTER_ALLGATHERV || collective == MUSTER_GATHERV ||
+        collective == MUSTER_ALLTOALLV) {
+        request->out_counts = run->counts;
+    }
+    if (collective == MUSTER_ALLTOALLV) {
+        request->in_counts = run->counts;
+    }
+}
+
+static struct muster_request request_of(const struct rank_run *run, size_t size_index,
+                                        size_t algorithm_index)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    const char *name = options->algorithms[algorithm_index];
+    bool tuned = strcmp(name, MUSTER_BENCH_TUNED) == 0;
+    uint64_t bytes;
+    struct muster_request request = {
+        .collective = options->collective,
+        .in = run->in,
+        .out = run->out,
+        .count = muster_bench_count(options, options->sizes_bytes[size_index], &bytes),
+        .type = options->type,
+        .op = options->op,
+        .user_function = muster_bench_user,
+        .algorithm = name[0] == '\0' || tuned ? NULL : name,
+        .untuned = !tuned,
+        .reproducible = options->reproducible,
+    };
+    set_counts(run, &request);
+    if (options->collective == MUSTER_BROADCAST || options->in_place) {
+        const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
+        int64_t offset = muster_shape_in_place_offset(&shape);
+        int64_t offset_bytes = offset * (int64_t)muster_type_size_bytes(options->type);
+        /* Both buffers have room for the larger of the two. */
+        request.in = (char *)run->out + (offset_bytes > 0 ? offset_bytes : 0);
+        request.out = (char *)run->out + (offset_bytes < 0 ? -offset_bytes : 0);
+    }
+    return request;
+}
+
+static muster_status call(const struct rank_run *run, struct muster_request *request,
+                          double *ret_us)
+{
+    int64_t start_ns = muster_clock_ns();
+    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * NS_PER_MS;
+    TRY(muster_context_run(run->context, request, NULL));
+    *ret_us = (double)(muster_clock_ns() - start_ns) / 1000;
+    return MUSTER_OK;
+}
+
+static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
+                                    double *ret_warm_us)
+{
+    uint32_t ranks = run->board->options.ranks;
+    double us;
+    if (request->collective != MUSTER_BARRIER) {
+        muster_bench_fill(request, (char *)request->in, run->rank, ranks);
+    }
+    TRY(call(run, request, &us));
+    if (request->collective != MUSTER_BARRIER) {
+        TRY(muster_bench_check(request, run->rank, ranks));
+    }
+    bool settled = false;
+    TRY(muster_context_is_settled(run->context, request, &settled));
+    while (!settled) {
+        TRY(call(run, request, &us));
+        TRY(muster_context_is_settled(run->context, request, &settled));
+    }
+    double sum_us = 0;
+    for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {
+        TRY(call(run, request, &us));
+        sum_us += us;
+    }
+    *ret_warm_us = sum_us / MUSTER_BENCH_WARM_UP;
+    return MUSTER_OK;
+}
+
+/* All ranks come to the same answer without a word to each other. */
+static muster_status warm_entry(struct rank_run *run, size_t size_index, size_t algorithm_index)
+{
+    struct muster_bench_entry entry = {.fits = false};
+    struct muster_request request = request_of(run, size_index, algorithm_index);
+    size_t algorithm = 0;
+    muster_status status = muster_context_algorithm(run->context, &request, &algorithm);
+    entry.fits = status == MUSTER_OK;
+    if (status == MUSTER_OK) {
+        TRY(check_and_warm(run, &request, &entry.warm_us));
+        TRY(muster_context_algorithm(run->context, &request, &algorithm));
+        muster_algorithm_print(algorithm, entry.algorithm, sizeof entry.algorithm);
+        TRY(muster_context_predict(run->context, &request, &entry.predicted_us));
+    } else if (status != MUSTER_INVALID || !run->board->options.all_algorithms) {
+        return status;
+    }
+    if (run->rank == 0) {
+        run->board->entries[algorithm_index] = entry;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status warm_up(struct rank_run *run, size_t size_index)
+{
+    for (size_t i = 0; i < run->board->options.algorithm_count; i++) {
+        TRY(warm_entry(run, size_index, i));
+    }
+    return end_phase(run);
+}
+
+/* Resident, and of this process: where ranks are threads nobody can say which has it. */
+static uint64_t peak_memory_bytes(void)
+{
+    char line[128];
+    unsigned long long peak_kib = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "VmHWM:", strlen("VmHWM:")) == 0) {
+            peak_kib = strtoull(line + strlen("VmHWM:"), NULL, 10);
+            break;
+        }
+    }
+    if (status != NULL) {
+        (void)fclose(status);
+    }
+    return (uint64_t)peak_kib << 10;
+}
+
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static void note_memory(struct rank_run *run, const struct muster_request *request)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    if (request->collective != MUSTER_BARRIER) {
+        const struct muster_shape shape = muster_request_shape(request, run->rank, options->ranks);
+        uint64_t unit = muster_type_size_bytes(options->type);
+        uint64_t in_bytes = muster_shape_input_count(&shape) * unit;
+        uint64_t out_bytes = muster_shape_output_count(&shape) * unit;
+        bool one_buffer = options->in_place || request->collective == MUSTER_BROADCAST;
+        run->in_bytes = larger(run->in_bytes, one_buffer ? 0 : in_bytes);
+        run->out_bytes =
+            larger(run->out_bytes, one_buffer ? larger(in_bytes, out_bytes) : out_bytes);
+    }
+    uint64_t peak_bytes = peak_memory_bytes();
+    uint64_t buffers_bytes = run->in_bytes + run->out_bytes;
+    if (options->transport != MUSTER_BENCH_INPROC && peak_bytes > buffers_bytes) {
+        run->seat->memory_bytes = peak_bytes - buffers_bytes;
+    }
+}
+
+/* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
+ * then; all other collectives end nowhere before they have begun everywhere. */
+static muster_status measure_some(struct rank_run *run, struct muster_request *request,
+                                  double *times_us, uint32_t count)
+{
+    struct muster_request barrier = {.collective = MUSTER_BARRIER};
+    double us;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == 0 || muster_collective_has_root(request->collective)) {
+            TRY(call(run, &barrier, &us));
+        }
+        TRY(call(run, request, &times_us[i]));
+    }
+    return MUSTER_OK;
+}
+
+/* Several algorithms take turns, so that all see the same noise. */
+static muster_status measure(struct rank_run *run, size_t size_index)
+{
+    const struct muster_bench_board *board = run->board;
+    uint32_t turns = board->options.algorithm_count > 1 ? TURNS : 1;
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        uint32_t offset = 0;
+        for (size_t i = 0; i < board->options.algorithm_count; i++) {
+            uint32_t iterations = board->entries[i].iterations;
+            uint32_t first = iterations * turn / turns;
+            uint32_t end = iterations * (turn + 1) / turns;
+            struct muster_request request = request_of(run, size_index, i);
+            TRY(measure_some(run, &request, run->seat->times_us + offset + first, end - first));
+            offset += iterations;
+        }
+    }
+    const struct muster_request request = request_of(run, size_index, 0);
+    note_memory(run, &request);
+    return end_phase(run);
+}
+
+static muster_status go_through_phases(struct rank_run *run, struct muster_hub *hub)
+{
+    const struct muster_bench_options *options = &run->board->options;
+    TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
+    TRY(publish(run, hub));
+    TRY(meet(run));
+    TRY(allocate(run));
+    for (size_t i = 0; i < run->board->options.size_count; i++) {
+        TRY(warm_up(run, i));
+        TRY(measure(run, i));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
+                                struct muster_hub *hub)
+{
+    struct rank_run run = {
+        .board = board, .seat = &board->seats[rank], .rank = rank, .channel = channel};
+    muster_status status = go_through_phases(&run, hub);
+    run.seat->status = status;
+    if (status != MUSTER_OK) {
+        (void)snprintf(run.seat->error, sizeof run.seat->error, "%s", muster_last_error());
+    }
+    muster_context_destroy(run.context);
+    muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
+    muster_timeline_destroy(run.timeline);
+    muster_topology_finish(&run.topology);
+    free(run.counts);
+    (board->options.alloc ? muster_free : free)(run.in);
+    (board->options.alloc ? muster_free : free)(run.out);
+    return status;
+}

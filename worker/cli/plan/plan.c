@@ -1,0 +1,378 @@
+/* `muster plan`: shows the schedules of a collective, proves them, predicts their times. */
+#include "worker/cli/plan/plan.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/cli/cli.h"
+
+enum {
+    KEY_RANKS = 256,
+    KEY_HOSTS,
+    KEY_RACKS,
+    KEY_ALGORITHM,
+    KEY_COUNT,
+    KEY_BLOCKS,
+    KEY_ROOT,
+    KEY_IN_PLACE,
+    KEY_RANK,
+    KEY_STEPS,
+    KEY_SVG,
+    KEY_SIMULATE,
+    KEY_TABLE,
+    KEY_CHECK,
+    KEY_JSON,
+    KEY_LIST,
+    KEY_FORMULAS,
+};
+
+static const char doc[] =
+    "Shows what each rank sends, receives and reduces in a collective; --list names COLLECTIVEs."
+    "\v"
+    "Without an option from the second group it draws the schedules of all ranks as text; those "
+    "that are too large for that are listed step by step. A step is one line: its lane, its round, "
+    "the rank at the other end, and the elements. Times are predictions for the figures of an "
+    "ordinary machine, elements being float32.\n"
+    "\n"
+    "Examples:\n"
+    "  muster plan allreduce --ranks 8 --hosts 2 --algorithm hierarchical\n"
+    "  muster plan allreduce --ranks 8 --algorithm ring_two_phase --svg ring.svg\n"
+    "  muster plan broadcast --ranks 5 --root 2 --rank 4\n"
+    "  muster plan allreduce --hosts 3,1,4 --check\n"
+    "  muster plan allreduce --ranks 16 --hosts 4 --table\n"
+    "\n"
+    "Exit status: 0 done and proven; 1 not proven, no memory, or a file that cannot be written; 2 "
+    "the request is wrong or impossible.";
+
+static const struct argp_option options_table[] = {
+    {"ranks", KEY_RANKS, "P", 0, "So many ranks", 1},
+    {"hosts", KEY_HOSTS, "H|A,B,...", 0,
+     "On H hosts, spread evenly; or with A ranks on the first host, B on the second, ...", 1},
+    {"racks", KEY_RACKS, "R|A,B,...", 0,
+     "The hosts stand in R racks, spread evenly; or A in the first, B in the second, ...", 1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "One that --list names (default: that of the lowest predicted time)", 1},
+    {"count", KEY_COUNT, "N", 0,
+     "The call's count of elements (default: 2P; 1 where a rank has one block for each rank or "
+     "in all; in a barrier 0)",
+     1},
+    {"blocks", KEY_BLOCKS, "A,B,...", 0,
+     "Rank 0's block has A elements, rank 1's B, ..., where they may differ (default: the count)",
+     1},
+    {"root", KEY_ROOT, "R", 0, "The root, where there is one (default 0)", 1},
+    {"in-place", KEY_IN_PLACE, NULL, 0, "Input and output are one buffer", 1},
+    {"rank", KEY_RANK, "R", 0, "List this rank's steps only", 2},
+    {"steps", KEY_STEPS, NULL, 0, "List the steps of all ranks", 2},
+    {"svg", KEY_SVG, "FILE", 0, "Write a picture to FILE; - is standard output", 2},
+    {"check", KEY_CHECK, NULL, 0, "Print only whether the schedules of all ranks are proven right",
+     2},
+    {"simulate", KEY_SIMULATE, NULL, 0, "Add predicted times to what is shown", 2},
+    {"table", KEY_TABLE, NULL, 0,
+     "Print predicted times of all algorithms, 4 B to 64 MiB, and mark the fastest", 2},
+    {"json", KEY_JSON, NULL, 0,
+     "Steps, or what --check, --table or --list say, as JSON objects, one a line", 2},
+    {"list", KEY_LIST, NULL, 0, "Print all collectives and algorithms", 2},
+    {"formulas", KEY_FORMULAS, NULL, 0,
+     "Print rounds and elements of all algorithms, for the documentation", 2},
+    {0},
+};
+
+/* The text that an option's argument goes to; NULL: it is no such option. */
+static const char **find_text(struct muster_plan_options *options, int key)
+{
+    switch (key) {
+    case KEY_RANKS:
+        return &options->ranks;
+    case KEY_HOSTS:
+        return &options->hosts;
+    case KEY_RACKS:
+        return &options->racks;
+    case KEY_ALGORITHM:
+        return &options->algorithm;
+    case KEY_COUNT:
+        return &options->count;
+    case KEY_BLOCKS:
+        return &options->blocks;
+    case KEY_ROOT:
+        return &options->root;
+    case KEY_RANK:
+        return &options->rank;
+    case KEY_SVG:
+        return &options->svg;
+    default:
+        return NULL;
+    }
+}
+
+static bool *find_switch(struct muster_plan_options *options, int key)
+{
+    switch (key) {
+    case KEY_IN_PLACE:
+        return &options->in_place;
+    case KEY_STEPS:
+        return &options->steps;
+    case KEY_SIMULATE:
+        return &options->simulate;
+    case KEY_TABLE:
+        return &options->table;
+    case KEY_CHECK:
+        return &options->check;
+    case KEY_JSON:
+        return &options->json;
+    case KEY_LIST:
+        return &options->list;
+    case KEY_FORMULAS:
+        return &options->formulas;
+    default:
+        return NULL;
+    }
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct muster_plan_options *options = state->input;
+    const char **text = find_text(options, key);
+    bool *choice = find_switch(options, key);
+    if (text != NULL) {
+        *text = argument;
+        return 0;
+    }
+    if (choice != NULL) {
+        *choice = true;
+        return 0;
+    }
+    if (key != ARGP_KEY_ARG) {
+        return ARGP_ERR_UNKNOWN;
+    }
+    if (options->collective != NULL) {
+        argp_error(state, "\"%.80s\" is one argument too many", argument);
+        return EINVAL;
+    }
+    options->collective = argument;
+    return 0;
+}
+
+static void print_verdict(const struct muster_plan_request *request,
+                          const struct muster_check_result *verdict)
+{
+    (void)printf("%s: ", verdict->proven ? "proven" : "not proven");
+    muster_plan_request_print(request, stdout);
+    if (!verdict->proven) {
+        (void)printf(": %s\n", verdict->why);
+        return;
+    }
+    (void)printf(", rounds %" PRIu32, verdict->rounds);
+    if (request->plan.count > 0 && request->bounds == NULL) {
+        (void)printf(", the busiest rank sends %.3f x count",
+                     (double)verdict->elements_sent_max / (double)request->plan.count);
+    }
+    (void)putchar('\n');
+}
+
+static muster_status print_check(const struct muster_plan_options *options,
+                                 const struct muster_plan_request *request,
+                                 const struct muster_plan_set *set)
+{
+    if (options->json) {
+        return muster_plan_print_verdict_json(request, &set->verdict, stdout);
+    }
+    print_verdict(request, &set->verdict);
+    return MUSTER_OK;
+}
+
+/* The request as a command that makes the same picture. */
+static void write_command(const struct muster_plan_options *options, char *text, size_t size)
+{
+    const struct {
+        const char *name, *value;
+    } parts[] = {{"muster plan ", options->collective},
+                 {" --ranks ", options->ranks},
+                 {" --hosts ", options->hosts},
+                 {" --racks ", options->racks},
+                 {" --algorithm ", options->algorithm},
+                 {" --count ", options->count},
+                 {" --blocks ", options->blocks},
+                 {" --root ", options->root},
+                 {" --rank ", options->rank},
+                 {" --in-place", options->in_place ? "" : NULL},
+                 {" --simulate", options->simulate ? "" : NULL}};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].value != NULL && used < size) {
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", parts[i].name, parts[i].value);
+        }
+    }
+}
+
+static muster_status write_file(const char *path, const char *data, size_t size)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    if (file == NULL) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+    }
+    bool written = fwrite(data, 1, size, file) == size;
+    if (file == stdout) {
+        return MUSTER_OK; /* its errors are asked for at the end */
+    }
+    /* A full disk may show only when the file is closed. */
+    written = fclose(file) == 0 && written;
+    return written ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+}
+
+/* Whole or not at all: what is refused leaves a file that was there as it was. */
+static muster_status write_picture(const struct muster_plan_options *options,
+                                   const struct muster_plan_scene *scene)
+{
+    char command[1024];
+    write_command(options, command, sizeof command);
+    struct muster_plan_scene named = *scene;
+    named.command = command;
+    AUTO_FREE char *data = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&data, &size);
+    if (memory == NULL) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
+    }
+    muster_status status = muster_plan_draw(&named, memory);
+    if (fclose(memory) != 0 && status == MUSTER_OK) {
+        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
+    }
+    return status == MUSTER_OK ? write_file(options->svg, data, size) : status;
+}
+
+static void print_text(const struct muster_plan_options *options,
+                       const struct muster_plan_scene *scene)
+{
+    const struct muster_plan_request *request = scene->request;
+    muster_plan_request_print(request, stdout);
+    (void)printf("\n%s\n", muster_algorithms[request->algorithm % MUSTER_ALGORITHM_ROWS_MAX].what);
+    if (request->one_rank) {
+        muster_plan_print_rank(scene, request->plan.rank, stdout);
+        return;
+    }
+    if (!options->steps && scene->drawing != NULL && muster_plan_print_grid(scene, stdout)) {
+        return;
+    }
+    for (uint32_t rank = 0; rank < request->topology.ranks; rank++) {
+        muster_plan_print_rank(scene, rank, stdout);
+    }
+}
+
+static muster_status show(const struct muster_plan_options *options,
+                          const struct muster_plan_scene *scene)
+{
+    if (options->check) {
+        TRY(print_check(options, scene->request, scene->set));
+    }
+    if (options->svg != NULL) {
+        TRY(scene->drawing != NULL
+                ? write_picture(options, scene)
+                : muster_error_set(MUSTER_INVALID, "--svg: what is not proven is not drawn: %s",
+                                   scene->set->verdict.why));
+    }
+    if (!options->check && options->svg == NULL && options->json) {
+        return muster_plan_print_steps_json(scene, stdout);
+    }
+    if (!options->check && options->svg == NULL) {
+        print_text(options, scene);
+        print_verdict(scene->request, &scene->set->verdict);
+    }
+    return MUSTER_OK;
+}
+
+/* With the drawing and the times that are wanted. */
+static muster_status compose(const struct muster_plan_options *options,
+                             struct muster_plan_scene *scene)
+{
+    struct muster_drawing drawing = {0};
+    struct muster_plan_times times = {0};
+    const struct muster_plan_set *set = scene->set;
+    muster_status status = MUSTER_OK;
+    if (set->verdict.proven && (!options->check || options->svg != NULL)) {
+        status = muster_drawing_init(set->shapes, set->schedules, set->ranks,
+                                     scene->request->plan.in_place, &drawing);
+        scene->drawing = status == MUSTER_OK ? &drawing : NULL;
+    }
+    if (status == MUSTER_OK && options->simulate && set->verdict.proven) {
+        status = muster_plan_times_create(scene->request, set, &times);
+        scene->times = status == MUSTER_OK ? &times : NULL;
+    }
+    if (status == MUSTER_OK) {
+        status = show(options, scene);
+    }
+    scene->drawing = NULL;
+    scene->times = NULL;
+    muster_plan_times_finish(&times);
+    muster_drawing_finish(&drawing);
+    return status;
+}
+
+static muster_status answer(const struct muster_plan_options *options,
+                            const struct muster_plan_request *request, bool *ret_proven)
+{
+    *ret_proven = true;
+    if (options->table) {
+        return muster_plan_print_table(request, options->json, stdout);
+    }
+    bool times_only = options->simulate && request->topology.ranks > MUSTER_PLAN_RANKS_MAX &&
+                      !options->check && options->svg == NULL && !options->steps &&
+                      !request->one_rank;
+    if (!times_only) {
+        struct muster_plan_set set = {0};
+        TRY(muster_plan_set_create(request, &set));
+        struct muster_plan_scene scene = {.request = request, .set = &set};
+        *ret_proven = set.verdict.proven;
+        muster_status status = compose(options, &scene);
+        muster_plan_set_finish(&set);
+        TRY(status);
+    }
+    bool to_stdout = options->svg != NULL && strcmp(options->svg, "-") == 0;
+    bool wanted = options->simulate && *ret_proven && !to_stdout;
+    return wanted && (times_only || !options->json)
+               ? muster_plan_print_times(request, options->json, stdout)
+               : MUSTER_OK;
+}
+
+static int end(muster_status status, bool proven)
+{
+    if (status != MUSTER_OK) {
+        return muster_cli_fail(status == MUSTER_INVALID ? MUSTER_CLI_USAGE : MUSTER_CLI_FAILED);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        (void)muster_error_errno(MUSTER_FATAL, "standard output");
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    return proven ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED;
+}
+
+int muster_cli_plan(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_table, .parser = parse, .args_doc = "COLLECTIVE", .doc = doc};
+    struct muster_plan_options options = {0};
+    error_t failed = argp_parse(&argp, argc, argv, 0, NULL, &options);
+    if (failed != 0) {
+        return MUSTER_CLI_USAGE;
+    }
+    if (options.list) {
+        return end(muster_plan_print_list(options.json, stdout), true);
+    }
+    if (options.formulas) {
+        return end(muster_plan_print_formulas(stdout), true);
+    }
+    struct muster_plan_request request = {0};
+    bool proven = true;
+    muster_status status = muster_plan_request_read(&options, &request);
+    if (status == MUSTER_OK) {
+        status = answer(&options, &request, &proven);
+    }
+    int exit_status = end(status, proven);
+    muster_plan_request_finish(&request);
+    return exit_status;
+}

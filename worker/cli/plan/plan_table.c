@@ -1,0 +1,289 @@
+/* muster plan: all algorithms side by side. */
+#include "worker/cli/plan/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/select/select.h"
+#include "worker/base/cleanup.h"
+
+/* Times ---------------------------------------------------------------------------------------- */
+
+/* False: it does not fit, or does another collective. */
+static bool fits(const struct muster_plan_request *request, size_t algorithm)
+{
+    char why[MUSTER_ERROR_MAX];
+    const struct muster_plan plan = muster_plan_request_of(request, 0);
+    return muster_algorithms[algorithm % MUSTER_ALGORITHM_ROWS_MAX].collective == plan.collective &&
+           muster_algorithm_fits(algorithm, &plan, why, sizeof why);
+}
+
+/* Up to MUSTER_SELECT_SIMULATED_RANKS_MAX ranks, and wherever it is wanted, simulated; else by the
+ * formula, as selection does it. */
+static muster_status predict_us(const struct muster_plan_request *request, size_t algorithm,
+                                bool simulate, double *ret_us)
+{
+    struct muster_plan_request one = *request;
+    one.algorithm = algorithm;
+    const struct muster_plan plan = muster_plan_request_of(&one, 0);
+    TRY(muster_plan_check(algorithm, &plan));
+    if (!simulate && plan.topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
+        *ret_us = muster_cost_formula_us(algorithm, &plan, MUSTER_PLAN_ELEMENT_SIZE_BYTES,
+                                         &muster_cost_model_default);
+        return MUSTER_OK;
+    }
+    struct muster_plan_times times = {0};
+    TRY(muster_plan_times_create(&one, NULL, &times));
+    *ret_us = times.result.total_us;
+    muster_plan_times_finish(&times);
+    return MUSTER_OK;
+}
+
+static muster_status print_time(const struct muster_plan_request *request, size_t algorithm,
+                                bool json, FILE *out)
+{
+    char name[MUSTER_ALGORITHM_NAME_SIZE];
+    muster_algorithm_print(algorithm, name, sizeof name);
+    double time_us = 0;
+    TRY(predict_us(request, algorithm, true, &time_us));
+    bool chosen = request->chosen && algorithm == request->algorithm;
+    if (json) {
+        return muster_plan_print_time_json(request, algorithm, time_us, chosen, out);
+    }
+    (void)fprintf(out, "predicted: %-20s %12.2f us%s\n", name, time_us,
+                  chosen ? "  <- chosen" : "");
+    return MUSTER_OK;
+}
+
+muster_status muster_plan_print_times(const struct muster_plan_request *request, bool json,
+                                      FILE *out)
+{
+    if (!request->chosen) {
+        return print_time(request, request->algorithm, json, out);
+    }
+    for (size_t i = 0; i < muster_algorithm_count; i++) {
+        if (fits(request, i)) {
+            TRY(print_time(request, i, json, out));
+        }
+    }
+    return MUSTER_OK;
+}
+
+enum {
+    SIZES = 13,          /* 4 B, 16 B, ..., 64 MiB */
+    ALGORITHMS_MAX = 64, /* of one collective */
+};
+
+struct table {
+    size_t algorithms[ALGORITHMS_MAX];
+    size_t count;
+    double us[SIZES][ALGORITHMS_MAX];
+    size_t best[SIZES]; /* index in algorithms */
+};
+
+/* Of SIZES, the count of elements. */
+static uint64_t count_of(int size)
+{
+    return UINT64_C(1) << (2 * size);
+}
+
+static const char *size_text(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB"};
+    size_t unit = 0;
+    for (; bytes >= 1024 && unit < 2; bytes /= 1024) {
+        unit++;
+    }
+    (void)snprintf(text, size, "%" PRIu64 " %s", bytes, units[unit]);
+    return text;
+}
+
+/* Three digits and a unit. */
+static const char *time_text(double us, char *text, size_t size)
+{
+    static const char *const units[] = {"us", "ms", "s"};
+    size_t unit = 0;
+    while (us >= 999.5 && unit < 2) {
+        us /= 1000;
+        unit++;
+    }
+    int decimals = us < 9.995 ? 2 : us < 99.95 ? 1 : 0;
+    (void)snprintf(text, size, "%.*f %s", decimals, us, units[unit]);
+    return text;
+}
+
+static muster_status predict_all(const struct muster_plan_request *request, struct table *table)
+{
+    struct muster_plan_request sized = *request;
+    for (int size = 0; size < SIZES; size++) {
+        sized.plan.count = count_of(size);
+        double *us = table->us[size];
+        for (size_t i = 0; i < table->count; i++) {
+            TRY(predict_us(&sized, table->algorithms[i], false, &us[i]));
+            table->best[size] = us[i] < us[table->best[size]] ? i : table->best[size];
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status print_table_json(const struct muster_plan_request *request,
+                                      const struct table *table, FILE *out)
+{
+    struct muster_plan_request sized = *request;
+    for (int size = 0; size < SIZES; size++) {
+        sized.plan.count = count_of(size);
+        for (size_t i = 0; i < table->count; i++) {
+            TRY(muster_plan_print_time_json(&sized, table->algorithms[i], table->us[size][i],
+                                            i == table->best[size], out));
+        }
+    }
+    return MUSTER_OK;
+}
+
+static int name_width(const struct table *table)
+{
+    size_t width = strlen("count x 4");
+    for (size_t i = 0; i < table->count; i++) {
+        size_t length = strlen(muster_algorithms[table->algorithms[i]].name);
+        width = length > width ? length : width;
+    }
+    return (int)width;
+}
+
+static void print_table_head(const struct muster_plan_request *request, int width, FILE *out)
+{
+    const struct muster_topology *topology = &request->topology;
+    (void)fprintf(
+        out,
+        "%s on %" PRIu32 " ranks and %" PRIu32 " host%s: predicted times, %s; * is the fastest\n",
+        muster_collective_name(request->plan.collective), topology->ranks, topology->hosts,
+        topology->hosts == 1 ? "" : "s",
+        topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX ? "simulated" : "by the formulas");
+    (void)fprintf(out, "%-*s", width, "count x 4");
+    for (int size = 0; size < SIZES; size++) {
+        char text[32];
+        (void)fprintf(
+            out, "%9s ",
+            size_text(count_of(size) * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
+    }
+    (void)fputc('\n', out);
+}
+
+static void print_table(const struct muster_plan_request *request, const struct table *table,
+                        FILE *out)
+{
+    int width = name_width(table);
+    print_table_head(request, width, out);
+    for (size_t i = 0; i < table->count; i++) {
+        (void)fprintf(out, "%-*s", width, muster_algorithms[table->algorithms[i]].name);
+        for (int size = 0; size < SIZES; size++) {
+            char text[32];
+            const char *mark = i == table->best[size] ? "*" : size + 1 < SIZES ? " " : "";
+            (void)fprintf(out, "%9s%s", time_text(table->us[size][i], text, sizeof text), mark);
+        }
+        (void)fputc('\n', out);
+    }
+}
+
+muster_status muster_plan_print_table(const struct muster_plan_request *request, bool json,
+                                      FILE *out)
+{
+    if (request->bounds != NULL || request->plan.collective == MUSTER_BARRIER) {
+        return muster_error_set(MUSTER_INVALID,
+                                "--table: %s has no one count; ask for predicted times with "
+                                "--simulate",
+                                muster_collective_name(request->plan.collective));
+    }
+    struct table table = {0};
+    for (size_t i = 0; i < muster_algorithm_count && table.count < ALGORITHMS_MAX; i++) {
+        if (fits(request, i)) {
+            table.algorithms[table.count++] = i;
+        }
+    }
+    TRY(predict_all(request, &table));
+    if (json) {
+        return print_table_json(request, &table, out);
+    }
+    print_table(request, &table, out);
+    return MUSTER_OK;
+}
+
+/* Formulas ------------------------------------------------------------------------------------- */
+
+/* Elements of the example: the ranks of every example divide it. */
+enum { EXAMPLE_COUNT = 720720 };
+
+/* "6; 1.5n", or only the rounds where nothing is carried. */
+static void print_figures(const struct muster_check_result *verdict, FILE *out)
+{
+    double elements = (double)verdict->elements_sent_max / EXAMPLE_COUNT;
+    (void)fprintf(out, " %" PRIu32, verdict->rounds);
+    if (elements == 1) {
+        (void)fprintf(out, "; n");
+    } else if (elements > 0) {
+        (void)fprintf(out, "; %.4gn", elements);
+    }
+    (void)fprintf(out, " |");
+}
+
+/* Rounds and elements of the busiest rank, out of the schedules of `ranks` ranks. */
+static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts, FILE *out)
+{
+    const struct muster_algorithm *row = &muster_algorithms[algorithm];
+    struct muster_plan_request request = {
+        .algorithm = algorithm,
+        .plan = {.collective = row->collective,
+                 .count = row->collective == MUSTER_BARRIER ? 0 : EXAMPLE_COUNT}};
+    TRY(muster_topology_init_even(ranks, hosts, &request.topology));
+    request.plan.topology = &request.topology;
+    struct muster_plan_options options = {0};
+    struct muster_plan_set set = {0};
+    muster_status status = muster_plan_request_block(&options, &request);
+    if (status == MUSTER_OK && !fits(&request, algorithm)) {
+        (void)fprintf(out, " - |");
+    } else if (status == MUSTER_OK) {
+        status = muster_plan_set_create(&request, &set);
+        if (status == MUSTER_OK) {
+            print_figures(&set.verdict, out);
+        }
+    }
+    muster_plan_set_finish(&set);
+    muster_plan_request_finish(&request);
+    return status;
+}
+
+muster_status muster_plan_print_formulas(FILE *out)
+{
+    static const struct {
+        uint32_t ranks, hosts;
+    } examples[] = {{4, 1}, {6, 1}, {8, 1}, {16, 4}};
+    (void)fprintf(out, "| collective | algorithm | rounds | elements sent |");
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        (void)fprintf(out,
+                      examples[i].hosts == 1 ? " P = %" PRIu32 " |"
+                                             : " P = %" PRIu32 ", H = %" PRIu32 " |",
+                      examples[i].ranks, examples[i].hosts);
+    }
+    (void)fprintf(out, " best for |\n|---|---|---|---|");
+    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+        (void)fprintf(out, "---|");
+    }
+    (void)fprintf(out, "---|\n");
+    for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
+        for (size_t row = 0; row < muster_algorithm_count; row++) {
+            const struct muster_algorithm *algorithm = &muster_algorithms[row];
+            if ((int)algorithm->collective != collective) {
+                continue;
+            }
+            (void)fprintf(out, "| %s | `%s` | %s | %s |",
+                          muster_collective_name(algorithm->collective), algorithm->name,
+                          algorithm->rounds_text, algorithm->elements_text);
+            for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+                TRY(print_example(row, examples[i].ranks, examples[i].hosts, out));
+            }
+            (void)fprintf(out, " %s |\n", algorithm->best_for);
+        }
+    }
+    return MUSTER_OK;
+}

@@ -1,0 +1,270 @@
+/* What the launcher learns of its job by looking at it on the server, and does about it. */
+#include "worker/base/clock.h"
+#include "worker/cli/run/run_parts.h"
+#include "worker/cli/service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { UNREACHED_MS = 5000, NONE = -1, MEMBERS_STEP = 64, MEMBERS_REMEMBERED_MAX = 65536 };
+
+/* Who is whose member ------------------------------------------------------------------------- */
+
+static struct muster_crew_member *find_member(struct muster_supervisor *supervisor, const char *id)
+{
+    for (uint32_t i = supervisor->member_count; i > 0; i--) {
+        if (strcmp(supervisor->members[i - 1].id, id) == 0) {
+            return &supervisor->members[i - 1];
+        }
+    }
+    return NULL;
+}
+
+/* Jobs that are shared have members on other machines, whose pids say nothing here. */
+static bool host_is_here(const struct muster_supervisor *supervisor,
+                         const struct muster_worker *worker, const char *host)
+{
+    if (worker->host != NULL) {
+        return strcmp(worker->host->name, host) == 0;
+    }
+    char name[MUSTER_HOST_SIZE] = "";
+    const char *given = getenv("MUSTER_HOST");
+    (void)gethostname(name, sizeof name - 1);
+    return supervisor->private_server || strcmp(given != NULL ? given : name, host) == 0;
+}
+
+/* The worker that this process is, or descends from: all of a worker's processes are in its group,
+ * which bears its number. The last one, for numbers come again. */
+static int worker_of(const struct muster_supervisor *supervisor, const char *host, uint32_t pid)
+{
+    pid_t group = getpgid((pid_t)pid);
+    for (uint32_t i = supervisor->worker_count; i > 0; i--) {
+        const struct muster_worker *worker = supervisor->workers[i - 1];
+        bool same = (pid_t)pid == worker->pid ||
+                    (worker->phase != MUSTER_WORKER_OVER && group == worker->pid);
+        if (same && host_is_here(supervisor, worker, host)) {
+            return (int)(i - 1);
+        }
+    }
+    return NONE;
+}
+
+static struct muster_crew_member *know_member(struct muster_supervisor *supervisor, const char *id,
+                                              const char *host, uint32_t pid)
+{
+    struct muster_crew_member *member = find_member(supervisor, id);
+    int worker = member == NULL ? worker_of(supervisor, host, pid) : NONE;
+    if (worker == NONE || supervisor->member_count == MEMBERS_REMEMBERED_MAX) {
+        return member;
+    }
+    if (supervisor->member_count == supervisor->member_capacity) {
+        uint32_t capacity = supervisor->member_capacity + MEMBERS_STEP;
+        member = realloc(supervisor->members, capacity * sizeof *member);
+        if (member == NULL) {
+            return NULL;
+        }
+        supervisor->members = member;
+        supervisor->member_capacity = capacity;
+    }
+    member = &supervisor->members[supervisor->member_count++];
+    *member = (struct muster_crew_member){.worker = (uint32_t)worker};
+    (void)snprintf(member->id, sizeof member->id, "%s", id);
+    return member;
+}
+
+/* A member that lived too short for a look at its process group. */
+static void note_stranger(struct muster_supervisor *supervisor, const char *host)
+{
+    for (uint32_t i = 0; i < supervisor->worker_count && !supervisor->strangers; i++) {
+        supervisor->strangers = host_is_here(supervisor, supervisor->workers[i], host);
+    }
+}
+
+static void read_members(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_response *job = &supervisor->look.job;
+    for (uint32_t i = 0; i < job->member_count; i++) {
+        const struct muster_member_info *info = &job->members[i].info;
+        (void)know_member(supervisor, info->id, info->host, info->pid);
+    }
+    for (uint32_t i = 0; i < job->departure_count; i++) {
+        const struct muster_departure_record *record = &job->departures[i];
+        struct muster_crew_member *member =
+            know_member(supervisor, record->member, record->host, record->pid);
+        if (member != NULL) {
+            member->gone = true;
+            member->generation = record->generation;
+        } else {
+            note_stranger(supervisor, record->host);
+        }
+    }
+}
+
+/* Saying -------------------------------------------------------------------------------------- */
+
+static void say_leaves(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_response *job = &supervisor->look.job;
+    for (uint32_t i = 0; i < job->departure_count; i++) {
+        const struct muster_departure_record *record = &job->departures[i];
+        const struct muster_crew_member *member = find_member(supervisor, record->member);
+        if (record->reason != MUSTER_LEAVE_PLANNED || member == NULL) {
+            continue;
+        }
+        struct muster_worker *worker = supervisor->workers[member->worker];
+        if (worker->phase == MUSTER_WORKER_OVER && !worker->leave_said) {
+            char who[128];
+            worker->leave_said = true;
+            MUSTER_SAY(supervisor, "%s left as asked, with exit status %d",
+                       muster_worker_describe(worker, who, sizeof who), worker->status);
+        }
+    }
+}
+
+static void say_generation(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_response *job = &supervisor->look.job;
+    if (job->generation <= supervisor->generation || job->generation_count == 0) {
+        return;
+    }
+    const struct muster_generation_record *record = &job->generations[job->generation_count - 1];
+    supervisor->generation = job->generation;
+    MUSTER_SAY(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s", record->number,
+               record->size, record->size == 1 ? "" : "s", record->hosts,
+               record->hosts == 1 ? "" : "s");
+}
+
+static void say_reached(struct muster_supervisor *supervisor, const struct muster_look *look)
+{
+    bool own_is_gone = supervisor->private_server && !supervisor->server.running;
+    if (look->reached || own_is_gone) {
+        if (supervisor->unreached_said && look->reached) {
+            MUSTER_SAY(supervisor, "%s answers again", supervisor->url);
+        }
+        supervisor->unreached_ns = 0;
+        supervisor->unreached_said = false;
+    } else if (supervisor->unreached_ns == 0) {
+        supervisor->unreached_ns = look->asked_ns;
+    } else if (!supervisor->unreached_said &&
+               muster_clock_ns() - supervisor->unreached_ns > UNREACHED_MS * INT64_C(1000000)) {
+        supervisor->unreached_said = true;
+        MUSTER_SAY(supervisor, "%s; the workers go on, but the job cannot grow until it answers",
+                   look->error);
+    }
+}
+
+/* Acting -------------------------------------------------------------------------------------- */
+
+static void grow(struct muster_supervisor *supervisor, uint32_t count)
+{
+    uint32_t before = supervisor->worker_count;
+    muster_status status = muster_crew_start(supervisor, count);
+    if (status != MUSTER_OK) {
+        MUSTER_SAY(supervisor, "%s", muster_last_error());
+    }
+    char who[128];
+    for (uint32_t i = before; i < supervisor->worker_count; i++) {
+        MUSTER_SAY(supervisor, "started %s",
+                   muster_worker_describe(supervisor->workers[i], who, sizeof who));
+    }
+}
+
+static uint32_t count_others(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_response *job = &supervisor->look.job;
+    uint32_t others = 0;
+    for (uint32_t i = 0; !supervisor->private_server && i < job->member_count; i++) {
+        others += find_member(supervisor, job->members[i].info.id) == NULL ? 1 : 0;
+    }
+    return others;
+}
+
+static void follow_target(struct muster_supervisor *supervisor)
+{
+    const struct muster_job_response *job = &supervisor->look.job;
+    uint32_t before = supervisor->target_size;
+    supervisor->target_size = job->target_size;
+    if (job->target_size == before || job->target_size == 0 || supervisor->stop_signal != 0 ||
+        job->phase == MUSTER_JOB_ENDED) {
+        return;
+    }
+    uint32_t there = supervisor->running + count_others(supervisor);
+    uint32_t missing = job->target_size > there ? job->target_size - there : 0;
+    if (job->target_size < before || !supervisor->options->grow) {
+        missing = 0;
+    }
+    if (missing > MUSTER_RUN_SIZE_MAX - supervisor->running) {
+        missing = MUSTER_RUN_SIZE_MAX - supervisor->running;
+    }
+    char growth[64] = "";
+    if (missing > 0) {
+        (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", there, missing);
+    }
+    MUSTER_SAY(supervisor, "the job is to have %u worker%s now%s", job->target_size,
+               job->target_size == 1 ? "" : "s", growth);
+    grow(supervisor, missing);
+}
+
+static void end_job(struct muster_supervisor *supervisor, const char *why)
+{
+    struct muster_client *client = NULL;
+    muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
+    if (status == MUSTER_OK) {
+        status =
+            muster_service_end_job(client, supervisor->options->job, why, MUSTER_LOOK_TIMEOUT_MS);
+    }
+    muster_client_destroy(client);
+    if (status != MUSTER_OK) {
+        MUSTER_SAY(supervisor, "%s", muster_last_error());
+    }
+}
+
+/* Only we start workers for a server of our own: when too few are left, nobody else will come. Only
+ * a look that is younger than the last end tells, for before it the job may have been whole. */
+static void lose_hope(struct muster_supervisor *supervisor)
+{
+    const struct muster_look *look = &supervisor->look;
+    if (!supervisor->private_server || supervisor->hopeless_said || supervisor->stop_signal != 0 ||
+        look->job.phase != MUSTER_JOB_FORMING || look->asked_ns <= supervisor->last_end_ns ||
+        supervisor->running == 0 || supervisor->running >= look->job.min_size) {
+        return;
+    }
+    supervisor->hopeless_said = true;
+    char why[MUSTER_WHY_SIZE];
+    (void)snprintf(why, sizeof why, "only %u of at least %u workers are left", supervisor->running,
+                   look->job.min_size);
+    if (supervisor->options->timeout_s > 0) {
+        MUSTER_SAY(supervisor, "%s (--min): the job waits %u s for more", why,
+                   supervisor->options->timeout_s);
+    } else {
+        MUSTER_SAY(supervisor, "%s (--min), and none will come: ending the job", why);
+        end_job(supervisor, why);
+    }
+}
+
+void muster_news_read(struct muster_supervisor *supervisor, struct muster_look *look)
+{
+    say_reached(supervisor, look);
+    if (!look->known) {
+        return;
+    }
+    muster_job_response_finish(&supervisor->look.job);
+    supervisor->look = *look;
+    look->job = (struct muster_job_response){0};
+    read_members(supervisor);
+    say_generation(supervisor);
+    say_leaves(supervisor);
+    follow_target(supervisor);
+    lose_hope(supervisor);
+}
+
+void muster_news_take(struct muster_supervisor *supervisor)
+{
+    struct muster_look look;
+    if (muster_lookout_take(supervisor->lookout, &look)) {
+        muster_news_read(supervisor, &look);
+    }
+}

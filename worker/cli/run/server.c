@@ -1,0 +1,124 @@
+#include "worker/cli/run/server.h"
+
+#include "worker/base/clock.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, LOOK_INTERVAL_MS = 5 };
+
+/* Beside this program, then where it is installed; else PATH decides. */
+static void find_program(char ret_path[PATH_MAX])
+{
+    static const char *const places[] = {"musterd", "../libexec/musterd", "../sbin/musterd"};
+    char folder[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+        *slash = '\0';
+        int used = snprintf(ret_path, PATH_MAX, "%s/%s", folder, places[i]);
+        if (used > 0 && used < PATH_MAX && access(ret_path, X_OK) == 0) {
+            return;
+        }
+    }
+    (void)snprintf(ret_path, PATH_MAX, "musterd");
+}
+
+/* The file holds the port, or an address that ends with it. */
+static bool read_port(const char *path, unsigned *ret_port)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    char line[128] = "";
+    bool whole = fgets(line, sizeof line, file) != NULL && strchr(line, '\n') != NULL;
+    (void)fclose(file);
+    const char *colon = strrchr(line, ':');
+    unsigned long port = strtoul(colon != NULL ? colon + 1 : line, NULL, 10);
+    if (!whole || port == 0 || port > UINT16_MAX) {
+        return false;
+    }
+    *ret_port = (unsigned)port;
+    return true;
+}
+
+static void pump(struct muster_server *server, int timeout_ms)
+{
+    struct pollfd one = {.fd = server->error.fd, .events = POLLIN};
+    if (poll(&one, 1, timeout_ms) == 1 && muster_stream_read(&server->error) == MUSTER_OK) {
+        (void)muster_stream_pump(&server->error);
+        muster_sink_flush(server->error.sink);
+    }
+}
+
+static muster_status wait_for_port(struct muster_server *server, const char *path)
+{
+    int64_t deadline_ns = muster_clock_after_ms(START_TIMEOUT_MS);
+    unsigned port = 0;
+    siginfo_t info;
+    while (!read_port(path, &port)) {
+        bool ended = muster_process_ended(server->process.pid, &info);
+        pump(server, LOOK_INTERVAL_MS);
+        if (ended) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "the job's own musterd did not start; it says why above");
+        }
+        if (muster_clock_left_ms(deadline_ns) == 0) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "the job's own musterd does not serve after "
+                                    "%d s",
+                                    START_TIMEOUT_MS / 1000);
+        }
+    }
+    (void)snprintf(server->url, sizeof server->url, "http://127.0.0.1:%u", port);
+    return MUSTER_OK;
+}
+
+muster_status muster_server_start(struct muster_guard *guard, const char *folder, const char *store,
+                                  const sigset_t *signals, struct muster_sink *sink,
+                                  struct muster_server *ret_server)
+{
+    char program[PATH_MAX];
+    char port_file[PATH_MAX];
+    char place[PATH_MAX];
+    find_program(program);
+    (void)snprintf(port_file, sizeof port_file, "%s/port", folder);
+    (void)snprintf(place, sizeof place, "%s", store != NULL ? store : "memory");
+    char listen[] = "--listen=127.0.0.1:0";
+    char port_option[] = "--port-file";
+    char store_option[] = "--store";
+    char *const argv[] = {program, listen, port_option, port_file, store_option, place, NULL};
+    const struct muster_command command = {
+        .argv = argv, .environment = environ, .signals = signals, .quiet = true};
+    struct muster_server server = {0};
+    int exit_status = 0;
+    TRY(muster_process_start(guard, &command, &server.process, &exit_status));
+    server.running = true;
+    muster_stream_init(&server.error, server.process.error, sink, "musterd", 0);
+    muster_status status = wait_for_port(&server, port_file);
+    if (status != MUSTER_OK) {
+        muster_server_stop(&server, guard);
+        return status;
+    }
+    *ret_server = server;
+    return MUSTER_OK;
+}
+
+void muster_server_stop(struct muster_server *server, struct muster_guard *guard)
+{
+    if (server->process.pid <= 0) {
+        return;
+    }
+    if (server->running) {
+        muster_process_signal(server->process.pid, SIGTERM);
+        (void)muster_process_wait(server->process.pid, muster_clock_after_ms(STOP_TIMEOUT_MS));
+        muster_process_reap(guard, server->process.pid);
+    }
+    muster_stream_finish(&server->error);
+    *server = (struct muster_server){0};
+}

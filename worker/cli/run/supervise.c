@@ -1,0 +1,346 @@
+/* The launcher's beginning, its loop, and its end. */
+#include "worker/cli/run/run_parts.h"
+
+#include "worker/base/clock.h"
+#include "worker/cli/cli.h"
+#include "worker/cli/run/place.h"
+#include "worker/cli/service.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum {
+    LOOK_OWN_MS = 200,     /* at a server of our own */
+    LOOK_SHARED_MS = 1000, /* at one that serves others too */
+    LINGER_LOOK_MS = 100,
+    DRAIN_MS = 1000, /* pipes that stay open after the last worker's end */
+    FLUSH_MS = 5000, /* our own output at the end, if nobody reads it */
+    FLUSH_STOPPED_MS = 500,
+    FIXED_FDS = 6,
+};
+
+/* Beginning ----------------------------------------------------------------------------------- */
+
+static muster_status catch_signals(struct muster_supervisor *supervisor)
+{
+    sigset_t caught;
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGINT);
+    sigaddset(&caught, SIGTERM);
+    sigaddset(&caught, SIGHUP);
+    sigaddset(&caught, SIGCHLD);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigprocmask(SIG_BLOCK, &caught, &supervisor->outer_signals);
+    supervisor->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (supervisor->signal_fd < 0 || supervisor->notify_fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "the launcher's descriptors");
+    }
+    return MUSTER_OK;
+}
+
+/* Two pipes a worker go beyond the usual soft limit. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void say_start(struct muster_supervisor *supervisor)
+{
+    const struct muster_run_options *options = supervisor->options;
+    char token[PATH_MAX + 16] = "";
+    if (supervisor->token_file[0] != '\0') {
+        (void)snprintf(token, sizeof token, " --token-file %s", supervisor->token_file);
+    }
+    MUSTER_SAY(supervisor,
+               "job %s: %u worker%s (min %u, max %u); look: muster job show %s --rendezvous "
+               "%s%s",
+               options->job, options->size, options->size == 1 ? "" : "s", options->min_size,
+               options->max_size, options->job, supervisor->url, token);
+}
+
+static muster_status find_server(struct muster_supervisor *supervisor)
+{
+    const struct muster_run_options *options = supervisor->options;
+    if (options->rendezvous != NULL) {
+        (void)snprintf(supervisor->url, sizeof supervisor->url, "%s", options->rendezvous);
+        return MUSTER_OK;
+    }
+    TRY(muster_server_start(&supervisor->guard, supervisor->folder, options->store,
+                            &supervisor->outer_signals, &supervisor->error, &supervisor->server));
+    (void)snprintf(supervisor->url, sizeof supervisor->url, "%s", supervisor->server.url);
+    return MUSTER_OK;
+}
+
+static void remove_place(void *argument)
+{
+    muster_place_remove(argument);
+}
+
+static muster_status begin(struct muster_supervisor *supervisor)
+{
+    const struct muster_run_options *options = supervisor->options;
+    TRY(muster_sink_init(&supervisor->error, STDERR_FILENO));
+    TRY(muster_sink_init(&supervisor->output, STDOUT_FILENO));
+    TRY(catch_signals(supervisor));
+    raise_descriptor_limit();
+    TRY(muster_place_make(supervisor));
+    TRY(muster_guard_open(remove_place, supervisor, &supervisor->guard));
+    TRY(find_server(supervisor));
+    TRY(muster_crew_start(supervisor, options->size));
+    say_start(supervisor);
+    return muster_lookout_create(supervisor->url, supervisor->token, options->job,
+                                 supervisor->private_server ? LOOK_OWN_MS : LOOK_SHARED_MS,
+                                 supervisor->notify_fd, &supervisor->lookout);
+}
+
+/* The loop ------------------------------------------------------------------------------------ */
+
+static void stop(struct muster_supervisor *supervisor, int signal)
+{
+    if (supervisor->stop_signal == 0) {
+        supervisor->stop_signal = signal;
+        MUSTER_SAY(supervisor, "%s: asking %u worker%s to end; the next one kills",
+                   signal == SIGINT ? "Ctrl-C" : strsignal(signal), supervisor->running,
+                   supervisor->running == 1 ? "" : "s");
+        muster_crew_signal(supervisor, SIGTERM);
+    } else {
+        supervisor->killed = true;
+        MUSTER_SAY(supervisor, "killing %u worker%s", supervisor->running,
+                   supervisor->running == 1 ? "" : "s");
+        muster_crew_signal(supervisor, SIGKILL);
+    }
+}
+
+static void read_signals(struct muster_supervisor *supervisor)
+{
+    struct signalfd_siginfo info;
+    bool ended = false;
+    while (read(supervisor->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            ended = true;
+        } else {
+            stop(supervisor, (int)info.ssi_signo);
+        }
+    }
+    if (ended) {
+        muster_crew_reap(supervisor);
+    }
+}
+
+static struct muster_stream *stream_at(struct muster_supervisor *supervisor, uint32_t index)
+{
+    uint32_t workers = supervisor->worker_count * 2;
+    if (index < workers) {
+        return &supervisor->workers[index / 2]->streams[index % 2];
+    }
+    return &supervisor->server.error;
+}
+
+static uint32_t stream_count(const struct muster_supervisor *supervisor)
+{
+    return supervisor->worker_count * 2 + (supervisor->private_server ? 1 : 0);
+}
+
+static bool wants_reading(const struct muster_stream *stream)
+{
+    return stream->fd >= 0 && stream->used < MUSTER_LINE_MAX_BYTES &&
+           muster_sink_wants_more(stream->sink);
+}
+
+/* Everyone gets a turn: the next round begins with the first one that a full sink held up. */
+static void serve_streams(struct muster_supervisor *supervisor, const struct pollfd *fds)
+{
+    uint32_t count = stream_count(supervisor);
+    uint32_t first = supervisor->next_turn;
+    bool held_up = false;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = (first + i) % count;
+        struct muster_stream *stream = stream_at(supervisor, index);
+        if (fds[index].fd >= 0 && fds[index].revents != 0 &&
+            muster_stream_read(stream) != MUSTER_OK) {
+            MUSTER_SAY(supervisor, "%s", muster_last_error());
+        }
+        if (stream->used > 0 && muster_stream_pump(stream) && !held_up) {
+            held_up = true;
+            supervisor->next_turn = index;
+        }
+    }
+}
+
+static void say_broken(struct muster_supervisor *supervisor)
+{
+    struct muster_sink *output = &supervisor->output;
+    if (output->broken && !supervisor->broken_said) {
+        supervisor->broken_said = true;
+        MUSTER_SAY(supervisor,
+                   "standard output: %s: what workers print there is lost from now on; the job "
+                   "goes on",
+                   output->broken_why);
+    }
+}
+
+static bool anyone_lingers(const struct muster_supervisor *supervisor)
+{
+    for (uint32_t i = 0; i < supervisor->worker_count; i++) {
+        if (supervisor->workers[i]->phase == MUSTER_WORKER_LINGERING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One round. False: no memory for it. */
+static bool turn(struct muster_supervisor *supervisor, int timeout_ms)
+{
+    uint32_t count = stream_count(supervisor);
+    struct pollfd *fds = calloc(count + FIXED_FDS, sizeof *fds);
+    if (fds == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct muster_stream *stream = stream_at(supervisor, i);
+        fds[i] = (struct pollfd){.fd = wants_reading(stream) ? stream->fd : -1, .events = POLLIN};
+    }
+    struct pollfd *fixed = fds + count;
+    fixed[0] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
+    fixed[1] = (struct pollfd){.fd = supervisor->notify_fd, .events = POLLIN};
+    fixed[2] = (struct pollfd){.fd = muster_sink_poll_fd(&supervisor->output), .events = POLLOUT};
+    fixed[3] = (struct pollfd){.fd = muster_sink_poll_fd(&supervisor->error), .events = POLLOUT};
+    (void)poll(fds, count + 4, anyone_lingers(supervisor) ? LINGER_LOOK_MS : timeout_ms);
+    serve_streams(supervisor, fds);
+    muster_sink_flush(&supervisor->output);
+    muster_sink_flush(&supervisor->error);
+    say_broken(supervisor);
+    if (fixed[0].revents != 0) {
+        read_signals(supervisor);
+    }
+    uint64_t looks;
+    if (fixed[1].revents != 0 && read(supervisor->notify_fd, &looks, sizeof looks) > 0) {
+        muster_news_take(supervisor);
+    }
+    muster_crew_settle(supervisor);
+    free(fds);
+    return true;
+}
+
+static bool anything_to_print(struct muster_supervisor *supervisor)
+{
+    for (uint32_t i = 0; i < supervisor->worker_count * 2; i++) {
+        const struct muster_stream *stream = stream_at(supervisor, i);
+        if (stream->fd >= 0 || stream->used > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void loop(struct muster_supervisor *supervisor)
+{
+    while (supervisor->running > 0) {
+        if (!turn(supervisor, -1)) {
+            supervisor->killed = true;
+            muster_crew_signal(supervisor, SIGKILL);
+        }
+    }
+    int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
+    while (anything_to_print(supervisor) && muster_clock_left_ms(deadline_ns) > 0) {
+        (void)turn(supervisor, muster_clock_left_ms(deadline_ns));
+    }
+}
+
+/* The end ------------------------------------------------------------------------------------- */
+
+/* The lookout's last look may be older than the last worker's end. */
+static void look_once_more(struct muster_supervisor *supervisor)
+{
+    muster_lookout_destroy(supervisor->lookout);
+    supervisor->lookout = NULL;
+    if (supervisor->private_server && !supervisor->server.running) {
+        return;
+    }
+    struct muster_client *client = NULL;
+    struct muster_look look = {.asked_ns = muster_clock_ns(), .reached = true};
+    muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
+    if (status == MUSTER_OK) {
+        status = muster_service_get_job(client, supervisor->options->job, MUSTER_LOOK_TIMEOUT_MS,
+                                        &look.job, NULL);
+    }
+    muster_client_destroy(client);
+    look.known = status == MUSTER_OK;
+    muster_news_read(supervisor, &look);
+}
+
+static void finish(struct muster_supervisor *supervisor)
+{
+    muster_lookout_destroy(supervisor->lookout);
+    muster_crew_finish(supervisor);
+    muster_server_stop(&supervisor->server, &supervisor->guard);
+    muster_guard_close(&supervisor->guard);
+    muster_place_remove(supervisor);
+    muster_job_response_finish(&supervisor->look.job);
+    free(supervisor->members);
+    int64_t deadline_ns =
+        muster_clock_after_ms(supervisor->stop_signal == 0 ? FLUSH_MS : FLUSH_STOPPED_MS);
+    if (supervisor->output.buffer != NULL) {
+        muster_sink_drain(&supervisor->output, deadline_ns);
+    }
+    if (supervisor->error.buffer != NULL) {
+        muster_sink_drain(&supervisor->error, deadline_ns);
+    }
+    muster_sink_finish(&supervisor->output);
+    muster_sink_finish(&supervisor->error);
+    if (supervisor->signal_fd >= 0) {
+        close(supervisor->signal_fd);
+    }
+    if (supervisor->notify_fd >= 0) {
+        close(supervisor->notify_fd);
+    }
+    free(supervisor);
+}
+
+static int explain_failed_start(struct muster_supervisor *supervisor)
+{
+    if (supervisor->error.buffer == NULL) {
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    MUSTER_SAY(supervisor, "%s", muster_last_error());
+    return supervisor->command_status != 0 ? supervisor->command_status : MUSTER_CLI_FAILED;
+}
+
+int muster_supervise(const struct muster_run_options *options)
+{
+    struct muster_supervisor *supervisor = calloc(1, sizeof *supervisor);
+    if (supervisor == NULL) {
+        (void)muster_error_set(MUSTER_FATAL, "out of memory");
+        return muster_cli_fail(MUSTER_CLI_FAILED);
+    }
+    supervisor->options = options;
+    supervisor->hosts = options->hosts;
+    supervisor->private_server = options->rendezvous == NULL;
+    supervisor->signal_fd = supervisor->notify_fd = supervisor->guard.fd = -1;
+    supervisor->started_ns = muster_clock_ns();
+    supervisor->target_size = options->size > options->min_size ? options->size : options->min_size;
+    bool to_error = options->json != NULL && strcmp(options->json, "-") == 0;
+    supervisor->worker_output = to_error ? &supervisor->error : &supervisor->output;
+    int exit_status;
+    if (begin(supervisor) == MUSTER_OK) {
+        loop(supervisor);
+        look_once_more(supervisor);
+        exit_status = muster_summary_say(supervisor);
+    } else {
+        exit_status = explain_failed_start(supervisor);
+    }
+    finish(supervisor);
+    return exit_status;
+}

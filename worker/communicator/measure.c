@@ -1,0 +1,369 @@
+#include "worker/communicator/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+#include "worker/communicator/measure_core.h"
+#include "worker/communicator/measure_link.h"
+
+/* What one rank has measured; NAN: nothing. The figures of a level follow each other. */
+enum sample {
+    SAMPLE_REDUCE,
+    SAMPLE_COPY,
+    SAMPLE_LEVELS,
+    SAMPLE_LATENCY = 0,
+    SAMPLE_POSTING,
+    SAMPLE_BANDWIDTH,
+    SAMPLE_SHARED,
+    SAMPLES_PER_LEVEL,
+    SAMPLE_COUNT = SAMPLE_LEVELS + SAMPLES_PER_LEVEL * MUSTER_LEVEL_COUNT,
+};
+
+/* Numbers of contexts, from the options' first one on. */
+enum { CONTEXT_ALL, CONTEXT_SOME, CONTEXT_PAIRS };
+
+struct measuring {
+    const struct muster_measure_options *options;
+    struct muster_context *all;
+    struct muster_context *some; /* those who measure; NULL: not this rank */
+    struct muster_measure_pairs pairs;
+    struct muster_core_figures core; /* who shares them */
+    char *in;                        /* [MUSTER_MEASURE_SOURCE_BYTES]; borrowed */
+    char *out;                       /* [MUSTER_MEASURE_TARGET_BYTES]; borrowed */
+    double samples[SAMPLE_COUNT];
+    uint32_t *suspect;
+};
+
+/* Contexts ------------------------------------------------------------------------------------- */
+
+/* Of the ranks listed, which rise; `index` is this one's among them. */
+static muster_status make_context(const struct muster_measure_options *options, uint32_t number,
+                                  const uint32_t *ranks, uint32_t count, uint32_t index,
+                                  struct muster_context **ret_context)
+{
+    struct muster_topology topology;
+    TRY(muster_topology_init_some(options->topology, ranks, count, &topology));
+    const struct muster_context_options context = {
+        .fabric = options->fabric,
+        .generation = options->generation,
+        .number = options->context + number,
+        .name = "measure",
+        .topology = &topology,
+        .ranks = ranks,
+        .rank = index,
+        .model = &muster_cost_model_default,
+    };
+    muster_status status = muster_context_create(&context, ret_context);
+    muster_topology_finish(&topology);
+    return status;
+}
+
+static muster_status make_context_of_all(struct measuring *measuring)
+{
+    const struct muster_measure_options *options = measuring->options;
+    uint32_t count = options->topology->ranks;
+    AUTO_FREE uint32_t *ranks = calloc(count, sizeof *ranks);
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to measure with");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ranks[i] = i;
+    }
+    return make_context(options, CONTEXT_ALL, ranks, count, options->rank, &measuring->all);
+}
+
+static muster_status make_context_of_some(struct measuring *measuring)
+{
+    const struct muster_measure_options *options = measuring->options;
+    AUTO_FREE uint32_t *ranks = calloc(options->topology->ranks, sizeof *ranks);
+    uint32_t count = 0;
+    uint32_t index = 0;
+    if (ranks == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to measure with");
+    }
+    for (uint32_t rank = 0; rank < options->topology->ranks; rank++) {
+        if (muster_measure_takes_part(&measuring->pairs, rank)) {
+            index = rank == options->rank ? count : index;
+            ranks[count++] = rank;
+        }
+    }
+    return make_context(options, CONTEXT_SOME, ranks, count, index, &measuring->some);
+}
+
+/* By names: to choose by cost would take longer than to do it. */
+static muster_status run(struct measuring *measuring, struct muster_context *context,
+                         const char *algorithm, struct muster_request request)
+{
+    request.algorithm = algorithm;
+    request.deadline_ns = measuring->options->deadline_ns;
+    return muster_context_run(context, &request, measuring->suspect);
+}
+
+/* Stages --------------------------------------------------------------------------------------- */
+
+static double *samples_of(struct measuring *measuring, enum muster_link_level level)
+{
+    return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
+}
+
+/* Ranks that share the cores of one machine with too many others sleep when they wait. An exchange
+ * between two of them takes a machine that is idle the longer the deeper its cores sleep, which
+ * they do not in a collective: what counts is how long an exchange keeps a core busy when all
+ * exchange. */
+static muster_status measure_crowd(struct measuring *measuring, enum muster_link_level level,
+                                   struct muster_measure_pair *pair, double *ret_latency_us)
+{
+    uint32_t busy = muster_measure_busy(&measuring->pairs, level, MUSTER_MEASURE_SHARED);
+    if (measuring->core.one_machine == 0 || busy <= measuring->core.cores) {
+        return MUSTER_OK;
+    }
+    double exchange_us;
+    double posting_us;
+    TRY(muster_measure_latency(pair, &exchange_us, &posting_us, measuring->suspect));
+    *ret_latency_us = exchange_us * measuring->core.cores / busy;
+    return MUSTER_OK;
+}
+
+static muster_status measure_pair(struct measuring *measuring, enum muster_link_level level,
+                                  enum muster_measure_stage stage,
+                                  const struct muster_measure_part *part)
+{
+    const struct muster_measure_options *options = measuring->options;
+    bool lower = options->rank < part->peer;
+    double *samples = samples_of(measuring, level);
+    struct muster_measure_pair pair = {
+        .fabric = options->fabric,
+        .generation = options->generation,
+        .context = options->context + CONTEXT_PAIRS,
+        .ranks = {lower ? options->rank : part->peer, lower ? part->peer : options->rank},
+        .index = lower ? 0 : 1,
+        .sequence = (uint64_t)(2 * level + stage) << 32, /* stages may have the same pair */
+        .in = measuring->in,
+        .out = measuring->out,
+        .deadline_ns = options->deadline_ns,
+    };
+    if (stage == MUSTER_MEASURE_ALONE) {
+        TRY(muster_measure_latency(&pair, &samples[SAMPLE_LATENCY], &samples[SAMPLE_POSTING],
+                                   measuring->suspect));
+        return muster_measure_rate(&pair, false, &samples[SAMPLE_BANDWIDTH], measuring->suspect);
+    }
+    /* At once, while all begin at the same time. */
+    TRY(muster_measure_rate(&pair, true, &samples[SAMPLE_SHARED], measuring->suspect));
+    return measure_crowd(measuring, level, &pair, &samples[SAMPLE_LATENCY]);
+}
+
+/* Nobody begins before those that are still at the stage before are through. */
+static muster_status run_stages(struct measuring *measuring, enum muster_link_level level)
+{
+    for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+        struct muster_measure_part part =
+            muster_measure_part(&measuring->pairs, measuring->options->rank, level, stage);
+        TRY(run(measuring, measuring->some, "dissemination",
+                (struct muster_request){.collective = MUSTER_BARRIER}));
+        if (part.present) {
+            TRY(measure_pair(measuring, level, stage, &part));
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* Figures --------------------------------------------------------------------------------------
+ */
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Of those that are there; NAN if none is. Sorts them. */
+static double median(double *values, size_t count)
+{
+    size_t there = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!isnan(values[i])) {
+            values[there++] = values[i];
+        }
+    }
+    qsort(values, there, sizeof *values, compare);
+    return there > 0 ? values[there / 2] : NAN;
+}
+
+static bool is_shared(size_t sample)
+{
+    return sample >= SAMPLE_LEVELS && (sample - SAMPLE_LEVELS) % SAMPLES_PER_LEVEL == SAMPLE_SHARED;
+}
+
+static enum muster_link_level level_of(size_t sample)
+{
+    return (enum muster_link_level)((sample - SAMPLE_LEVELS) / SAMPLES_PER_LEVEL);
+}
+
+/* Streams may share unevenly: what is shared is what all of them get together. The ranks whose
+ * streams belong together follow each other. Writes a sum for each such group, returns how many. */
+static size_t sum_streams(const struct measuring *measuring, enum muster_link_level level,
+                          const double *column, double *ret_sums)
+{
+    size_t count = 0;
+    uint32_t summed = 0;
+    double sum = 0;
+    for (uint32_t rank = 0, index = 0; rank < measuring->options->topology->ranks; rank++) {
+        if (!muster_measure_takes_part(&measuring->pairs, rank)) {
+            continue;
+        }
+        const struct muster_measure_part part =
+            muster_measure_part(&measuring->pairs, rank, level, MUSTER_MEASURE_SHARED);
+        sum += part.present ? column[index] : 0;
+        summed += part.present ? 1 : 0;
+        index++;
+        if (part.present && summed == part.streams) {
+            ret_sums[count++] = sum;
+            sum = 0;
+            summed = 0;
+        }
+    }
+    return count;
+}
+
+/* A time or a rate that can be; else what was there stays. */
+static void take_figure(const double *medians, size_t index, double *figure)
+{
+    if (isfinite(medians[index]) && medians[index] > 0) {
+        *figure = medians[index];
+    }
+}
+
+static void take_figures(const double *medians, struct muster_cost_model *model)
+{
+    take_figure(medians, SAMPLE_REDUCE, &model->core.reduce_GBps);
+    take_figure(medians, SAMPLE_COPY, &model->core.copy_GBps);
+    for (size_t level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        const double *figures = medians + SAMPLE_LEVELS + level * SAMPLES_PER_LEVEL;
+        struct muster_link_figures *link = &model->links[level];
+        take_figure(figures, SAMPLE_LATENCY, &link->latency_us);
+        take_figure(figures, SAMPLE_POSTING, &link->posting_us);
+        take_figure(figures, SAMPLE_BANDWIDTH, &link->bandwidth_GBps);
+        take_figure(figures, SAMPLE_SHARED, &link->shared_GBps);
+        link->posting_us = fmin(link->posting_us, link->latency_us);
+    }
+}
+
+/* Of those who measured, to those who measured. */
+static muster_status combine(struct measuring *measuring, struct muster_cost_model *model)
+{
+    uint32_t ranks = muster_context_size(measuring->some);
+    AUTO_FREE double *all = calloc(ranks, sizeof measuring->samples);
+    AUTO_FREE double *column = calloc(ranks, sizeof *column);
+    AUTO_FREE double *sums = calloc(ranks, sizeof *sums);
+    if (all == NULL || column == NULL || sums == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for the figures of %u ranks", ranks);
+    }
+    TRY(run(measuring, measuring->some, "bruck",
+            (struct muster_request){.collective = MUSTER_ALLGATHER,
+                                    .in = measuring->samples,
+                                    .out = all,
+                                    .count = SAMPLE_COUNT,
+                                    .type = MUSTER_FLOAT64}));
+    double medians[SAMPLE_COUNT];
+    for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+        size_t count = ranks;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            column[rank] = all[rank * (size_t)SAMPLE_COUNT + i];
+        }
+        if (is_shared(i)) {
+            count = sum_streams(measuring, level_of(i), column, sums);
+            memcpy(column, sums, count * sizeof *column);
+        }
+        medians[i] = median(column, count);
+    }
+    take_figures(medians, model);
+    return MUSTER_OK;
+}
+
+/* Together ------------------------------------------------------------------------------------- */
+
+static muster_status share_cores(struct measuring *measuring, struct muster_core_figures *core)
+{
+    enum { FACTS = sizeof(struct muster_core_facts) / sizeof(double) };
+    const struct muster_topology *topology = measuring->options->topology;
+    const struct muster_core_facts mine = muster_core_describe();
+    AUTO_FREE struct muster_core_facts *facts = calloc(topology->ranks, sizeof *facts);
+    if (facts == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for the cores of %u ranks",
+                                topology->ranks);
+    }
+    TRY(run(measuring, measuring->all, "bruck",
+            (struct muster_request){.collective = MUSTER_ALLGATHER,
+                                    .in = &mine,
+                                    .out = facts,
+                                    .count = FACTS,
+                                    .type = MUSTER_FLOAT64}));
+    return muster_core_share(topology, facts, core);
+}
+
+static muster_status measure_some(struct measuring *measuring, struct muster_cost_model *model)
+{
+    unsigned levels = muster_measure_levels(measuring->options->topology);
+    AUTO_FREE char *in = malloc(MUSTER_MEASURE_SOURCE_BYTES);
+    AUTO_FREE char *out = malloc(MUSTER_MEASURE_TARGET_BYTES);
+    if (in == NULL || out == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to measure with");
+    }
+    memset(in, 0, MUSTER_MEASURE_SOURCE_BYTES); /* else it would be one page many times */
+    measuring->in = in;
+    measuring->out = out;
+    TRY(make_context_of_some(measuring));
+    if (muster_measure_tries_core(&measuring->pairs, measuring->options->rank)) {
+        muster_core_measure(measuring->in, measuring->out, &measuring->samples[SAMPLE_REDUCE],
+                            &measuring->samples[SAMPLE_COPY]);
+    }
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        if ((levels & 1U << level) != 0) {
+            TRY(run_stages(measuring, level));
+        }
+    }
+    return combine(measuring, model);
+}
+
+static muster_status measure_all(struct measuring *measuring, struct muster_cost_model *model)
+{
+    const struct muster_measure_options *options = measuring->options;
+    TRY(make_context_of_all(measuring));
+    TRY(share_cores(measuring, &model->core));
+    measuring->core = model->core;
+    TRY(muster_measure_pairs_init(options->topology, &model->core, &measuring->pairs));
+    if (muster_measure_takes_part(&measuring->pairs, options->rank)) {
+        TRY(measure_some(measuring, model));
+    }
+    return run(measuring, measuring->all, "binomial",
+               (struct muster_request){.collective = MUSTER_BROADCAST,
+                                       .in = model,
+                                       .out = model,
+                                       .count = sizeof *model,
+                                       .type = MUSTER_UINT8});
+}
+
+muster_status muster_measure(const struct muster_measure_options *options,
+                             struct muster_cost_model *ret_model, uint32_t *ret_suspect)
+{
+    struct measuring measuring = {.options = options, .suspect = ret_suspect};
+    for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+        measuring.samples[i] = NAN;
+    }
+    *ret_suspect = UINT32_MAX;
+    struct muster_cost_model model = *ret_model;
+    muster_status status = measure_all(&measuring, &model);
+    muster_context_destroy(measuring.some);
+    muster_context_destroy(measuring.all);
+    muster_measure_pairs_finish(&measuring.pairs);
+    if (status != MUSTER_OK) {
+        status = status == MUSTER_RETRY ? MUSTER_REJOIN : status;
+        return muster_error_prefix(status, "measuring links");
+    }
+    *ret_model = model;
+    return MUSTER_OK;
+}

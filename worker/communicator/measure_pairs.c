@@ -1,0 +1,279 @@
+#include "worker/communicator/measure_pairs.h"
+
+#include <stdlib.h>
+
+#include "worker/base/status.h"
+
+enum {
+    PAIRS_MAX = 4, /* of hosts, at each level */
+    BUSY_MAX = 8,  /* ranks at once where they share fewer cores; twice as many as cores at least */
+    NOBODY = UINT32_MAX,
+};
+
+unsigned muster_measure_levels(const struct muster_topology *topology)
+{
+    unsigned levels = topology->racks > 1 ? 1U << MUSTER_LEVEL_WORLD : 0;
+    levels |= topology->hosts > topology->racks ? 1U << MUSTER_LEVEL_RACK : 0;
+    levels |= topology->ranks > topology->hosts ? 1U << MUSTER_LEVEL_HOST : 0;
+    return levels;
+}
+
+static uint32_t smaller(uint32_t one, uint32_t other)
+{
+    return one < other ? one : other;
+}
+
+static uint32_t at_least_one(uint32_t count)
+{
+    return count > 0 ? count : 1;
+}
+
+/* The neighbour of an index among so many: 0 and 1, 2 and 3, ...; itself if it has none. */
+static uint32_t neighbour(uint32_t index, uint32_t count)
+{
+    uint32_t other = index ^ 1;
+    return other < count ? other : index;
+}
+
+/* Partners --------------------------------------------------------------------------------------
+ */
+
+/* The host that this one would measure with at a level; NOBODY: none. A rack's hosts measure with
+ * those at the same place in the next rack. */
+static uint32_t candidate(const struct muster_topology *topology, uint32_t host, uint32_t rack,
+                          enum muster_link_level level)
+{
+    uint32_t index = host - topology->rack_first[rack];
+    uint32_t other = NOBODY;
+    switch (level) {
+    case MUSTER_LEVEL_HOST:
+        return topology->host_sizes[host] > 1 ? host : NOBODY;
+    case MUSTER_LEVEL_RACK:
+        other = topology->rack_first[rack] + neighbour(index, topology->rack_sizes[rack]);
+        return other != host ? other : NOBODY;
+    case MUSTER_LEVEL_WORLD:
+        other = neighbour(rack, topology->racks);
+        return other != rack && index < topology->rack_sizes[other]
+                   ? topology->rack_first[other] + index
+                   : NOBODY;
+    }
+    return NOBODY;
+}
+
+/* Those that belong together are counted once: a pair of hosts, or of racks. */
+static bool begins_group(const struct muster_topology *topology, uint32_t host, uint32_t rack,
+                         uint32_t partner, enum muster_link_level level)
+{
+    return partner != NOBODY && host <= partner &&
+           (level != MUSTER_LEVEL_WORLD || host == topology->rack_first[rack]);
+}
+
+/* Every so many-th of `groups`, beginning with the first, so that `wanted` are taken. */
+static bool is_taken(uint32_t group, uint32_t groups, uint32_t wanted)
+{
+    return groups > 0 && (uint64_t)group * wanted % groups < wanted;
+}
+
+static uint32_t count_groups(const struct muster_topology *topology, enum muster_link_level level)
+{
+    uint32_t groups = 0;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        uint32_t rack = muster_topology_rack(topology, host);
+        uint32_t partner = candidate(topology, host, rack, level);
+        groups += begins_group(topology, host, rack, partner, level) ? 1 : 0;
+    }
+    return groups;
+}
+
+/* At the level of the world a group has several pairs, at most `pairs_max`. */
+static void choose(const struct muster_topology *topology, enum muster_link_level level,
+                   uint32_t wanted, uint32_t pairs_max, uint32_t *partners)
+{
+    uint32_t groups = count_groups(topology, level);
+    uint32_t group = 0;
+    bool taken = false;
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        partners[host] = NOBODY;
+    }
+    for (uint32_t host = 0; host < topology->hosts; host++) {
+        uint32_t rack = muster_topology_rack(topology, host);
+        uint32_t partner = candidate(topology, host, rack, level);
+        if (partner == NOBODY || host > partner) {
+            continue;
+        }
+        if (begins_group(topology, host, rack, partner, level)) {
+            taken = is_taken(group, groups, wanted < groups ? wanted : groups);
+            group++;
+        }
+        if (taken &&
+            (level != MUSTER_LEVEL_WORLD || host - topology->rack_first[rack] < pairs_max)) {
+            partners[host] = partner;
+            partners[partner] = host;
+        }
+    }
+}
+
+/* The most ranks that a host has, or, at the level of the world, hosts that a rack has. */
+static uint32_t widest(const struct muster_topology *topology, enum muster_link_level level)
+{
+    uint32_t most = 1;
+    const uint32_t *sizes =
+        level == MUSTER_LEVEL_WORLD ? topology->rack_sizes : topology->host_sizes;
+    uint32_t count = level == MUSTER_LEVEL_WORLD ? topology->racks : topology->hosts;
+    for (uint32_t i = 0; i < count; i++) {
+        most = sizes[i] > most ? sizes[i] : most;
+    }
+    return level == MUSTER_LEVEL_HOST ? (most + 1) / 2 : most;
+}
+
+/* How many groups of pairs of how many streams. */
+static void set_limits(struct muster_measure_pairs *pairs, const struct muster_core_figures *core,
+                       enum muster_link_level level, uint32_t wanted[MUSTER_MEASURE_STAGES])
+{
+    uint32_t streams = widest(pairs->topology, level);
+    wanted[MUSTER_MEASURE_ALONE] = PAIRS_MAX;
+    wanted[MUSTER_MEASURE_SHARED] = PAIRS_MAX;
+    if (core->cores > 0) {
+        uint32_t busy = 2 * core->cores > BUSY_MAX ? 2 * core->cores : BUSY_MAX;
+        uint32_t moving = level == MUSTER_LEVEL_HOST ? (core->cores + 1) / 2 : core->cores;
+        streams = smaller(streams, moving); /* no more can be on their way at the same time */
+        if (core->one_machine != 0) {
+            wanted[MUSTER_MEASURE_ALONE] = 1;
+            wanted[MUSTER_MEASURE_SHARED] = smaller(PAIRS_MAX, busy / 2 / at_least_one(streams));
+        }
+    }
+    pairs->streams_max[level] = streams;
+}
+
+muster_status muster_measure_pairs_init(const struct muster_topology *topology,
+                                        const struct muster_core_figures *core,
+                                        struct muster_measure_pairs *ret_pairs)
+{
+    struct muster_measure_pairs pairs = {.topology = topology};
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        uint32_t wanted[MUSTER_MEASURE_STAGES];
+        if ((muster_measure_levels(topology) & 1U << level) == 0) {
+            continue;
+        }
+        set_limits(&pairs, core, level, wanted);
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+            uint32_t *partners = calloc((size_t)topology->hosts + 1, sizeof *partners);
+            pairs.partners[level][stage] = partners;
+            if (partners == NULL) {
+                muster_measure_pairs_finish(&pairs);
+                return muster_error_set(MUSTER_FATAL, "no memory to measure %u hosts with",
+                                        topology->hosts);
+            }
+            uint32_t pairs_max = stage == MUSTER_MEASURE_ALONE ? 1 : pairs.streams_max[level];
+            choose(topology, level, wanted[stage], pairs_max, partners);
+        }
+    }
+    *ret_pairs = pairs;
+    return MUSTER_OK;
+}
+
+void muster_measure_pairs_finish(struct muster_measure_pairs *pairs)
+{
+    for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+            free(pairs->partners[level][stage]);
+            pairs->partners[level][stage] = NULL;
+        }
+    }
+}
+
+/* Ranks ----------------------------------------------------------------------------------------
+ */
+
+static struct muster_measure_part part_within(const struct muster_measure_pairs *pairs,
+                                              const struct muster_position *here, uint32_t most)
+{
+    uint32_t streams = smaller(here->local_size / 2, most);
+    uint32_t other = neighbour(here->local_rank, here->local_size);
+    return (struct muster_measure_part){
+        .present = other != here->local_rank && here->local_rank < 2 * streams,
+        .peer = muster_topology_rank(pairs->topology, here->host, other),
+        .streams = 2 * streams,
+    };
+}
+
+static struct muster_measure_part part_between(const struct muster_measure_pairs *pairs,
+                                               const struct muster_position *here, uint32_t partner,
+                                               uint32_t most)
+{
+    uint32_t streams =
+        smaller(smaller(here->local_size, pairs->topology->host_sizes[partner]), most);
+    struct muster_measure_part part = {.present = here->local_rank < streams, .streams = streams};
+    if (part.present) {
+        part.peer = muster_topology_rank(pairs->topology, partner, here->local_rank);
+    }
+    return part;
+}
+
+/* The first ranks of the hosts of two racks, each with that of its partner. */
+static struct muster_measure_part part_beyond(const struct muster_measure_pairs *pairs,
+                                              const struct muster_position *here, uint32_t partner,
+                                              uint32_t most)
+{
+    const struct muster_topology *topology = pairs->topology;
+    uint32_t there = muster_topology_rack(topology, partner);
+    uint32_t hosts = smaller(topology->rack_sizes[here->rack], topology->rack_sizes[there]);
+    return (struct muster_measure_part){
+        .present = here->local_rank == 0,
+        .peer = muster_topology_rank(topology, partner, 0),
+        .streams = smaller(hosts, most),
+    };
+}
+
+struct muster_measure_part muster_measure_part(const struct muster_measure_pairs *pairs,
+                                               uint32_t rank, enum muster_link_level level,
+                                               enum muster_measure_stage stage)
+{
+    struct muster_position here = muster_topology_locate(pairs->topology, rank);
+    const uint32_t *partners = pairs->partners[level][stage];
+    if (partners == NULL || partners[here.host] == NOBODY) {
+        return (struct muster_measure_part){.present = false};
+    }
+    uint32_t most = stage == MUSTER_MEASURE_ALONE ? 1 : pairs->streams_max[level];
+    switch (level) {
+    case MUSTER_LEVEL_HOST:
+        return part_within(pairs, &here, most);
+    case MUSTER_LEVEL_RACK:
+        return part_between(pairs, &here, partners[here.host], most);
+    case MUSTER_LEVEL_WORLD:
+        break;
+    }
+    return part_beyond(pairs, &here, partners[here.host], most);
+}
+
+uint32_t muster_measure_busy(const struct muster_measure_pairs *pairs, enum muster_link_level level,
+                             enum muster_measure_stage stage)
+{
+    uint32_t busy = 0;
+    for (uint32_t rank = 0; rank < pairs->topology->ranks; rank++) {
+        busy += muster_measure_part(pairs, rank, level, stage).present ? 1 : 0;
+    }
+    return busy;
+}
+
+bool muster_measure_takes_part(const struct muster_measure_pairs *pairs, uint32_t rank)
+{
+    bool present = rank == 0;
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
+            present |= muster_measure_part(pairs, rank, level, stage).present;
+        }
+    }
+    return present;
+}
+
+bool muster_measure_tries_core(const struct muster_measure_pairs *pairs, uint32_t rank)
+{
+    bool present = rank == 0;
+    for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
+        struct muster_measure_part part =
+            muster_measure_part(pairs, rank, level, MUSTER_MEASURE_ALONE);
+        present |= part.present && rank < part.peer;
+    }
+    return present;
+}

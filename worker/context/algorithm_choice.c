@@ -1,0 +1,105 @@
+#include "worker/context/algorithm_choice.h"
+
+#include <stdlib.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/status.h"
+
+enum { DIGITS = 4 }; /* binary ones, of a count */
+
+void muster_choices_clear(struct muster_choices *choices)
+{
+    choices->made = 0;
+}
+
+/* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
+ * own, so that only the messages count. zeros is [ranks + 1]. */
+static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
+{
+    struct muster_plan agreed = *plan;
+    agreed.in_place = false;
+    if (plan->collective == MUSTER_ALLTOALLV) {
+        agreed.input_bounds = zeros;
+        agreed.output_bounds = zeros;
+    }
+    return agreed;
+}
+
+/* Up, so that what suits it suits the count: memory has room for so much and no more. */
+static uint64_t rounded(uint64_t count)
+{
+    unsigned size = 64 - (unsigned)__builtin_clzll(count | 1);
+    uint64_t unit = size > DIGITS ? UINT64_C(1) << (size - DIGITS) : 1;
+    return count > UINT64_MAX - unit ? count : (count + unit - 1) / unit * unit;
+}
+
+static const struct muster_choice *find(const struct muster_choices *choices,
+                                        const struct muster_choice *wanted)
+{
+    uint32_t count = choices->made < MUSTER_CHOICES_MAX ? choices->made : MUSTER_CHOICES_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct muster_choice *kept = &choices->kept[i];
+        if (kept->count == wanted->count && kept->collective == wanted->collective &&
+            kept->root == wanted->root && kept->element_size_bytes == wanted->element_size_bytes &&
+            kept->ordered == wanted->ordered) {
+            return kept;
+        }
+    }
+    return NULL;
+}
+
+/* For the rounded count, once. */
+static muster_status choose_for_class(struct muster_choices *choices,
+                                      const struct muster_plan *plan, size_t element_size_bytes,
+                                      size_t *ret_algorithm)
+{
+    struct muster_plan rough = *plan;
+    rough.count = rounded(plan->count);
+    struct muster_choice wanted = {.count = rough.count,
+                                   .collective = plan->collective,
+                                   .root = plan->root,
+                                   .element_size_bytes = (uint32_t)element_size_bytes,
+                                   .ordered = plan->contributors != NULL};
+    const struct muster_choice *kept = find(choices, &wanted);
+    if (kept == NULL) {
+        TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
+        kept = &choices->kept[choices->made % MUSTER_CHOICES_MAX];
+        choices->kept[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
+    }
+    *ret_algorithm = kept->algorithm;
+    return MUSTER_OK;
+}
+
+/* Sizes of blocks are all alike or none: those that differ are chosen for as they are. */
+static muster_status choose_by_cost(struct muster_choices *choices, const struct muster_plan *plan,
+                                    size_t element_size_bytes, size_t *ret_algorithm)
+{
+    char why[MUSTER_ERROR_MAX];
+    size_t algorithm;
+    bool listed = plan->input_bounds != NULL || plan->output_bounds != NULL;
+    if (!listed && choose_for_class(choices, plan, element_size_bytes, &algorithm) == MUSTER_OK &&
+        muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
+        *ret_algorithm = algorithm;
+        return MUSTER_OK;
+    }
+    return muster_select(plan, element_size_bytes, &choices->model, ret_algorithm);
+}
+
+muster_status muster_choices_make(struct muster_choices *choices, const struct muster_plan *plan,
+                                  size_t element_size_bytes, size_t *ret_algorithm)
+{
+    AUTO_FREE uint64_t *zeros = calloc((size_t)plan->topology->ranks + 1, sizeof *zeros);
+    if (zeros == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
+    }
+    const struct muster_plan agreed = agreed_plan(plan, zeros);
+    uint32_t forced = choices->forced.plus_one[plan->collective];
+    if (forced != 0 && plan->contributors != NULL) {
+        /* To take another would not be what was asked for. */
+        TRY(muster_plan_check(forced - 1, &agreed));
+    }
+    if (muster_forced_find(&choices->forced, &agreed, ret_algorithm)) {
+        return MUSTER_OK;
+    }
+    return choose_by_cost(choices, &agreed, element_size_bytes, ret_algorithm);
+}

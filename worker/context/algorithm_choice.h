@@ -1,0 +1,42 @@
+/*
+ * Which algorithm a context's calls run with: the one that is forced, or the cheapest. Choosing by
+ * cost may take milliseconds, so calls of about the same size are chosen for once: a count stands
+ * for those below it that share its first four binary digits, at most an eighth apart.
+ *
+ * May use: collectives, base.
+ */
+#ifndef MUSTER_WORKER_CONTEXT_ALGORITHM_CHOICE_H
+#define MUSTER_WORKER_CONTEXT_ALGORITHM_CHOICE_H
+
+#include "collectives/select/algorithm_override.h"
+#include "collectives/select/select.h"
+
+enum { MUSTER_CHOICES_MAX = 128 };
+
+struct muster_choice {
+    uint64_t count; /* rounded up */
+    uint32_t collective;
+    uint32_t root;
+    uint32_t element_size_bytes;
+    uint32_t ordered;
+    size_t algorithm;
+};
+
+/* What was chosen by these figures; the newest are kept. */
+struct muster_choices {
+    struct muster_forced forced;
+    struct muster_cost_model model;
+    struct muster_choice kept[MUSTER_CHOICES_MAX];
+    uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */
+};
+
+/* Forgets them, as something else has changed that they depend on. */
+void muster_choices_clear(struct muster_choices *choices);
+
+/* All members choose alike, as the choice depends on what they agree on. MUSTER_INVALID: the forced
+ * algorithm cannot do it, or none. */
+MUSTER_CHECKED muster_status muster_choices_make(struct muster_choices *choices,
+                                                 const struct muster_plan *plan,
+                                                 size_t element_size_bytes, size_t *ret_algorithm);
+
+#endif

@@ -1,0 +1,300 @@
+/* What a context is: its members, its turns, its memory; and what it is asked. */
+#include "worker/context/context.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/select/host_memory.h"
+#include "collectives/select/tuning.h"
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/status.h"
+#include "worker/base/thread.h"
+#include "worker/context/context_parts.h"
+
+/* Making -------------------------------------------------------------------------------------- */
+
+struct contributor {
+    uint32_t order, rank;
+};
+
+static int compare_contributors(const void *left_contributor, const void *right_contributor)
+{
+    const struct contributor *left = left_contributor;
+    const struct contributor *right = right_contributor;
+    if (left->order != right->order) {
+        return left->order < right->order ? -1 : 1;
+    }
+    return left->rank < right->rank ? -1 : 1;
+}
+
+static muster_status sort_contributors(struct muster_context *context, const uint32_t *orders,
+                                       uint32_t ranks)
+{
+    AUTO_FREE struct contributor *contributors = calloc(ranks, sizeof *contributors);
+    context->contributors = calloc(ranks, sizeof *context->contributors);
+    if (contributors == NULL || context->contributors == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", context->name);
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        contributors[rank] = (struct contributor){orders != NULL ? orders[rank] : rank, rank};
+    }
+    qsort(contributors, ranks, sizeof *contributors, compare_contributors);
+    for (uint32_t i = 0; i < ranks; i++) {
+        context->contributors[i] = contributors[i].rank;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status copy_options(struct muster_context *context,
+                                  const struct muster_context_options *options)
+{
+    const struct muster_topology *topology = options->topology;
+    context->fabric = options->fabric;
+    context->generation = options->generation;
+    context->number = options->number;
+    context->rank = options->rank;
+    context->choices.model = *options->model;
+    context->name = strdup(options->name);
+    context->ranks = calloc(topology->ranks, sizeof *context->ranks);
+    size_t bounds_bytes = MUSTER_KEY_ROOM(topology->ranks) * sizeof context->key->bounds[0];
+    context->key = malloc(sizeof *context->key + bounds_bytes);
+    if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
+    }
+    memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
+    TRY(sort_contributors(context, options->orders, topology->ranks));
+    return muster_topology_init_copy(topology, &context->topology);
+}
+
+muster_status muster_context_create(const struct muster_context_options *options,
+                                    struct muster_context **ret_context)
+{
+    if (options->rank >= options->topology->ranks) {
+        return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
+                                options->rank, options->topology->ranks);
+    }
+    struct muster_forced forced = {0};
+    if (options->algorithm != NULL) {
+        TRY(muster_forced_parse(options->algorithm, &forced));
+    }
+    struct muster_context *context = calloc(1, sizeof *context);
+    if (context == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
+    }
+    context->choices.forced = forced;
+    muster_mutex_init(&context->mutex);
+    muster_condition_init(&context->given_back);
+    muster_kept_init(&context->kept);
+    muster_status status = copy_options(context, options);
+    if (status != MUSTER_OK) {
+        muster_context_destroy(context);
+        return status;
+    }
+    *ret_context = context;
+    return MUSTER_OK;
+}
+
+void muster_context_destroy(struct muster_context *context)
+{
+    if (context == NULL) {
+        return;
+    }
+    muster_kept_clear(&context->kept);
+    muster_tuning_clear(&context->tuning);
+    muster_memory_destroy(context->shared.memory);
+    muster_topology_finish(&context->topology);
+    pthread_cond_destroy(&context->given_back);
+    pthread_mutex_destroy(&context->mutex);
+    free(context->scratch);
+    free(context->staging.memory);
+    free(context->counts.all);
+    free(context->counts.heard);
+    free(context->ranks);
+    free(context->contributors);
+    free(context->key);
+    free(context->name);
+    free(context);
+}
+
+uint32_t muster_context_rank(const struct muster_context *context)
+{
+    return context->rank;
+}
+
+uint32_t muster_context_size(const struct muster_context *context)
+{
+    return context->topology.ranks;
+}
+
+uint64_t muster_context_progress(const struct muster_context *context)
+{
+    return atomic_load(&context->progress);
+}
+
+/* Turns --------------------------------------------------------------------------------------- */
+
+/* One caller at a time, in the order in which they came, and no lock held meanwhile: a user's
+ * function may run in between. NULL: the deadline came first; nobody's order matters any more. */
+static struct muster_context *take_turn_by(struct muster_context *context, int64_t deadline_ns)
+{
+    AUTO_LOCK(&context->mutex);
+    uint64_t ticket = context->tickets++;
+    while (context->taken || (ticket != context->turn && !atomic_load(&context->missed))) {
+        if (!muster_condition_wait(&context->given_back, &context->mutex, deadline_ns) &&
+            (context->taken || ticket != context->turn)) {
+            atomic_store(&context->missed, true);
+            (void)pthread_cond_broadcast(&context->given_back);
+            return NULL;
+        }
+    }
+    context->taken = true;
+    return context;
+}
+
+/* Who has it gives it back by its own deadline. */
+static struct muster_context *take_turn(struct muster_context *context)
+{
+    return take_turn_by(context, MUSTER_NEVER);
+}
+
+static void give_turn(struct muster_context **context)
+{
+    if (*context == NULL) {
+        return;
+    }
+    AUTO_LOCK(&(*context)->mutex);
+    (*context)->taken = false;
+    (*context)->turn++;
+    (void)pthread_cond_broadcast(&(*context)->given_back);
+}
+
+/* Until the scope ends. */
+#define AUTO_TURN(context)                                                          \
+    __attribute__((cleanup(give_turn), unused)) struct muster_context *auto_turn_ = \
+        take_turn(context)
+
+void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
+{
+    AUTO_TURN(context);
+    muster_kept_clear(&context->kept);
+    context->choices.model = *model;
+    muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
+void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
+{
+    AUTO_TURN(context);
+    muster_kept_clear(&context->kept);
+    context->tunes = list != NULL;
+    muster_tuning_clear(&context->tuning);
+    if (list != NULL) {
+        muster_tuning_import(&context->tuning, list);
+    }
+}
+
+void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list)
+{
+    AUTO_TURN(context);
+    if (context->tunes) {
+        muster_tuning_export(&context->tuning, ret_list);
+    }
+}
+
+void muster_context_set_shared(struct muster_context *context,
+                               const struct muster_context_memory *shared)
+{
+    AUTO_TURN(context);
+    muster_kept_clear(&context->kept); /* they were chosen without it */
+    context->shared = *shared;
+    muster_choices_clear(&context->choices);
+    muster_tuning_clear(&context->tuning);
+}
+
+/* Running ------------------------------------------------------------------------------------- */
+
+/* The other members count a call that this one has not begun: their numbers are no longer alike. */
+static muster_status miss_turn(const struct muster_context *context,
+                               const struct muster_request *request)
+{
+    return muster_error_set(MUSTER_REJOIN,
+                            "%s (context %s, generation %llu): the deadline passed while another "
+                            "call of this member was under way",
+                            muster_collective_name(request->collective), context->name,
+                            (unsigned long long)context->generation);
+}
+
+muster_status muster_context_run(struct muster_context *context,
+                                 const struct muster_request *request, uint32_t *ret_suspect)
+{
+    uint32_t unused = UINT32_MAX;
+    uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
+    *suspect = UINT32_MAX;
+    __attribute__((cleanup(give_turn))) struct muster_context *turn =
+        take_turn_by(context, request->deadline_ns);
+    if (turn == NULL || atomic_load(&context->missed)) {
+        return miss_turn(context, request);
+    }
+    struct muster_asked asked;
+    TRY(muster_context_check(context, request, &asked));
+    if (context->broken != MUSTER_OK) {
+        return muster_error_set(context->broken, "%s", context->broken_text);
+    }
+    struct muster_kept *kept;
+    TRY(muster_context_learn_counts(context, request, &asked, suspect));
+    TRY(muster_context_find(context, request, &asked, &kept));
+    if (kept->tuned) {
+        return muster_context_run_tuned(context, request, &asked, kept, suspect);
+    }
+    return muster_context_run_numbered(context, request, &asked, kept, 0, suspect);
+}
+
+/* Asking -------------------------------------------------------------------------------------- */
+
+/* What the next such call would run with. */
+static muster_status find_asked(struct muster_context *context,
+                                const struct muster_request *request,
+                                struct muster_asked *ret_asked, struct muster_kept **ret_kept)
+{
+    TRY(muster_context_check(context, request, ret_asked));
+    TRY(muster_context_assume_counts(context, request, ret_asked));
+    return muster_context_find(context, request, ret_asked, ret_kept);
+}
+
+muster_status muster_context_algorithm(struct muster_context *context,
+                                       const struct muster_request *request, size_t *ret_algorithm)
+{
+    AUTO_TURN(context);
+    struct muster_asked asked;
+    struct muster_kept *kept;
+    TRY(find_asked(context, request, &asked, &kept));
+    /* The analyzer does not see that MUSTER_OK means that there is one. */
+    *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
+    return MUSTER_OK;
+}
+
+muster_status muster_context_is_settled(struct muster_context *context,
+                                        const struct muster_request *request, bool *ret_settled)
+{
+    AUTO_TURN(context);
+    struct muster_asked asked;
+    struct muster_kept *kept;
+    TRY(find_asked(context, request, &asked, &kept));
+    *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return MUSTER_OK;
+}
+
+muster_status muster_context_predict(struct muster_context *context,
+                                     const struct muster_request *request, double *ret_us)
+{
+    AUTO_TURN(context);
+    struct muster_asked asked;
+    struct muster_kept *kept;
+    TRY(find_asked(context, request, &asked, &kept));
+    const struct muster_plan plan = muster_context_plan(context, &asked);
+    size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
+                                 &context->choices.model, ret_us);
+}

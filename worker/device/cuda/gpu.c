@@ -1,0 +1,140 @@
+#include "worker/device/cuda/gpu.h"
+
+#include "worker/device/cuda/gpu_library.h"
+
+#include <stdatomic.h>
+
+enum { DEVICES_MAX = 64 };
+
+static const char *error_name(const struct muster_cuda *cuda, int error)
+{
+    const char *name = NULL;
+    return cuda->get_error_name(error, &name) == 0 && name != NULL ? name : "an unknown error";
+}
+
+/* Finding ------------------------------------------------------------------------------------- */
+
+/* CUDA says so much of any address, and nothing of those that it does not know. */
+static bool is_gpus(const struct muster_cuda *cuda, uint64_t address)
+{
+    static const int attributes[] = {MUSTER_CUDA_MEMORY_TYPE, MUSTER_CUDA_IS_MANAGED};
+    unsigned type = 0;
+    unsigned managed = 0;
+    void *values[] = {&type, &managed};
+    return cuda->pointer_get_attributes(2, attributes, values, address) == 0 &&
+           type == MUSTER_CUDA_TYPE_DEVICE && managed == 0;
+}
+
+/* The one that a device's memory of no context belongs to (of a pool, or mapped). Held for good. */
+static void *primary_context(const struct muster_cuda *cuda, uint64_t address)
+{
+    static _Atomic(void *) held[DEVICES_MAX];
+    int ordinal = -1;
+    int device = 0;
+    void *context = NULL;
+    if (cuda->pointer_get_attribute(&ordinal, MUSTER_CUDA_DEVICE_ORDINAL, address) != 0 ||
+        ordinal < 0 || ordinal >= DEVICES_MAX) {
+        return NULL;
+    }
+    context = atomic_load(&held[ordinal]);
+    if (context == NULL && cuda->device_get(&device, ordinal) == 0 &&
+        cuda->device_primary_ctx_retain(&context, device) == 0) {
+        atomic_store(&held[ordinal], context);
+    }
+    return context;
+}
+
+bool muster_gpu_may_be_there(void)
+{
+    return muster_gpu_library() != NULL;
+}
+
+bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
+{
+    const struct muster_cuda *cuda = muster_gpu_library();
+    uint64_t address = (uintptr_t)data;
+    uint64_t start = 0;
+    size_t size = 0;
+    if (cuda == NULL || data == NULL || !is_gpus(cuda, address)) {
+        return false;
+    }
+    struct muster_gpu_memory memory = {.begin = address, .end = address};
+    if (cuda->pointer_get_attribute(&start, MUSTER_CUDA_RANGE_START, address) == 0 &&
+        cuda->pointer_get_attribute(&size, MUSTER_CUDA_RANGE_SIZE, address) == 0) {
+        memory.begin = start;
+        memory.end = start + size;
+    }
+    if (cuda->pointer_get_attribute(&memory.id, MUSTER_CUDA_BUFFER_ID, address) != 0) {
+        memory.id = 0;
+    }
+    if (cuda->pointer_get_attribute(&memory.context, MUSTER_CUDA_CONTEXT, address) != 0 ||
+        memory.context == NULL) {
+        memory.context = primary_context(cuda, address);
+    }
+    *ret_memory = memory;
+    return true;
+}
+
+/* Using --------------------------------------------------------------------------------------- */
+
+/* The stream of this thread is a blocking one: what was put on the default stream before is done
+ * first. A copy by cuMemcpy() may return before it has reached the device; this one does not. */
+static int copy(const struct muster_cuda *cuda, uint64_t to, uint64_t from, size_t size_bytes)
+{
+    int error = cuda->memcpy_async(to, from, size_bytes, MUSTER_CUDA_PER_THREAD);
+    return error != 0 ? error : cuda->stream_synchronize(MUSTER_CUDA_PER_THREAD);
+}
+
+muster_status muster_gpu_copy(const struct muster_gpu_memory *memory, void *to, const void *from,
+                              size_t size_bytes)
+{
+    const struct muster_cuda *cuda = muster_gpu_library();
+    void *unused = NULL;
+    int error = size_bytes == 0 ? 0 : cuda->ctx_push_current(memory->context);
+    if (error == 0 && size_bytes > 0) {
+        error = copy(cuda, (uintptr_t)to, (uintptr_t)from, size_bytes);
+        (void)cuda->ctx_pop_current(&unused);
+    }
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_FATAL, "copying %zu bytes of a GPU: %s", size_bytes,
+                                         error_name(cuda, error));
+}
+
+muster_status muster_gpu_wait(const struct muster_gpu_memory *memory)
+{
+    const struct muster_cuda *cuda = muster_gpu_library();
+    void *unused = NULL;
+    int error = cuda->ctx_push_current(memory->context);
+    if (error == 0) {
+        error = cuda->stream_synchronize(MUSTER_CUDA_LEGACY);
+        (void)cuda->ctx_pop_current(&unused);
+    }
+    return error == 0
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_FATAL, "waiting for a GPU: %s", error_name(cuda, error));
+}
+
+muster_status muster_gpu_export(const struct muster_gpu_memory *memory, const void *base,
+                                size_t size_bytes, int *ret_fd)
+{
+    const struct muster_cuda *cuda = muster_gpu_library();
+    void *unused = NULL;
+    int fd = -1;
+    if (cuda->mem_get_handle_for_address_range == NULL) {
+        return muster_error_set(MUSTER_INVALID,
+                                "libcuda has no cuMemGetHandleForAddressRange: CUDA 11.7 or newer "
+                                "is needed");
+    }
+    int error = cuda->ctx_push_current(memory->context);
+    if (error == 0) {
+        error = cuda->mem_get_handle_for_address_range(&fd, (uintptr_t)base, size_bytes,
+                                                       MUSTER_CUDA_HANDLE_DMABUF, 0);
+        (void)cuda->ctx_pop_current(&unused);
+    }
+    if (error != 0) {
+        return muster_error_set(MUSTER_INVALID, "CUDA makes no dma-buf: %s",
+                                error_name(cuda, error));
+    }
+    *ret_fd = fd;
+    return MUSTER_OK;
+}

@@ -1,0 +1,77 @@
+#include "worker/device/cuda/gpu_library.h"
+
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t mutex;
+    _Atomic(const struct muster_cuda *) found;
+    atomic_ullong adds; /* objects that were loaded when it was not among them, and one more */
+    bool useless;
+    struct muster_cuda cuda;
+} library = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Of the first object, which is enough: how many were ever loaded. */
+static int count_adds(struct dl_phdr_info *info, size_t size, void *ret_adds)
+{
+    (void)size;
+    *(unsigned long long *)ret_adds = info->dlpi_adds;
+    return 1;
+}
+
+static bool find(void *handle, const char *name, void *ret_function)
+{
+    void *symbol = dlsym(handle, name);
+    memcpy(ret_function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static bool find_all(void *handle, struct muster_cuda *ret_cuda)
+{
+    (void)find(handle, "cuMemGetHandleForAddressRange",
+               &ret_cuda->mem_get_handle_for_address_range);
+    return find(handle, "cuPointerGetAttributes", &ret_cuda->pointer_get_attributes) &&
+           find(handle, "cuPointerGetAttribute", &ret_cuda->pointer_get_attribute) &&
+           find(handle, "cuDeviceGet", &ret_cuda->device_get) &&
+           find(handle, "cuDevicePrimaryCtxRetain", &ret_cuda->device_primary_ctx_retain) &&
+           find(handle, "cuCtxPushCurrent_v2", &ret_cuda->ctx_push_current) &&
+           find(handle, "cuCtxPopCurrent_v2", &ret_cuda->ctx_pop_current) &&
+           find(handle, "cuMemcpyAsync", &ret_cuda->memcpy_async) &&
+           find(handle, "cuStreamSynchronize", &ret_cuda->stream_synchronize) &&
+           find(handle, "cuGetErrorName", &ret_cuda->get_error_name);
+}
+
+/* It stays loaded: whoever has memory of a GPU does not take it away. */
+static const struct muster_cuda *look(unsigned long long adds)
+{
+    AUTO_LOCK(&library.mutex);
+    if (atomic_load(&library.found) == NULL && !library.useless) {
+        void *handle = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL);
+        if (handle != NULL && find_all(handle, &library.cuda)) {
+            atomic_store(&library.found, &library.cuda);
+        } else if (handle != NULL) {
+            library.useless = true;
+            muster_log(MUSTER_LOG_WARN,
+                       "libcuda.so.1 is too old (before CUDA 7): memory of a GPU "
+                       "cannot be told from that of the host");
+        }
+        atomic_store(&library.adds, adds + 1);
+    }
+    return atomic_load(&library.found);
+}
+
+const struct muster_cuda *muster_gpu_library(void)
+{
+    const struct muster_cuda *found = atomic_load_explicit(&library.found, memory_order_acquire);
+    if (found != NULL) {
+        return found;
+    }
+    unsigned long long adds = 0;
+    (void)dl_iterate_phdr(count_adds, &adds);
+    return atomic_load(&library.adds) == adds + 1 ? NULL : look(adds);
+}

@@ -1,0 +1,48 @@
+/*
+ * The floor: the functions of libcuda that are used, where the process has loaded it. Their types
+ * are written out here, so that no header of CUDA is needed.
+ *
+ * Private to gpu.c.
+ */
+#ifndef MUSTER_WORKER_DEVICE_CUDA_GPU_LIBRARY_H
+#define MUSTER_WORKER_DEVICE_CUDA_GPU_LIBRARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers of cuda.h. */
+enum {
+    MUSTER_CUDA_CONTEXT = 1, /* CUpointer_attribute */
+    MUSTER_CUDA_MEMORY_TYPE = 2,
+    MUSTER_CUDA_BUFFER_ID = 7,
+    MUSTER_CUDA_IS_MANAGED = 8,
+    MUSTER_CUDA_DEVICE_ORDINAL = 9,
+    MUSTER_CUDA_RANGE_START = 11,
+    MUSTER_CUDA_RANGE_SIZE = 12,
+    MUSTER_CUDA_TYPE_DEVICE = 2,   /* CUmemorytype */
+    MUSTER_CUDA_HANDLE_DMABUF = 1, /* CUmemRangeHandleType */
+    MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default one */
+    MUSTER_CUDA_PER_THREAD = 2,
+};
+
+/* Each returns a CUresult, 0 if it went well. */
+struct muster_cuda {
+    int (*pointer_get_attributes)(unsigned count, const int *attributes, void **ret_values,
+                                  uint64_t address);
+    int (*pointer_get_attribute)(void *ret_value, int attribute, uint64_t address);
+    int (*device_get)(int *ret_device, int ordinal);
+    int (*device_primary_ctx_retain)(void **ret_context, int device);
+    int (*ctx_push_current)(void *context);
+    int (*ctx_pop_current)(void **ret_context);
+    int (*memcpy_async)(uint64_t to, uint64_t from, size_t size_bytes, uintptr_t stream);
+    int (*stream_synchronize)(uintptr_t stream);
+    int (*get_error_name)(int error, const char **ret_name);
+    /* From CUDA 11.7 on; before, NULL. */
+    int (*mem_get_handle_for_address_range)(void *ret_handle, uint64_t address, size_t size_bytes,
+                                            int type, unsigned long long flags);
+};
+
+/* NULL: it is not loaded. Any thread. */
+const struct muster_cuda *muster_gpu_library(void);
+
+#endif

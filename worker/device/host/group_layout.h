@@ -1,0 +1,88 @@
+/*
+ * The memory that the ranks of a group share: how it is laid out, made, found, and who lives in it.
+ *
+ *   seats       one a rank, written by that rank alone (but for the count of those who sleep)
+ *   slots       two a rank, used in turn: what it lays down for the others
+ *
+ * Each rank holds a lock on one byte of it, its own: the kernel gives it back when the process
+ * dies, however it dies, and so says who lives, without a number of a process that another one may
+ * have by then.
+ *
+ * Nothing that is read here is used as a size or an index.
+ *
+ * Private to worker/device/.
+ */
+#ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_LAYOUT_H
+#define MUSTER_WORKER_DEVICE_HOST_GROUP_LAYOUT_H
+
+#include "worker/device/host/group_memory.h"
+
+#include <stdatomic.h>
+
+enum {
+    MUSTER_MEMORY_LINE = 128, /* two cache lines: processors fetch them in pairs */
+    MUSTER_MEMORY_POST_WORDS = 8,
+    MUSTER_MEMORY_SMALL_BYTES = 16, /* of data that fit into a post */
+};
+
+/* Only ever grows. Steps of an operation are below 2^24. */
+#define MUSTER_MEMORY_PROGRESS(sequence, step) ((sequence) << 24 | (step))
+
+/* What a rank says of one operation; fits a cache line. */
+struct muster_memory_post {
+    _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t sequence; /* written last */
+    _Atomic uint64_t call[5];                               /* muster_memory_pack() */
+    _Atomic uint64_t small[2]; /* the input itself, or the addresses of INPUT and OUTPUT */
+};
+
+/* Where one of a rank's buffers is, if muster_alloc() gave it out: as that process knows it. */
+struct muster_memory_piece {
+    _Atomic uint64_t id; /* 0: it did not */
+    _Atomic uint64_t fd, base, size_bytes;
+};
+
+enum muster_memory_side { MUSTER_MEMORY_IN = 0, MUSTER_MEMORY_OUT = 1 };
+
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lines are not to be shared */
+struct muster_memory_seat {
+    struct muster_memory_post posts[2]; /* of sequences that are even, and odd */
+    /* Likewise; written before the post, of operations that may read buffers. */
+    _Alignas(MUSTER_MEMORY_LINE) struct muster_memory_piece pieces[2][2]; /* by side */
+    _Atomic uint64_t freed; /* grows when the rank frees memory of muster_alloc() */
+    /* The last step of an operation that is done: MUSTER_MEMORY_PROGRESS(). */
+    _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t progress;
+    _Atomic uint64_t withdrawn; /* from this sequence on it takes part no more; 0: it does */
+    _Atomic uint32_t bell;      /* counts what was written, while somebody sleeps */
+    _Atomic uint32_t sleepers;  /* written by those who wait for this rank */
+    /* Written once, at the beginning. */
+    _Alignas(MUSTER_MEMORY_LINE) _Atomic uint64_t pid;
+    _Atomic uint64_t probe_address, probe_value; /* in the rank's own memory */
+};
+
+struct muster_memory_region {
+    int fd;
+    char *base; /* NULL: not mapped */
+    size_t size_bytes;
+    uint32_t ranks;
+};
+
+/* MUSTER_FATAL: no memory or descriptors. */
+MUSTER_CHECKED muster_status muster_memory_region_make(uint32_t ranks,
+                                                       struct muster_memory_region *ret_region);
+/* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
+MUSTER_CHECKED muster_status muster_memory_region_open(int fd, uint32_t ranks,
+                                                       struct muster_memory_region *ret_region);
+void muster_memory_region_finish(struct muster_memory_region *region);
+
+struct muster_memory_seat *muster_memory_region_seat(const struct muster_memory_region *region,
+                                                     uint32_t rank);
+/* MUSTER_MEMORY_SLOT_BYTES of it. */
+char *muster_memory_region_slot(const struct muster_memory_region *region, uint32_t rank,
+                                uint64_t sequence);
+
+/* Takes the rank's byte for this process. False if another one has it. */
+bool muster_memory_region_lock(const struct muster_memory_region *region, uint32_t rank);
+/* The process that has the rank's byte, as this one knows it; 0 if no other process has it. */
+int64_t muster_memory_region_holder(const struct muster_memory_region *region, uint32_t rank);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * Reduces what several ranks have, segment by segment, along one tree: the canonical one of
+ * collectives/check/terms.h over the ranks in their order, so that every rank comes to the same
+ * bits, and the same members to the same bits again, whoever has which rank. Nothing of a segment
+ * leaves the cache before it is done: each input is read once, and the result written once.
+ */
+#include "worker/device/host/group_memory_parts.h"
+
+#include "collectives/reduce/stream.h"
+
+struct segment {
+    struct muster_memory_run *run;
+    const struct muster_memory_inputs *inputs;
+    uint64_t offset_bytes;
+    size_t size_bytes, count;
+    bool streams;
+    muster_status status;
+};
+
+/* What a node of the tree is computed in, if it is not the result. */
+static void *room_for(const struct segment *segment, uint32_t level, unsigned side)
+{
+    size_t index = 2 * (size_t)level + side;
+    return segment->run->memory->room + index * MUSTER_MEMORY_SEGMENT_BYTES;
+}
+
+static const void *leaf(struct segment *segment, uint32_t place, unsigned side)
+{
+    uint32_t rank = segment->run->memory->options.order[place];
+    if (segment->inputs->bases[rank] != NULL) {
+        return (const char *)segment->inputs->bases[rank] + segment->offset_bytes;
+    }
+    void *copy = room_for(segment, 0, side);
+    if (segment->status == MUSTER_OK) {
+        segment->status = muster_memory_fetch(
+            segment->run, rank, segment->inputs->addresses[rank] + segment->offset_bytes, copy,
+            segment->size_bytes);
+    }
+    return copy;
+}
+
+/* The sum of places [first, first + 2^level), as far as there are such, in target if it is more
+ * than one place and target is not NULL. */
+static const void *sum(struct segment *segment, uint32_t first, uint32_t level, unsigned side,
+                       void *target)
+{
+    uint32_t half = level == 0 ? 0 : UINT32_C(1) << (level - 1);
+    if (level == 0) {
+        return leaf(segment, first, side);
+    }
+    if (first + half >= segment->run->memory->options.ranks) {
+        return sum(segment, first, level - 1, side, target);
+    }
+    const void *lower = sum(segment, first, level - 1, 0, NULL);
+    const void *upper = sum(segment, first + half, level - 1, 1, NULL);
+    void *result = target != NULL ? target : room_for(segment, level, side);
+    if (segment->status == MUSTER_OK) {
+        (target != NULL && segment->streams ? muster_stream_combine : muster_reduction_combine)(
+            segment->run->work->reduction, result, lower, upper, segment->count);
+    }
+    return result;
+}
+
+muster_status muster_memory_reduce(struct muster_memory_run *run,
+                                   const struct muster_memory_inputs *inputs,
+                                   struct muster_span span, bool streams, void *target)
+{
+    uint64_t most = MUSTER_MEMORY_SEGMENT_BYTES / run->element_size_bytes;
+    uint32_t top = 0;
+    while (UINT32_C(1) << top < run->memory->options.ranks) {
+        top++;
+    }
+    for (uint64_t done = 0; done < span.count; done += most) {
+        uint64_t count = span.count - done < most ? span.count - done : most;
+        struct segment segment = {.run = run,
+                                  .inputs = inputs,
+                                  .offset_bytes = (span.offset + done) * run->element_size_bytes,
+                                  .size_bytes = count * run->element_size_bytes,
+                                  .count = count,
+                                  .streams = streams,
+                                  .status = MUSTER_OK};
+        (void)sum(&segment, 0, top, 0, (char *)target + done * run->element_size_bytes);
+        TRY(segment.status);
+    }
+    return MUSTER_OK;
+}

@@ -1,0 +1,237 @@
+/*
+ * How one rank waits for another, and notices that it waits in vain.
+ *
+ * First it only looks, if every rank has a core of its own; then it gives way between the looks, so
+ * that ranks that share a core go on, and less often where nobody else is on its core; then it
+ * sleeps, a slice at a time, and after each slice sees after the other one. Whoever writes wakes
+ * those who sleep.
+ *
+ * Who sleeps has counted itself before its last look; who writes looks at the count after it wrote.
+ * One of the two sees the other, if neither's order of the two is turned around. The writer, who is
+ * in haste, takes no barrier for that: the sleeper asks the kernel for one on all processors
+ * (membarrier). Where there is none, a sleeper may miss its wake, and a slice ends its sleep.
+ */
+#include "worker/device/host/group_memory_parts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/base/clock.h"
+#include "worker/base/cores.h"
+
+enum {
+    SPINS_MIN = 16,  /* before giving way; some 300 ns */
+    SPINS_MAX = 512, /* some 5 to 20 us */
+    YIELD_NS = 200 * 1000,
+    ALONE_NS = 2 * 1000,    /* who gave way for less found nobody else on its core */
+    OTHERS_NS = 500 * 1000, /* and who did for longer found others than ranks */
+    SHARED_MIN = 64,        /* times in a row, then it does something about that; and after */
+    SHARED_DOUBLINGS = 4,   /* that was in vain, after twice as many, so often */
+    SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
+    SLICE_MAX_NS = 16 * 1000 * 1000,
+    NS_PER_S = 1000000000,
+};
+
+static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
+{
+    return atomic_load_explicit(word, memory_order_acquire) >= least;
+}
+
+/* Sleeping ------------------------------------------------------------------------------------ */
+
+void muster_memory_ring(struct muster_memory_seat *seat)
+{
+    atomic_signal_fence(memory_order_seq_cst); /* the processor's is the sleeper's to ask for */
+    if (atomic_load_explicit(&seat->sleepers, memory_order_relaxed) == 0) {
+        return;
+    }
+    atomic_fetch_add(&seat->bell, 1);
+    (void)syscall(SYS_futex, &seat->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *word, uint64_t least,
+                      int64_t most_ns)
+{
+    const struct timespec most = {.tv_sec = most_ns / NS_PER_S, .tv_nsec = most_ns % NS_PER_S};
+    atomic_fetch_add(&seat->sleepers, 1);
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    uint32_t bell = atomic_load(&seat->bell);
+    if (!is_reached(word, least)) {
+        (void)syscall(SYS_futex, &seat->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+    }
+    atomic_fetch_sub(&seat->sleepers, 1);
+}
+
+/* Seeing after the other ---------------------------------------------------------------------- */
+
+static muster_status dead(struct muster_memory_run *run, uint32_t rank)
+{
+    run->suspect = run->memory->options.names[rank];
+    return muster_error_set(MUSTER_REJOIN, "rank %u died", run->suspect);
+}
+
+muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t rank)
+{
+    struct muster_memory *memory = run->memory;
+    const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
+    uint32_t name = memory->options.names[rank];
+    /* First whether it lives: it says that it goes before it goes. */
+    bool lives =
+        memory->pids[rank] == getpid() || muster_memory_region_holder(&memory->region, rank) != 0;
+    uint64_t withdrawn = atomic_load(&seat->withdrawn);
+    if (withdrawn != 0 && withdrawn <= run->work->sequence) {
+        return muster_error_set(MUSTER_REJOIN, "rank %u takes part no more", name);
+    }
+    return lives ? MUSTER_OK : dead(run, rank);
+}
+
+static muster_status late(struct muster_memory_run *run, uint32_t rank)
+{
+    run->suspect = run->memory->options.names[rank];
+    return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
+                            run->suspect);
+}
+
+/* Waiting ------------------------------------------------------------------------------------- */
+
+/* False at once where ranks have not a core each. */
+static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least)
+{
+    uint32_t spins = memory->options.crowded ? 0 : memory->spins;
+    for (uint32_t i = 0; i < spins; i++) {
+        if (is_reached(word, least)) {
+            return true;
+        }
+        muster_cores_relax();
+    }
+    return false;
+}
+
+/* Looking keeps back who is waited for, if that one has been put on this core though there are
+ * others. So it is made shorter each time that there was somebody, and longer again when there was
+ * nobody: giving way hands the core even to work of the lowest priority, for a slice. */
+static void note_gave_way(struct muster_memory *memory, int64_t took_ns)
+{
+    if (took_ns < ALONE_NS) {
+        memory->spins = memory->spins < SPINS_MIN       ? SPINS_MIN
+                        : memory->spins < SPINS_MAX / 2 ? 2 * memory->spins
+                                                        : SPINS_MAX;
+        memory->shared = 0;
+        memory->partings = memory->spins == SPINS_MAX ? 0 : memory->partings;
+        return;
+    }
+    memory->spins = memory->spins > 2 * SPINS_MIN ? memory->spins / 2 : SPINS_MIN;
+    memory->shared += took_ns < OTHERS_NS;
+}
+
+static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least,
+                     int64_t until_ns)
+{
+    int64_t now_ns = muster_clock_ns();
+    while (now_ns < until_ns) {
+        (void)sched_yield();
+        int64_t took_ns = muster_clock_ns() - now_ns;
+        note_gave_way(memory, took_ns);
+        if (is_reached(word, least) || spin(memory, word, least)) {
+            return true;
+        }
+        now_ns = muster_clock_ns();
+    }
+    return false;
+}
+
+/* Ranks that share a core though there are others stay there as long as they only give way: the
+ * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
+ * vain, it moves to a core of its own. True: it is to sleep. */
+static bool come_apart(struct muster_memory *memory)
+{
+    uint32_t doublings = memory->partings / 2;
+    uint32_t most = (uint32_t)SHARED_MIN
+                    << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
+    if (memory->options.crowded || memory->shared < most) {
+        return false;
+    }
+    memory->shared = 0;
+    bool moves = memory->partings++ % 2 == 1;
+    if (moves) {
+        (void)muster_cores_move(memory->options.rank);
+    }
+    return !moves;
+}
+
+static int64_t earlier(int64_t one_ns, int64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
+/* Sees after the rank that is waited for. It may have done its part and gone since it was looked
+ * for, as members do after the last operation of a generation: that is no death. */
+static muster_status see_after(struct muster_memory_run *run, uint32_t rank,
+                               const _Atomic uint64_t *word, uint64_t least)
+{
+    muster_status status = muster_memory_look_after(run, rank);
+    if (status != MUSTER_OK && is_reached(word, least)) {
+        run->suspect = UINT32_MAX;
+        return MUSTER_OK;
+    }
+    return status;
+}
+
+muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t rank,
+                                        const _Atomic uint64_t *word, uint64_t least)
+{
+    const struct muster_memory_work *work = run->work;
+    if (spin(run->memory, word, least)) {
+        return MUSTER_OK;
+    }
+    int64_t now_ns = muster_clock_ns();
+    if (!come_apart(run->memory) &&
+        give_way(run->memory, word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
+        return MUSTER_OK;
+    }
+    struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
+    int64_t slice_ns = SLICE_NS;
+    while ((now_ns = muster_clock_ns()) < work->deadline_ns) {
+        sleep_for(seat, word, least, earlier(slice_ns, work->deadline_ns - now_ns));
+        if (is_reached(word, least)) {
+            return MUSTER_OK;
+        }
+        TRY(work->look(work->user, &run->suspect));
+        TRY(see_after(run, rank, word, least));
+        slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
+    }
+    return late(run, rank);
+}
+
+/* The other's own memory ---------------------------------------------------------------------- */
+
+muster_status muster_memory_fetch(struct muster_memory_run *run, uint32_t rank, uint64_t address,
+                                  void *target, size_t size_bytes)
+{
+    size_t done = 0;
+    while (done < size_bytes) {
+        struct iovec here = {.iov_base = (char *)target + done, .iov_len = size_bytes - done};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), // NOLINT
+                              .iov_len = size_bytes - done};
+        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
+        if (got <= 0) {
+            int reason = errno;
+            TRY(muster_memory_look_after(run, rank));
+            if (reason == ESRCH) { /* it is dying: its memory goes before its lock */
+                return dead(run, rank);
+            }
+            errno = reason;
+            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
+                                      run->memory->options.names[rank]);
+        }
+        done += (size_t)got;
+    }
+    return MUSTER_OK;
+}

@@ -1,0 +1,146 @@
+/* How an operation ends that has failed: who is waited for, who is to be told, and what to say. */
+#include "worker/executor/executor_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/base/clock.h"
+
+enum {
+    LISTED_RANKS_MAX = 4, /* by an error text */
+    ABORT_GRACE_MS = 10,  /* for aborts to leave */
+};
+
+struct waited {
+    uint32_t ranks[LISTED_RANKS_MAX]; /* global */
+    size_t count;
+    bool more;
+    const struct muster_step *step; /* of the first */
+};
+
+static void note_waited(struct waited *waited, uint32_t rank, const struct muster_step *step)
+{
+    for (size_t i = 0; i < waited->count; i++) {
+        if (waited->ranks[i] == rank) {
+            return;
+        }
+    }
+    if (waited->count == LISTED_RANKS_MAX) {
+        waited->more = true;
+        return;
+    }
+    if (waited->count == 0) {
+        waited->step = step;
+    }
+    waited->ranks[waited->count++] = rank;
+}
+
+/* Whose messages have not come; only then who has not taken ours, which may be a mere echo. */
+static struct waited find_waited(const struct muster_operation *operation)
+{
+    struct waited waited = {.count = 0};
+    for (int sends = 0; sends < 2; sends++) {
+        for (size_t i = 0; i < operation->schedule.step_count; i++) {
+            const struct message *message = &operation->messages[i];
+            bool entered = i < message->lane->next;
+            if (entered && message->pending &&
+                (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {
+                note_waited(&waited, message->transfer.peer, message->step);
+            }
+        }
+    }
+    return waited;
+}
+
+static muster_status report_deadline(const struct muster_operation *operation,
+                                     uint32_t *ret_suspect)
+{
+    struct waited waited = find_waited(operation);
+    if (waited.count == 0) {
+        return muster_error_set(MUSTER_RETRY, "the deadline passed before the local work was done");
+    }
+    char list[16 * LISTED_RANKS_MAX] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < waited.count; i++) {
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", i == 0 ? "" : ", ",
+                                 waited.ranks[i]);
+    }
+    *ret_suspect = waited.ranks[0];
+    return muster_error_set(MUSTER_RETRY,
+                            "the deadline passed while it waited for rank%s %s%s "
+                            "(lane %u, round %u: %s)",
+                            waited.count == 1 ? "" : "s", list, waited.more ? " and more" : "",
+                            waited.step->lane, waited.step->round,
+                            waited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
+}
+
+/* Whether the reason came from a peer, who has put its own name before it. */
+static bool is_hearsay(const char *reason)
+{
+    int used = 0;
+    (void)sscanf(reason, "rank %*u says: %n", &used);
+    return used > 0;
+}
+
+void muster_binding_abort(const struct muster_binding *binding, const uint32_t *ranks, size_t count,
+                          const char *reason)
+{
+    char text[MUSTER_ERROR_MAX];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    for (size_t i = 0; i < count; i++) {
+        muster_fabric_abort(binding->fabric, ranks[i], binding->generation, binding->context,
+                            binding->sequence, reason);
+    }
+    /* Who knows when this caller will wait again. */
+    const bool never = false;
+    int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
+    muster_status status =
+        muster_fabric_wait(binding->fabric, binding->generation, &never,
+                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
+    (void)status; /* what counts was said before */
+    (void)muster_error_set(MUSTER_INVALID, "%s", text);
+}
+
+/* Who found out says who it is; who was told passes it on as it is, once. */
+static void tell_peers(const struct muster_operation *operation)
+{
+    const char *text = muster_last_error();
+    char reason[MUSTER_REASON_SIZE];
+    if (is_hearsay(text)) {
+        (void)snprintf(reason, sizeof reason, "%.255s", text);
+    } else {
+        (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
+                       operation->ranks[operation->schedule.rank], text);
+    }
+    muster_binding_abort(operation->binding, operation->peers, operation->peer_count, reason);
+}
+
+muster_status muster_operation_end_failed(struct muster_operation *operation, muster_status status,
+                                          uint32_t *ret_suspect)
+{
+    const struct muster_binding *binding = operation->binding;
+    char own_reason[MUSTER_ERROR_MAX];
+    char lost_reason[MUSTER_REASON_SIZE];
+    (void)snprintf(own_reason, sizeof own_reason, "%s", muster_last_error());
+    muster_fabric_withdraw(binding->fabric, binding->generation, binding->context,
+                           binding->sequence);
+    if (atomic_load(&operation->failed)) {
+        status = muster_error_set(operation->failure, "%s", operation->reason);
+    } else if (status != MUSTER_RETRY) {
+        (void)muster_error_set(status, "%s", own_reason);
+    }
+    if ((status == MUSTER_REJOIN || status == MUSTER_RETRY) &&
+        muster_fabric_exhausted(binding->fabric, binding->generation, lost_reason)) {
+        return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
+    }
+    if (status == MUSTER_RETRY) {
+        return report_deadline(operation, ret_suspect);
+    }
+    if (status == MUSTER_INVALID) {
+        tell_peers(operation);
+    } else if (status == MUSTER_REJOIN) {
+        (void)muster_fabric_lost_peer(binding->fabric, binding->generation, ret_suspect,
+                                      lost_reason);
+    }
+    return status;
+}

@@ -1,0 +1,60 @@
+/* What the executor's files share. executor.c says who owns what of it at which time. */
+#ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
+#define MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
+
+#include <stdatomic.h>
+
+#include "worker/base/status.h"
+#include "worker/executor/executor.h"
+
+struct lane {
+    struct muster_operation *operation;
+    size_t first, end;        /* its steps: [first, end) of the schedule */
+    size_t start, next;       /* the round under way: [start, next) */
+    uint8_t turn;             /* which count is the round's; the other is the next one's */
+    atomic_size_t waiting[2]; /* messages posted and not yet done, plus the starter's unit */
+    atomic_bool local_work;   /* the round's local steps are the owner's to do */
+};
+
+/* A step's message; unused where the step is local. */
+struct message {
+    struct muster_transfer transfer; /* first: the fabric hands it back */
+    const struct muster_step *step;
+    struct lane *lane;
+    uint32_t ordinal;
+    uint8_t turn; /* of its round */
+    bool early;   /* it is posted with the round before */
+    bool pending; /* posted and not done */
+    bool spoilt;  /* a GPU did not take what came */
+};
+
+struct muster_operation {
+    struct muster_schedule schedule;
+    const uint32_t *ranks;    /* borrowed */
+    struct message *messages; /* [schedule.step_count] */
+    struct lane *lanes;       /* [schedule.lanes] */
+    uint32_t *peers;          /* [peer_count] the schedule's distinct peers, global ranks */
+    size_t peer_count;
+
+    /* Of the run under way. */
+    const struct muster_binding *binding;
+    struct muster_timeline *timeline; /* the fabric's; or NULL */
+    char *buffers[3];                 /* by enum muster_buffer */
+    /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */
+    const struct muster_gpu_memory *gpu[3];
+    bool on_gpu;
+    char gpu_reason[128]; /* why the first message was spoilt; "": none was */
+    size_t element_size_bytes;
+    atomic_size_t lanes_left;
+    bool awake; /* the owner has something to do; see wake() */
+    atomic_bool failed;
+    muster_status failure;
+    char reason[MUSTER_ERROR_MAX];
+};
+
+/* Takes everything back and says why. status is the owner's own failure, or OK. */
+MUSTER_CHECKED muster_status muster_operation_end_failed(struct muster_operation *operation,
+                                                         muster_status status,
+                                                         uint32_t *ret_suspect);
+
+#endif

@@ -1,0 +1,266 @@
+/* How the fabrics of one process find each other, and how their links open and close. */
+#include "worker/fabric/inproc/inproc.h"
+
+#include "worker/base/thread.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+muster_status muster_hub_create(struct muster_hub **ret_hub)
+{
+    struct muster_hub *hub = calloc(1, sizeof *hub);
+    if (hub == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    muster_mutex_init(&hub->lock);
+    *ret_hub = hub;
+    return MUSTER_OK;
+}
+
+void muster_hub_destroy(struct muster_hub *hub)
+{
+    if (hub == NULL) {
+        return;
+    }
+    assert(hub->fabrics == NULL && hub->pairs == NULL); /* the hub outlives its fabrics */
+    pthread_mutex_destroy(&hub->lock);
+    free(hub);
+}
+
+/* Something is new for that side. The pair is locked. */
+void muster_inproc_tell(struct end *end)
+{
+    atomic_store(&end->news, true);
+    if (end->owner != NULL) {
+        muster_fabric_wake(end->owner->fabric);
+    }
+}
+
+/* The fabric's part ---------------------------------------------------------------------------- */
+
+muster_status muster_inproc_start(struct muster_fabric *fabric,
+                                  const struct muster_fabric_options *options, void **ret_transport)
+{
+    if (options->hub == NULL) {
+        return MUSTER_OK;
+    }
+    struct inproc *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    self->fabric = fabric;
+    self->hub = options->hub;
+    AUTO_LOCK(&self->hub->lock);
+    DL_APPEND(self->hub->fabrics, self);
+    *ret_transport = self;
+    return MUSTER_OK;
+}
+
+void muster_inproc_stop(void *transport)
+{
+    struct inproc *self = transport;
+    muster_mutex_lock(&self->hub->lock);
+    DL_DELETE(self->hub->fabrics, self);
+    /* Peers that opened a link which this fabric never answered see its end here. */
+    struct pair *pair = NULL;
+    DL_FOREACH(self->hub->pairs, pair)
+    {
+        for (int i = 0; i < 2; i++) {
+            if (strcmp(pair->names[i], self->fabric->member) != 0) {
+                continue;
+            }
+            muster_mutex_lock(&pair->lock);
+            if (pair->ends[i].state == END_ABSENT) {
+                pair->ends[i].state = self->fabric->killed ? END_DEAD : END_LEFT;
+                muster_inproc_tell(&pair->ends[1 - i]);
+            }
+            muster_mutex_unlock(&pair->lock);
+        }
+    }
+    muster_mutex_unlock(&self->hub->lock);
+    free(self);
+}
+
+void muster_inproc_answer_calls(struct inproc *self)
+{
+    const char *member = self->fabric->member;
+    for (;;) {
+        struct muster_link *link = NULL;
+        muster_mutex_lock(&self->hub->lock);
+        struct pair *pair = NULL;
+        DL_FOREACH(self->hub->pairs, pair)
+        {
+            int mine = strcmp(pair->names[0], member) == 0 ? 0 : 1;
+            if (strcmp(pair->names[mine], member) != 0) {
+                continue;
+            }
+            muster_mutex_lock(&pair->lock);
+            bool absent = pair->ends[mine].state == END_ABSENT;
+            muster_mutex_unlock(&pair->lock);
+            link = absent ? muster_fabric_find_link(self->fabric, pair->names[1 - mine]) : NULL;
+            if (link != NULL && link->state == MUSTER_LINK_IDLE) {
+                break;
+            }
+            link = NULL;
+        }
+        muster_mutex_unlock(&self->hub->lock);
+        if (link == NULL) {
+            return;
+        }
+        muster_link_open(link);
+    }
+}
+
+/* Opening and closing -------------------------------------------------------------------------- */
+
+static struct inproc *find_fabric(struct muster_hub *hub, const char *member)
+{
+    struct inproc *each = NULL;
+    DL_FOREACH(hub->fabrics, each)
+    {
+        if (strcmp(each->fabric->member, member) == 0) {
+            return each;
+        }
+    }
+    return NULL;
+}
+
+/* The pair whose `mine` side has not been opened yet. */
+static struct pair *find_pair(struct muster_hub *hub, const char *mine, const char *theirs,
+                              int *ret_index)
+{
+    struct pair *pair = NULL;
+    DL_FOREACH(hub->pairs, pair)
+    {
+        for (int i = 0; i < 2; i++) {
+            if (strcmp(pair->names[i], mine) == 0 && strcmp(pair->names[1 - i], theirs) == 0) {
+                muster_mutex_lock(&pair->lock);
+                bool absent = pair->ends[i].state == END_ABSENT;
+                muster_mutex_unlock(&pair->lock);
+                if (absent) {
+                    *ret_index = i;
+                    return pair;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+static struct pair *make_pair(struct muster_hub *hub, const char *mine, const char *theirs)
+{
+    struct pair *pair = calloc(1, sizeof *pair);
+    if (pair != NULL) {
+        muster_mutex_init(&pair->lock);
+        pthread_cond_init(&pair->idle, NULL);
+        (void)snprintf(pair->names[0], MUSTER_UUID_SIZE, "%s", mine);
+        (void)snprintf(pair->names[1], MUSTER_UUID_SIZE, "%s", theirs);
+        DL_APPEND(hub->pairs, pair);
+    }
+    return pair;
+}
+
+/* Finds the pair that the peer has made, or makes one and calls the peer. The hub is locked. */
+static struct pair *join_pair(struct muster_link *link, int *ret_index)
+{
+    struct inproc *self = link->transport;
+    struct pair *pair = find_pair(self->hub, self->fabric->member, link->peer.member, ret_index);
+    if (pair != NULL) {
+        return pair;
+    }
+    struct inproc *peer = find_fabric(self->hub, link->peer.member);
+    if (peer == NULL) {
+        return NULL;
+    }
+    pair = make_pair(self->hub, self->fabric->member, link->peer.member);
+    if (pair != NULL) {
+        *ret_index = 0;
+        atomic_store(&peer->called, true);
+        muster_fabric_wake(peer->fabric);
+    }
+    return pair;
+}
+
+void muster_inproc_open(struct muster_link *link)
+{
+    struct inproc *self = link->transport;
+    struct side *side = calloc(1, sizeof *side);
+    int index = 0;
+    muster_mutex_lock(&self->hub->lock);
+    struct pair *pair = side == NULL ? NULL : join_pair(link, &index);
+    if (pair != NULL) {
+        side->pair = pair;
+        side->mine = &pair->ends[index];
+        side->theirs = &pair->ends[1 - index];
+        muster_mutex_lock(&pair->lock);
+        side->mine->owner = self;
+        side->mine->state = END_PRESENT;
+        muster_mutex_unlock(&pair->lock);
+    }
+    muster_mutex_unlock(&self->hub->lock);
+    if (pair == NULL) {
+        free(side);
+        muster_link_fail(link, MUSTER_LINK_LOST, "its fabric is gone");
+        return;
+    }
+    link->end = side;
+    muster_link_opened(link);
+}
+
+/* Takes back what the peer is receiving, as soon as it does not read this side's memory. */
+void muster_inproc_recall_locked(struct side *side, struct muster_transfer_list *ret_sends)
+{
+    while (side->mine->touched) {
+        pthread_cond_wait(&side->pair->idle, &side->pair->lock);
+    }
+    if (side->mine->copying != NULL) {
+        muster_transfer_list_append(ret_sends, side->mine->copying);
+        side->mine->copying = NULL;
+    }
+}
+
+static void free_pair(struct pair *pair)
+{
+    pthread_cond_destroy(&pair->idle);
+    pthread_mutex_destroy(&pair->lock);
+    free(pair);
+}
+
+void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct inproc *self = link->transport;
+    struct side *side = link->end;
+    struct end *mine = side->mine;
+    struct end *theirs = side->theirs;
+    muster_mutex_lock(&side->pair->lock);
+    muster_inproc_recall_locked(side, ret_sends);
+    muster_transfer_list_splice(&theirs->inbox, ret_sends);
+    muster_transfer_table_splice(&theirs->early, ret_sends);
+    muster_transfer_list_splice(&mine->finished, ret_sends);
+    if (mine->receiving != NULL && theirs->copying != NULL) {
+        muster_transfer_list_append(&mine->inbox, theirs->copying);
+        theirs->copying = NULL;
+    }
+    mine->receiving = NULL;
+    mine->state = mine->state == END_LEFT ? END_LEFT : END_DEAD;
+    muster_inproc_tell(theirs);
+    muster_mutex_unlock(&side->pair->lock);
+
+    muster_mutex_lock(&self->hub->lock);
+    muster_mutex_lock(&side->pair->lock);
+    mine->owner = NULL;
+    bool last = theirs->owner == NULL;
+    if (last) {
+        DL_DELETE(self->hub->pairs, side->pair);
+    }
+    muster_mutex_unlock(&side->pair->lock);
+    muster_mutex_unlock(&self->hub->lock);
+    if (last) {
+        free_pair(side->pair);
+    }
+    free(side);
+    link->end = NULL;
+}

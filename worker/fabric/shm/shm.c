@@ -1,0 +1,265 @@
+#include "worker/fabric/shm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* The fabric's part --------------------------------------------------------------------------- */
+
+static muster_status shm_start(struct muster_fabric *fabric,
+                               const struct muster_fabric_options *options, void **ret_transport)
+{
+    struct shm_address own;
+    if (!options->shared_memory || !muster_shm_address_here(&own)) {
+        return MUSTER_OK;
+    }
+    struct shm *shm = calloc(1, sizeof *shm);
+    if (shm == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    muster_halves_init(&shm->halves, fabric, &muster_shm_half_ops);
+    shm->own = own;
+    shm->piece = aligned_alloc(MUSTER_CACHE_LINE, MUSTER_PIECE_BYTES);
+    muster_status status = shm->piece == NULL ? muster_error_set(MUSTER_FATAL, "out of memory")
+                                              : muster_shm_listen(shm);
+    if (status != MUSTER_OK) {
+        muster_halves_stop(&shm->halves);
+        return status;
+    }
+    *ret_transport = shm;
+    return MUSTER_OK;
+}
+
+static uint32_t shm_addresses(const void *transport, uint32_t most,
+                              char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
+{
+    const struct shm *shm = transport;
+    if (most > 0) {
+        muster_shm_address_print(&shm->own, ret_addresses[0]);
+    }
+    return most > 0;
+}
+
+static bool is_open(const struct shm_link *end)
+{
+    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
+}
+
+/* Those of generations before this one. */
+static void drop_descriptors(struct shm_link *end, uint64_t generation)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < end->descriptor_count; i++) {
+        if (end->descriptors[i].generation < generation) {
+            close(end->descriptors[i].fd);
+        } else {
+            end->descriptors[kept++] = end->descriptors[i];
+        }
+    }
+    end->descriptor_count = kept;
+}
+
+static void shm_begin_generation(void *transport)
+{
+    struct shm *shm = transport;
+    struct muster_dialler *each = NULL;
+    DL_FOREACH(shm->halves.diallers, each)
+    {
+        drop_descriptors((struct shm_link *)each, shm->halves.fabric->generation);
+    }
+    muster_ends_begin_generation(shm);
+}
+
+/* Looking ------------------------------------------------------------------------------------- */
+
+/* With or without the lock: what posting threads write is atomic, the rest is the leader's. */
+static bool link_has_news(struct shm_link *end)
+{
+    uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
+    return muster_ring_has_news(&end->in) ||
+           (blocked != SHM_ROOM &&
+            atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
+}
+
+static bool shm_has_news(const void *transport)
+{
+    const struct shm *shm = transport;
+    struct shm_link *end = NULL;
+    DL_FOREACH2(shm->open, end, next_open)
+    {
+        if (link_has_news(end)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shm_take_news(void *transport)
+{
+    struct shm *shm = transport;
+    struct shm_link *end = NULL;
+    DL_FOREACH2(shm->open, end, next_open)
+    {
+        if (link_has_news(end)) {
+            muster_link_mark(end->link);
+        }
+    }
+}
+
+static void shm_doze(void *transport, bool dozing)
+{
+    struct shm *shm = transport;
+    struct shm_link *end = NULL;
+    DL_FOREACH2(shm->open, end, next_open)
+    {
+        bool blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed) != SHM_ROOM;
+        uint32_t what = SHM_SLEEPS_FOR_DATA | (blocked ? SHM_SLEEPS_FOR_ROOM : 0);
+        atomic_store_explicit(&end->path->mine->sleeping, dozing ? what : 0, memory_order_relaxed);
+    }
+    muster_ring_fence(); /* muster_shm_tell() has the other half */
+}
+
+/* A link -------------------------------------------------------------------------------------- */
+
+static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct shm_link *end = link->end;
+    muster_shm_release_all(end);
+    if (is_open(end) && end->parting) {
+        muster_shm_flush_control(end); /* best effort: the goodbye */
+    }
+    if (end->path != NULL) {
+        muster_shm_path_close(end->path);
+    }
+    drop_descriptors(end, UINT64_MAX);
+    muster_shm_unmap_pieces(end);
+    muster_end_destroy(link, ret_sends);
+}
+
+static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct shm_link *end = link->end;
+    muster_shm_release_all(end);
+    if (end->path != NULL) {
+        muster_shm_path_close(end->path);
+    }
+    end->has_next = false;
+    muster_match_left(&end->match, ret_sends);
+}
+
+static void shm_goodbye(struct muster_link *link)
+{
+    struct shm_link *end = link->end;
+    if (!end->parting) {
+        end->parting = true;
+        muster_match_goodbye(&end->match);
+    }
+}
+
+static bool shm_said_goodbye(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    /* What is in the ring the peer can read when this process is gone. */
+    return end->match.control.start == end->match.control.end;
+}
+
+/* Data that finds room goes at once, without waiting for the leader. */
+static void shm_post_send(struct muster_link *link, struct muster_transfer *transfer)
+{
+    struct shm_link *end = link->end;
+    muster_match_post_send(&end->match, transfer);
+    if (is_open(end) && end->match.ready.first == transfer) {
+        end->match.posting = true;
+        muster_shm_flush(end);
+        end->match.posting = false;
+    }
+}
+
+static void shm_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
+                         struct muster_transfer_list *ret_sends)
+{
+    struct shm_link *end = link->end;
+    if (end->has_next && muster_operation_has(operation, &end->next_out.transfer->key)) {
+        muster_match_unsent(&end->match, &end->next_out);
+        end->has_next = false;
+    }
+    muster_match_withdraw(&end->match, operation, ret_sends);
+}
+
+static void shm_progress(struct muster_link *link)
+{
+    struct shm_link *end = link->end;
+    uint64_t opened = link->opened;
+    bool open = is_open(end);
+    if (!open && link->state != MUSTER_LINK_LEFT) {
+        return;
+    }
+    if (open && !muster_shm_receive(end)) {
+        return;
+    }
+    if (!muster_match_progress(&end->match, end->shm->piece) || link->end != end ||
+        link->opened != opened || !is_open(end)) {
+        return;
+    }
+    muster_shm_flush(end);
+    if (end->match.takes != NULL && muster_shm_take_offers(end)) {
+        muster_shm_flush(end);
+    }
+}
+
+/* Descriptors --------------------------------------------------------------------------------- */
+
+muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uint64_t tag, int fd)
+{
+    const struct shm_link *end = link->end;
+    const struct shm_packet packet = {
+        .kind = SHM_DESCRIPTOR, .generation = generation, .word = tag};
+    if (!muster_shm_packet_send(end->path->half.watch.fd, &packet, fd)) {
+        return muster_error_errno(MUSTER_RETRY, "a descriptor for rank %u (host %s)", link->rank,
+                                  link->peer.host);
+    }
+    return MUSTER_OK;
+}
+
+int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
+{
+    struct shm_link *end = link->end;
+    for (uint32_t i = 0; i < end->descriptor_count; i++) {
+        struct shm_descriptor *each = &end->descriptors[i];
+        if (each->generation == generation && each->tag == tag) {
+            int fd = each->fd;
+            end->descriptor_count--;
+            memmove(each, each + 1, (end->descriptor_count - i) * sizeof *each);
+            return fd;
+        }
+    }
+    return -1;
+}
+
+const struct muster_link_ops muster_shm_ops = {
+    .scheme = "shm",
+    .start = shm_start,
+    .stop = muster_ends_stop,
+    .addresses = shm_addresses,
+    .woken = muster_ends_woken,
+    .refresh = muster_ends_refresh,
+    .begin_generation = shm_begin_generation,
+    .timers = muster_ends_timers,
+    .has_news = shm_has_news,
+    .take_news = shm_take_news,
+    .doze = shm_doze,
+    .open = muster_end_open,
+    .post_send = shm_post_send,
+    .post_receive = muster_end_post_receive,
+    .withdraw = shm_withdraw,
+    .abort = muster_end_abort,
+    .announce = muster_end_announce,
+    .progress = shm_progress,
+    .goodbye = shm_goodbye,
+    .said_goodbye = shm_said_goodbye,
+    .left = shm_left,
+    .has_arrived = muster_end_has_arrived,
+    .close = shm_close,
+};

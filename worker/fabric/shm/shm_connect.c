@@ -1,0 +1,397 @@
+/* How shared memory links begin: listening, dialling, hellos, and the proof that both ends see one
+ * memory. */
+#include "worker/base/clock.h"
+#include "worker/fabric/shm/shm.h"
+#include "worker/memory/shared_region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <utlist.h>
+
+/* Paths -------------------------------------------------------------------------------------- */
+
+static void free_path(struct muster_watch *watch)
+{
+    struct shm_path *path = (struct shm_path *)watch;
+    muster_shm_unmap(path);
+    free(path);
+}
+
+void muster_shm_path_close(struct shm_path *path)
+{
+    if (path->half.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
+        DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
+    }
+    muster_half_leave(&path->half);
+    if (path->link != NULL && path->link->path == path) {
+        path->link->path = NULL;
+    }
+    path->link = NULL;
+    if (path->memory_fd >= 0) {
+        close(path->memory_fd);
+        path->memory_fd = -1;
+    }
+    muster_watch_retire(path->shm->halves.fabric, &path->half.watch);
+}
+
+/* Takes the descriptor, also on failure. */
+static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
+{
+    const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
+    struct shm_path *path = muster_half_create(&shm->halves, sizeof *path, phase, &watch);
+    if (path == NULL) {
+        return NULL;
+    }
+    path->shm = shm;
+    path->memory_fd = -1;
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    path->pid = peer.pid;
+    return path;
+}
+
+/* Opening ------------------------------------------------------------------------------------- */
+
+static void open_path(struct shm_path *path)
+{
+    struct shm_link *link = path->link;
+    muster_half_leave(&path->half);
+    link->dialler.redial_ns = MUSTER_NEVER;
+    muster_shm_bind(link, path);
+    muster_shm_write_tickets(link);
+    DL_APPEND2(path->shm->open, link, prev_open, next_open);
+    muster_link_opened(link->link);
+}
+
+/* Dialling ----------------------------------------------------------------------------------- */
+
+static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(name);
+    memcpy(address.sun_path + 1, name,
+           length); /* the first byte stays 0: the abstract name space */
+    *ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    return address;
+}
+
+/* The peer's address for this host and network; false if it has none. */
+static bool find_address(const struct shm_link *link, struct shm_address *ret_address)
+{
+    const struct muster_peer *peer = &link->link->peer;
+    const struct shm_address *own = &link->shm->own;
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        struct shm_address address;
+        if (muster_shm_address_parse(peer->addresses[i], &address) &&
+            strcmp(address.boot, own->boot) == 0 && address.network == own->network) {
+            *ret_address = address;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool send_hello(struct shm_path *path)
+{
+    int memory_fd = -1;
+    if (muster_region_create("muster-link", SHM_REGION_BYTES, &memory_fd) != MUSTER_OK) {
+        return false;
+    }
+    AUTO_CLOSE int passed = memory_fd;
+    path->memory_fd = fcntl(passed, F_DUPFD_CLOEXEC, 0); /* another thread may start a program */
+    if (path->memory_fd < 0 || !muster_shm_map(path, 0)) {
+        return false;
+    }
+    muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
+    struct shm_packet packet = {.kind = SHM_HELLO};
+    memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
+    const struct muster_hello hello = muster_hello_to(path->link->link);
+    muster_hello_encode(&hello, packet.hello);
+    return muster_shm_packet_send(path->half.watch.fd, &packet, passed);
+}
+
+void muster_shm_dial(struct shm_link *link)
+{
+    struct shm_address address;
+    link->dialler.redial_ns = MUSTER_NEVER;
+    if (!find_address(link, &address)) {
+        muster_link_try_next(link->link, "it is not on this host, or in another network");
+        return;
+    }
+    socklen_t size;
+    const struct sockaddr_un remote = socket_address(address.name, &size);
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) != 0) {
+        if (fd >= 0 && errno == EAGAIN) { /* many are calling it */
+            link->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
+        } else {
+            muster_link_try_next(link->link, strerror(errno));
+        }
+        return;
+    }
+    struct shm_path *path = make_path(link->shm, TAKE_FD(fd), MUSTER_PHASE_GREETING);
+    if (path == NULL) {
+        muster_link_try_next(link->link, "out of memory");
+        return;
+    }
+    path->link = link;
+    link->path = path;
+    if (!send_hello(path)) {
+        muster_link_try_next(link->link, "no shared memory could be made");
+    }
+}
+
+static void confirm(struct shm_path *path, const struct shm_packet *answer)
+{
+    const struct shm_packet packet = {.kind = SHM_CONFIRM};
+    if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
+        muster_link_try_next(path->link->link, "it does not see the same memory");
+    } else if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
+        muster_half_hung_up(&path->half, path->link->link);
+    } else {
+        open_path(path);
+    }
+}
+
+static void answered(struct shm_path *path, const struct shm_packet *packet)
+{
+    struct muster_link *link = path->link->link;
+    if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
+        muster_link_try_next(link, "it answers otherwise than a Muster peer");
+    } else if (packet->word == MUSTER_WELCOME) {
+        confirm(path, packet);
+    } else if (packet->word != MUSTER_WAIT) {
+        muster_half_refused(&path->half, link, (enum muster_verdict)packet->word);
+    }
+}
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static void close_half(struct muster_half *half)
+{
+    muster_shm_path_close((struct shm_path *)half);
+}
+
+static bool answer(struct muster_half *half, enum muster_verdict verdict)
+{
+    const struct shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
+    return muster_shm_packet_send(half->watch.fd, &packet, -1);
+}
+
+static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+{
+    (void)half;
+    (void)snprintf(ret_from, MUSTER_ADDRESS_SIZE, "shm");
+}
+
+static struct muster_half *accepted(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote)
+{
+    (void)remote;
+    struct shm_path *path = make_path((struct shm *)halves, fd, MUSTER_PHASE_HELLO);
+    return path != NULL ? &path->half : NULL;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_GREETING;
+}
+
+static void take_call(struct muster_half *half, struct muster_link *link)
+{
+    struct shm_path *path = (struct shm_path *)half;
+    if (!muster_half_counts(half, link)) {
+        return;
+    }
+    struct shm_link *end = link->end;
+    if (end->path != NULL) {
+        muster_shm_path_close(end->path);
+    }
+    muster_half_prove(half);
+    path->link = end;
+    end->path = path;
+    if (!muster_shm_prove(path)) {
+        (void)answer(half, MUSTER_REFUSED_MEMORY);
+        muster_link_try_next(link, "what it passes is not shared memory");
+        return;
+    }
+    struct shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
+    muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
+    memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
+    if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
+        muster_half_unheard(half, link);
+    }
+}
+
+static void greeted(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
+{
+    if (packet->kind != SHM_HELLO) {
+        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+        return;
+    }
+    path->memory_fd = TAKE_FD(*memory_fd);
+    memcpy(path->nonce, packet->nonce, SHM_NONCE_BYTES);
+    muster_half_greeted(&path->half, packet->hello);
+}
+
+static void confirmed(struct shm_path *path, const struct shm_packet *packet)
+{
+    if (packet->kind == SHM_CONFIRM) {
+        open_path(path);
+    } else {
+        muster_link_try_next(path->link->link, "it answers otherwise than a Muster peer");
+    }
+}
+
+/* Packets ------------------------------------------------------------------------------------ */
+
+static void hung_up(struct shm_path *path)
+{
+    switch (path->half.phase) {
+    case MUSTER_PHASE_DIALLING: /* connect() does not wait */
+        break;
+    case MUSTER_PHASE_GREETING:
+        muster_half_hung_up(&path->half, path->link->link);
+        break;
+    case MUSTER_PHASE_HELLO:
+    case MUSTER_PHASE_PARKED:
+        muster_half_refuse(&path->half,
+                           errno == EPROTO ? MUSTER_STRANGER_GARBAGE : MUSTER_STRANGER_SILENT);
+        break;
+    case MUSTER_PHASE_PROVING:
+        muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+        break;
+    case MUSTER_PHASE_OPEN:
+        muster_shm_ended(path->link,
+                         errno == 0 ? "it closed the connection without goodbye" : strerror(errno));
+    }
+}
+
+static void packet_came(struct shm_path *path, const struct shm_packet *packet, int *fd)
+{
+    switch (path->half.phase) {
+    case MUSTER_PHASE_DIALLING: /* connect() does not wait */
+        break;
+    case MUSTER_PHASE_GREETING:
+        answered(path, packet);
+        break;
+    case MUSTER_PHASE_HELLO:
+        greeted(path, packet, fd);
+        break;
+    case MUSTER_PHASE_PARKED:
+        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE); /* it has to wait for us */
+        break;
+    case MUSTER_PHASE_PROVING:
+        confirmed(path, packet);
+        break;
+    case MUSTER_PHASE_OPEN:
+        muster_shm_packet_came(path->link, packet, fd);
+    }
+}
+
+bool muster_shm_packets(struct shm_path *path)
+{
+    const struct muster_watch *watch = &path->half.watch;
+    for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
+        struct shm_packet packet;
+        AUTO_CLOSE int fd = -1;
+        int got = muster_shm_packet_receive(watch->fd, &packet, &fd);
+        if (got == 0) {
+            return true;
+        }
+        if (got < 0) {
+            hung_up(path);
+            return false;
+        }
+        packet_came(path, &packet, &fd);
+    }
+    return !watch->retired;
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events)
+{
+    (void)events;
+    (void)muster_shm_packets((struct shm_path *)watch);
+}
+
+/* Listening ---------------------------------------------------------------------------------- */
+
+static void free_shm(struct muster_halves *halves)
+{
+    struct shm *shm = (struct shm *)halves;
+    free(shm->piece);
+    free(shm);
+}
+
+muster_status muster_shm_listen(struct shm *shm)
+{
+    char uuid[MUSTER_UUID_SIZE];
+    muster_random_uuid(uuid);
+    (void)snprintf(shm->own.name, sizeof shm->own.name, "muster-%s", uuid);
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "a socket for this host's members");
+    }
+    socklen_t size;
+    const struct sockaddr_un own = socket_address(shm->own.name, &size);
+    if (bind(fd, (const struct sockaddr *)&own, size) != 0 || listen(fd, SOMAXCONN) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "a socket for this host's members");
+    }
+    return muster_halves_listen(&shm->halves, TAKE_FD(fd));
+}
+
+static void expired(struct muster_half *half)
+{
+    struct shm_path *path = (struct shm_path *)half;
+    muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_shm_dial((struct shm_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct shm_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->shm = link->transport;
+    end->match.link = link;
+    end->match.unchecked = true;
+    end->match.direct = &muster_shm_direct;
+    end->match.payload_max = SHM_PAYLOAD_MAX;
+    end->arrival.piece = end->shm->piece;
+    atomic_init(&end->blocked, SHM_ROOM);
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    return muster_half_ended(&end->path->half);
+}
+
+const struct muster_half_ops muster_shm_half_ops = {
+    .elsewhere = MUSTER_REFUSED_MEMORY,
+    .accepted = accepted,
+    .ready = path_ready,
+    .answer = answer,
+    .close = close_half,
+    .from = say_from,
+    .end_size_bytes = sizeof(struct shm_link),
+    .init_end = init_end,
+    .calls = calls,
+    .take = take_call,
+    .expired = expired,
+    .dial = dial,
+    .ended = ended,
+    .free = free_shm,
+};

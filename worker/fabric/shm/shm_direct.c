@@ -1,0 +1,186 @@
+/*
+ * Large messages, straight from the sender's memory to where the receiver wants them.
+ *
+ * The sender offers: where the data is, and a ticket, which it also writes into a slot of the
+ * link's memory. The receiver reads piece by piece: out of a mapping, if the data is in memory of
+ * muster_alloc(), else by process_vm_readv(). When all of it is read it looks whether the ticket
+ * still stands in the slot. The sender takes it away before the data may change: so what was read
+ * is what was sent, or it is not delivered. Nobody waits for the other for that.
+ *
+ * Where the kernel forbids reading, the receiver asks for the message instead.
+ *
+ * This is the receiver; shm_offer.c has the sender, and what is mapped.
+ */
+#include "worker/fabric/link_trace.h"
+#include "worker/fabric/shm/shm.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <utlist.h>
+
+enum { PIECES_MAX = 4 }; /* in one go, then other links have their turn */
+
+/* False if it does not say where the data is: the peer may write what it likes. */
+static bool read_offer(const struct muster_early *take, struct shm_offer *ret_offer)
+{
+    if (take->frame.length != sizeof *ret_offer) {
+        return false;
+    }
+    memcpy(ret_offer, take->data, sizeof *ret_offer);
+    return ret_offer->slot < SHM_OFFERS_MAX;
+}
+
+/* A piece of the data, without the lock. */
+struct reading {
+    struct shm_link *link;
+    struct muster_transfer *receive;
+    const struct shm_offer *offer;
+    const unsigned char *mapped; /* the data, or NULL: read from the address */
+    uint64_t offset;
+    size_t size;
+};
+
+static bool read_process(const struct reading *reading, void *to)
+{
+    uint64_t address = reading->offer->address + reading->offset;
+    struct iovec here = {.iov_base = to, .iov_len = reading->size};
+    struct iovec there = {.iov_len = reading->size};
+    _Static_assert(sizeof address == sizeof there.iov_base, "addresses have 64 bits");
+    memcpy(&there.iov_base, &address, sizeof address);
+    return process_vm_readv(reading->link->path->pid, &here, 1, &there, 1, 0) ==
+           (ssize_t)reading->size;
+}
+
+/* What has been read until now is what was sent. */
+static bool is_offered(const struct shm_link *link, const struct shm_offer *offer)
+{
+    muster_ring_fence(); /* the data was read before the ticket is */
+    return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
+           offer->ticket;
+}
+
+static void add_span(const struct reading *reading, enum muster_timeline_stage stage,
+                     int64_t started_ns)
+{
+    muster_link_add_part(
+        reading->link->link, reading->receive,
+        (struct muster_link_part){stage, started_ns, reading->offset, reading->size});
+}
+
+/* Of memory that is read by a system call nothing is consumed that was withdrawn before. */
+static bool read_piece(const struct reading *reading)
+{
+    struct muster_transfer *receive = reading->receive;
+    unsigned char *piece = reading->link->shm->piece;
+    unsigned char *to =
+        receive->consume != NULL ? piece : (unsigned char *)receive->data + reading->offset;
+    const unsigned char *from = reading->mapped != NULL ? reading->mapped + reading->offset : piece;
+    int64_t started_ns = muster_link_clock(reading->link->link);
+    if ((reading->mapped == NULL && !read_process(reading, to)) ||
+        !is_offered(reading->link, reading->offer)) {
+        return false;
+    }
+    if (receive->consume == NULL && reading->mapped != NULL) {
+        memcpy(to, from, reading->size);
+    }
+    if (receive->consume == NULL || reading->mapped == NULL) {
+        add_span(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);
+    }
+    if (receive->consume != NULL) {
+        started_ns = muster_link_clock(reading->link->link);
+        receive->consume(receive, reading->offset, from, reading->size);
+        add_span(reading, MUSTER_TIMELINE_REDUCE, started_ns);
+    }
+    return true;
+}
+
+/* Another process may have the number of one that is dead; its socket tells. */
+static bool peer_lives(const struct shm_path *path)
+{
+    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) == 0 || (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+}
+
+static size_t piece_size(const struct muster_transfer *receive)
+{
+    size_t most = receive->consume != NULL ? MUSTER_PIECE_BYTES : MUSTER_SEGMENT_BYTES;
+    uint64_t left = receive->size_bytes - receive->moved_bytes;
+    most = most / receive->element_size_bytes * receive->element_size_bytes;
+    return left < most ? (size_t)left : most;
+}
+
+static void take_piece(struct shm_link *link, struct muster_early *take,
+                       const struct shm_offer *offer, struct muster_transfer *receive)
+{
+    struct muster_fabric *fabric = link->link->fabric;
+    struct reading reading = {.link = link,
+                              .receive = receive,
+                              .mapped = muster_shm_find_piece(link, offer, receive->size_bytes),
+                              .offer = offer,
+                              .offset = receive->moved_bytes,
+                              .size = piece_size(receive)};
+    bool good = reading.mapped != NULL || link->path->pid != 0;
+    if (receive->begun_ns == 0) {
+        receive->begun_ns = muster_link_clock(link->link);
+    }
+    if (good) {
+        muster_fabric_unlock(fabric);
+        good = read_piece(&reading);
+        muster_fabric_lock(fabric);
+    }
+    if (!good) {
+        muster_match_not_taken(&link->match, take);
+        return;
+    }
+    receive->moved_bytes += reading.size;
+    if (receive->moved_bytes < receive->size_bytes) {
+        DL_DELETE(link->match.takes, take); /* the others have their turn */
+        DL_APPEND(link->match.takes, take);
+    } else if (is_offered(link, offer) && (reading.mapped != NULL || peer_lives(link->path))) {
+        muster_match_taken(&link->match, take);
+    } else {
+        muster_match_not_taken(&link->match, take);
+    }
+}
+
+/* The descriptor of a piece is on its way before the offer, over the socket. False if the link is
+ * over. */
+static bool fetch_piece(struct shm_link *link, const struct shm_offer *offer,
+                        const struct muster_transfer *receive)
+{
+    if (offer->region == 0 || receive->moved_bytes > 0 ||
+        muster_shm_find_piece(link, offer, receive->size_bytes) != NULL) {
+        return true;
+    }
+    return muster_shm_packets(link->path);
+}
+
+bool muster_shm_take_offers(struct shm_link *end)
+{
+    struct muster_link *link = end->link;
+    uint64_t opened = link->opened;
+    for (int i = 0; i < PIECES_MAX; i++) {
+        muster_fabric_yield(link->fabric);
+        if (link->end != end || link->opened != opened || link->state != MUSTER_LINK_OPEN) {
+            return false;
+        }
+        struct muster_early *take = end->match.takes;
+        if (take == NULL) {
+            return true;
+        }
+        struct shm_offer offer;
+        struct muster_transfer *receive = muster_match_take_receive(&end->match, take);
+        if (receive == NULL || !read_offer(take, &offer)) {
+            muster_match_not_taken(&end->match, take);
+        } else if (!fetch_piece(end, &offer, receive)) {
+            return false;
+        } else {
+            take_piece(end, take, &offer, receive);
+        }
+    }
+    if (end->match.takes != NULL) {
+        muster_link_mark(link);
+    }
+    return true;
+}

@@ -1,0 +1,206 @@
+#include "worker/fabric/tcp/tcp.h"
+
+#include "worker/base/clock.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+enum { PIECE_ALIGNMENT = 64 };
+
+/* The fabric's part --------------------------------------------------------------------------- */
+
+static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *options)
+{
+    if (tcp->staging == NULL || tcp->piece == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    const struct muster_tls_files *tls = &options->tls;
+    if (tls->certificate != NULL || tls->key != NULL || tls->authority != NULL ||
+        tls->name != NULL) {
+        TRY(muster_tls_create(&options->tls, &tcp->tls));
+    }
+    return muster_tcp_listen(tcp, options);
+}
+
+static muster_status tcp_start(struct muster_fabric *fabric,
+                               const struct muster_fabric_options *options, void **ret_transport)
+{
+    if (options->listen == NULL) {
+        return MUSTER_OK;
+    }
+    if (options->connections > MUSTER_TCP_CONNECTIONS_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%u connections to each peer: at most %d",
+                                options->connections, MUSTER_TCP_CONNECTIONS_MAX);
+    }
+    struct tcp *tcp = calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    muster_halves_init(&tcp->halves, fabric, &muster_tcp_half_ops);
+    tcp->connections = options->connections == 0 ? 1 : options->connections;
+    tcp->silence_ms = options->silence_ms == 0 ? TCP_SILENCE_MS : options->silence_ms;
+    tcp->staging = malloc(TCP_STAGING_BYTES);
+    tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
+    muster_status status = begin(tcp, options);
+    if (status != MUSTER_OK) {
+        muster_halves_stop(&tcp->halves);
+        return status;
+    }
+    *ret_transport = tcp;
+    return MUSTER_OK;
+}
+
+static uint32_t tcp_addresses(const void *transport, uint32_t most,
+                              char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
+{
+    const struct tcp *tcp = transport;
+    uint32_t count = tcp->own_count < most ? tcp->own_count : most;
+    for (uint32_t i = 0; i < count; i++) {
+        muster_address_print(&tcp->own[i], ret_addresses[i]);
+    }
+    return count;
+}
+
+static void tcp_begin_generation(void *transport)
+{
+    struct tcp *tcp = transport;
+    muster_tls_renew(&tcp->tls);
+    muster_ends_begin_generation(tcp);
+}
+
+static void look_for_silence(struct tcp *tcp)
+{
+    struct muster_dialler *each = NULL;
+    struct muster_dialler *next = NULL;
+    DL_FOREACH_SAFE(tcp->halves.diallers, each, next)
+    {
+        muster_tcp_lose_silent((struct tcp_link *)each);
+    }
+}
+
+static int64_t tcp_timers(void *transport, int64_t now_ns)
+{
+    struct tcp *tcp = transport;
+    if (now_ns >= tcp->look_ns) {
+        uint32_t pause_ms = tcp->silence_ms < TCP_LOOK_MS ? tcp->silence_ms : TCP_LOOK_MS;
+        tcp->look_ns = muster_clock_after_ms(pause_ms);
+        look_for_silence(tcp);
+    }
+    int64_t due_ns = muster_halves_timers(&tcp->halves, now_ns);
+    return due_ns < tcp->look_ns ? due_ns : tcp->look_ns;
+}
+
+/* A link -------------------------------------------------------------------------------------- */
+
+/* Best effort: what the socket takes at once. */
+static void part_at_once(struct tcp_link *end)
+{
+    struct tcp_path *path = end->path;
+    const struct muster_frame_queue *control = &end->match.control;
+    if (path->half.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
+        path->control.start == path->control.end) {
+        struct iovec part = {.iov_base = control->bytes + control->start,
+                             .iov_len = control->end - control->start};
+        (void)muster_tcp_path_send(path, &part, 1);
+    }
+}
+
+static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    if (end->path != NULL && end->parting && !end->parted) {
+        part_at_once(end);
+    }
+    muster_tcp_paths_close(end);
+    muster_tcp_bundle_destroy(end->bundle);
+    muster_end_destroy(link, ret_sends);
+}
+
+static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    end->dialler.redial_ns = MUSTER_NEVER;
+    muster_tcp_paths_close(end);
+    muster_tcp_bundle_destroy(TAKE(end->bundle));
+    muster_match_left(&end->match, ret_sends);
+}
+
+static void tcp_goodbye(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    if (!end->parting) {
+        end->parting = true;
+        muster_match_goodbye(&end->match);
+    }
+}
+
+static bool tcp_said_goodbye(const struct muster_link *link)
+{
+    (void)link;
+    return false; /* the peer closes when it has read it, and then the link is not OPEN any more */
+}
+
+static void tcp_post_send(struct muster_link *link, struct muster_transfer *transfer)
+{
+    struct tcp_link *end = link->end;
+    muster_match_post_send(&end->match, transfer);
+}
+
+static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
+                         struct muster_transfer_list *ret_sends)
+{
+    struct tcp_link *end = link->end;
+    if (end->bundle != NULL) {
+        muster_tcp_bundle_withdraw(end, operation);
+    } else if (end->path_count > 0) {
+        muster_tcp_send_withdraw(end->path, operation);
+        muster_arrival_withdraw(&end->path->in, operation);
+    }
+    muster_match_withdraw(&end->match, operation, ret_sends);
+}
+
+static void tcp_progress(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    if (end->tcp->tls != NULL && !muster_tcp_receive_held(end)) {
+        return;
+    }
+    struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
+    if (path == NULL && link->state != MUSTER_LINK_LEFT) {
+        return;
+    }
+    if (!muster_match_progress(&end->match, end->tcp->piece) || path == NULL ||
+        path->half.watch.retired) {
+        return;
+    }
+    if (end->bundle != NULL) {
+        muster_tcp_bundle_flush(end);
+    } else {
+        muster_tcp_flush(path);
+    }
+}
+
+const struct muster_link_ops muster_tcp_ops = {
+    .scheme = "tcp",
+    .start = tcp_start,
+    .stop = muster_ends_stop,
+    .addresses = tcp_addresses,
+    .woken = muster_ends_woken,
+    .refresh = muster_ends_refresh,
+    .begin_generation = tcp_begin_generation,
+    .timers = tcp_timers,
+    .open = muster_end_open,
+    .post_send = tcp_post_send,
+    .post_receive = muster_end_post_receive,
+    .withdraw = tcp_withdraw,
+    .abort = muster_end_abort,
+    .announce = muster_end_announce,
+    .progress = tcp_progress,
+    .goodbye = tcp_goodbye,
+    .said_goodbye = tcp_said_goodbye,
+    .left = tcp_left,
+    .has_arrived = muster_end_has_arrived,
+    .close = tcp_close,
+};

@@ -1,0 +1,541 @@
+/* See tcp_bundle.h. The numbering is that of Multipath TCP's data sequence (RFC 8684, section 3.3),
+ * with frames in place of bytes. */
+#include "worker/fabric/tcp/tcp_bundle.h"
+
+#include "worker/fabric/tcp/tcp.h"
+#include "worker/fabric/wire/bytes.h"
+#include "worker/fabric/wire/frame.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <utlist.h>
+#include <zlib.h>
+
+enum {
+    BATCH_MAX = 16, /* frames given to one system call */
+    BATCH_BYTES = 2 * MUSTER_PIECE_BYTES,
+    UNSAID_MAX = TCP_WINDOW_FRAMES / 4, /* come and not acknowledged; or so many bytes */
+    UNSAID_BYTES = TCP_WINDOW_BYTES / 8,
+    CALLS_MAX = 4,       /* for each connection, then other links have their turn */
+    AT_NUMBER = 0,       /* 8 */
+    AT_ACKNOWLEDGED = 8, /* 8; the sender of this has all before that number */
+    AT_CHECKSUM = 16,    /* 4, of what stands before */
+    HEADER_SIZE = TCP_ENVELOPE_SIZE + MUSTER_FRAME_SIZE,
+};
+
+/* A frame on its way. */
+struct tcp_parcel {
+    struct muster_outgoing frame; /* its transfer is NULL once it has ended or was withdrawn */
+    unsigned char *copy;          /* owned: its data */
+    uint64_t number;
+    unsigned char envelope[TCP_ENVELOPE_SIZE];
+    struct tcp_path *path; /* that carries it; NULL: any may take it */
+    size_t sent;           /* on that path, of envelope, header and data */
+    bool acknowledged;     /* but half out again, on another connection than it came by */
+    struct tcp_parcel *prev, *next;
+};
+
+struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket)
+{
+    struct tcp_bundle *bundle = calloc(1, sizeof *bundle);
+    if (bundle != NULL) {
+        bundle->ticket = ticket;
+        bundle->next_out = 1;
+        bundle->next_in = 1;
+    }
+    return bundle;
+}
+
+static void free_parcel(struct tcp_bundle *bundle, struct tcp_parcel *parcel)
+{
+    DL_DELETE(bundle->parcels, parcel);
+    bundle->count--;
+    bundle->bytes -= parcel->frame.size;
+    free(parcel->copy);
+    free(parcel);
+}
+
+void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
+{
+    if (bundle == NULL) {
+        return;
+    }
+    while (bundle->parcels != NULL) {
+        free_parcel(bundle, bundle->parcels);
+    }
+    for (size_t i = 0; i < TCP_WINDOW_FRAMES; i++) {
+        free(bundle->held[i]);
+    }
+    free(bundle);
+}
+
+/* Taking frames ------------------------------------------------------------------------------ */
+
+static size_t parcel_bytes(const struct tcp_parcel *parcel)
+{
+    return HEADER_SIZE + (size_t)parcel->frame.size;
+}
+
+/* The frame outlives its transfer, which must not wait for the peer to acknowledge it: the peer may
+ * have all it wants and be gone to compute. */
+static bool keep_copy(struct tcp_parcel *parcel, const unsigned char *data)
+{
+    if (parcel->frame.size > 0) {
+        parcel->copy = malloc(parcel->frame.size);
+        if (parcel->copy == NULL) {
+            return false;
+        }
+        memcpy(parcel->copy, data, parcel->frame.size);
+    }
+    parcel->frame.data = parcel->copy;
+    return true;
+}
+
+/* The first of the frames without data that the matching has queued. */
+static bool take_control(struct muster_match *match, struct tcp_parcel *parcel)
+{
+    struct muster_frame_queue *control = &match->control;
+    const unsigned char *bytes = control->bytes + control->start;
+    memcpy(parcel->frame.header, bytes, MUSTER_FRAME_SIZE);
+    parcel->frame.size = muster_frame_length(bytes);
+    if (!keep_copy(parcel, bytes + MUSTER_FRAME_SIZE)) {
+        return false;
+    }
+    control->start += MUSTER_FRAME_SIZE + parcel->frame.size;
+    return true;
+}
+
+static bool take_message(struct muster_match *match, struct tcp_parcel *parcel)
+{
+    return muster_match_next(match, &parcel->frame) && keep_copy(parcel, parcel->frame.data);
+}
+
+/* Returns NULL if there is no frame, no room in the window, or no memory. */
+static struct tcp_parcel *take_frame(struct tcp_link *link)
+{
+    struct tcp_bundle *bundle = link->bundle;
+    struct muster_match *match = &link->match;
+    bool control = match->control.start < match->control.end;
+    if (bundle->count >= TCP_WINDOW_FRAMES || bundle->bytes >= TCP_WINDOW_BYTES ||
+        (!control && match->ready.first == NULL)) {
+        return NULL;
+    }
+    struct tcp_parcel *parcel = calloc(1, sizeof *parcel);
+    if (parcel == NULL || !(control ? take_control(match, parcel) : take_message(match, parcel))) {
+        free(parcel);
+        match->broken = true;
+        muster_link_mark(link->link);
+        return NULL;
+    }
+    parcel->number = bundle->next_out++;
+    DL_APPEND(bundle->parcels, parcel);
+    bundle->count++;
+    bundle->bytes += parcel->frame.size;
+    return parcel;
+}
+
+/* Going out ---------------------------------------------------------------------------------- */
+
+/* What one system call sends on one path. */
+struct batch {
+    struct tcp_parcel *parcels[BATCH_MAX];
+    uint32_t count;
+    size_t bytes;
+    struct iovec parts[3 * BATCH_MAX + 1];
+    int part_count;
+};
+
+static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned char *envelope)
+{
+    memset(envelope, 0, TCP_ENVELOPE_SIZE);
+    muster_bytes_put(envelope + AT_NUMBER, number, 8);
+    muster_bytes_put(envelope + AT_ACKNOWLEDGED, bundle->next_in, 8);
+    muster_bytes_put(envelope + AT_CHECKSUM, crc32(0, envelope, AT_CHECKSUM), 4);
+    bundle->due = false;
+    bundle->unsaid = 0;
+    bundle->unsaid_bytes = 0;
+}
+
+/* Adds what is left of `bytes` behind the first `*skip` ones of the whole. */
+static void add_part(struct batch *batch, unsigned char *bytes, size_t size, size_t *skip)
+{
+    size_t skipped = *skip < size ? *skip : size;
+    *skip -= skipped;
+    if (size > skipped) {
+        batch->parts[batch->part_count].iov_base = bytes + skipped;
+        batch->parts[batch->part_count++].iov_len = size - skipped;
+        batch->bytes += size - skipped;
+    }
+}
+
+static void add_parcel(struct batch *batch, struct tcp_path *path, struct tcp_parcel *parcel)
+{
+    if (parcel->sent == 0) {
+        write_envelope(path->link->bundle, parcel->number, parcel->envelope);
+    }
+    parcel->path = path;
+    batch->parcels[batch->count++] = parcel;
+    size_t skip = parcel->sent;
+    add_part(batch, parcel->envelope, TCP_ENVELOPE_SIZE, &skip);
+    add_part(batch, parcel->frame.header, MUSTER_FRAME_SIZE, &skip);
+    add_part(batch, parcel->frame.data, parcel->frame.size, &skip);
+}
+
+/* An acknowledgement for itself, to path->control. */
+static void acknowledge(struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    unsigned char *bytes = muster_frame_queue_extend(&path->control, HEADER_SIZE);
+    if (bytes == NULL) {
+        link->match.broken = true;
+        return;
+    }
+    const struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
+    write_envelope(link->bundle, 0, bytes);
+    muster_frame_encode(&nothing, bytes + TCP_ENVELOPE_SIZE);
+}
+
+static bool has_room(const struct batch *batch)
+{
+    return batch->count < BATCH_MAX && batch->bytes < BATCH_BYTES;
+}
+
+/* The frame that is half out goes first, then acknowledgements, then what nobody carries, by
+ * number, then new ones. */
+static void fill(struct batch *batch, struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    struct tcp_parcel *parcel = NULL;
+    DL_FOREACH(link->bundle->parcels, parcel)
+    {
+        if (parcel->path == path && parcel->sent < parcel_bytes(parcel)) {
+            add_parcel(batch, path, parcel);
+            break;
+        }
+    }
+    size_t none = 0;
+    add_part(batch, path->control.bytes + path->control.start,
+             path->control.end - path->control.start, &none);
+    DL_FOREACH(link->bundle->parcels, parcel)
+    {
+        if (parcel->path == NULL && has_room(batch)) {
+            add_parcel(batch, path, parcel);
+        }
+    }
+    while (has_room(batch) && (parcel = take_frame(link)) != NULL) {
+        add_parcel(batch, path, parcel);
+    }
+    if (batch->part_count == 0 && link->bundle->due) {
+        acknowledge(path);
+        add_part(batch, path->control.bytes + path->control.start,
+                 path->control.end - path->control.start, &none);
+    }
+}
+
+static void note_sent(struct tcp_link *link, struct tcp_parcel *parcel)
+{
+    const struct muster_outgoing frame = parcel->frame;
+    parcel->frame.transfer = NULL;
+    muster_match_sent(&link->match, &frame);
+}
+
+/* In the kernel's hands, also what TLS has made of it. */
+static bool is_out(const struct tcp_parcel *parcel)
+{
+    return parcel->sent == parcel_bytes(parcel) && !muster_tls_has_backlog(parcel->path->tls);
+}
+
+/* A message is out when all before it are: the peer does not look at it earlier, and this member
+ * may not come back for long. */
+static void end_transfers(struct tcp_link *link)
+{
+    struct tcp_parcel *parcel = link->bundle->parcels;
+    while (parcel != NULL && is_out(parcel)) {
+        struct tcp_parcel *next = parcel->next;
+        note_sent(link, parcel);
+        parcel = next;
+    }
+}
+
+/* The peer has it. */
+static void finish_parcel(struct tcp_link *link, struct tcp_parcel *parcel)
+{
+    note_sent(link, parcel);
+    free_parcel(link->bundle, parcel);
+}
+
+static size_t advance_parcel(struct tcp_parcel *parcel, size_t bytes)
+{
+    size_t left = parcel_bytes(parcel) - parcel->sent;
+    size_t taken = bytes < left ? bytes : left;
+    parcel->sent += taken;
+    return bytes - taken;
+}
+
+/* So many bytes of the batch are out. What was not begun may go by another path. */
+static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
+{
+    struct tcp_link *link = path->link;
+    uint32_t first = 0;
+    if (batch->count > 0 && batch->parcels[0]->sent > 0) {
+        bytes = advance_parcel(batch->parcels[first++], bytes);
+    }
+    size_t control = path->control.end - path->control.start;
+    control = bytes < control ? bytes : control;
+    path->control.start += control;
+    bytes -= control;
+    for (uint32_t i = first; i < batch->count; i++) {
+        bytes = advance_parcel(batch->parcels[i], bytes);
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct tcp_parcel *parcel = batch->parcels[i];
+        if (parcel->sent == 0) {
+            parcel->path = NULL;
+        } else if (parcel->sent == parcel_bytes(parcel) && parcel->acknowledged) {
+            finish_parcel(link, parcel);
+        }
+    }
+    end_transfers(link);
+}
+
+enum outcome {
+    OUT_ALL,
+    OUT_PARTLY, /* the path waits for room */
+    OUT_NOTHING,
+    OUT_GONE, /* the path is closed, and the link perhaps too */
+};
+
+static enum outcome send_batch(struct tcp_path *path)
+{
+    struct muster_fabric *fabric = path->tcp->halves.fabric;
+    struct batch batch = {.count = 0};
+    muster_fabric_yield(fabric);
+    if (path->half.watch.retired) {
+        return OUT_GONE;
+    }
+    fill(&batch, path);
+    if (batch.part_count == 0 && !muster_tls_has_backlog(path->tls)) {
+        return OUT_NOTHING;
+    }
+    muster_fabric_unlock(fabric);
+    ssize_t sent = muster_tcp_path_send(path, batch.parts, batch.part_count);
+    int error = errno;
+    muster_fabric_lock(fabric);
+    advance(&batch, path, sent > 0 ? (size_t)sent : 0);
+    if (sent < 0 && error != EAGAIN && error != EINTR) {
+        path->deaf = true; /* reading says what has become of it */
+        muster_tcp_bundle_abandon(path);
+        muster_tcp_path_watch(path, false);
+        return OUT_PARTLY;
+    }
+    bool all = sent >= 0 && (size_t)sent == batch.bytes && !muster_tls_has_backlog(path->tls);
+    muster_tcp_path_watch(path, !all);
+    return all ? OUT_ALL : OUT_PARTLY;
+}
+
+/* The next path in turn that takes something; NULL if none does. */
+static struct tcp_path *choose_path(const struct tcp_link *link)
+{
+    for (uint32_t i = 0; i < link->path_count; i++) {
+        struct tcp_path *path = link->paths[(link->bundle->turn + i) % link->path_count];
+        if (!path->deaf && (path->half.watch.events & EPOLLOUT) == 0) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
+static bool all_is_out(const struct tcp_link *link)
+{
+    const struct tcp_parcel *parcel = NULL;
+    DL_FOREACH(link->bundle->parcels, parcel)
+    {
+        if (!is_out(parcel)) {
+            return false;
+        }
+    }
+    return link->match.control.start == link->match.control.end;
+}
+
+static void part(struct tcp_link *link)
+{
+    if (link->parting && !link->parted && all_is_out(link)) {
+        link->parted = true;
+        for (uint32_t i = 0; i < link->path_count; i++) {
+            muster_tcp_path_end(link->paths[i]);
+        }
+    }
+}
+
+void muster_tcp_bundle_flush(struct tcp_link *link)
+{
+    uint32_t calls = 0;
+    uint32_t idle =
+        0; /* paths in a row that have nothing to send: one may be half through a frame */
+    struct tcp_path *path = NULL;
+    while (idle < link->path_count && (path = choose_path(link)) != NULL) {
+        enum outcome outcome = send_batch(path);
+        if (outcome == OUT_GONE) {
+            return;
+        }
+        link->bundle->turn++;
+        if (outcome == OUT_NOTHING) {
+            idle++;
+            continue;
+        }
+        idle = 0;
+        if (++calls == CALLS_MAX * link->path_count) {
+            muster_link_mark(link->link);
+            return;
+        }
+    }
+    part(link);
+}
+
+void muster_tcp_bundle_abandon(struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    struct tcp_parcel *parcel = NULL;
+    struct tcp_parcel *next = NULL;
+    DL_FOREACH_SAFE(link->bundle->parcels, parcel, next)
+    {
+        if (parcel->path != path) {
+            continue;
+        }
+        parcel->path = NULL;
+        parcel->sent = 0;
+        if (parcel->acknowledged) {
+            finish_parcel(link, parcel);
+        }
+    }
+    link->bundle->due = true; /* the last acknowledgement may have been lost with it */
+    muster_link_mark(link->link);
+}
+
+void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation)
+{
+    struct tcp_parcel *parcel = NULL;
+    DL_FOREACH(link->bundle->parcels, parcel)
+    {
+        const struct muster_transfer *transfer = parcel->frame.transfer;
+        if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
+            /* The peer needs the frame to go on with the next number. */
+            parcel->frame.transfer = NULL;
+        }
+    }
+}
+
+/* Coming in ---------------------------------------------------------------------------------- */
+
+/* The peer has all before this number. */
+static muster_status acknowledged(struct tcp_link *link, uint64_t number)
+{
+    struct tcp_bundle *bundle = link->bundle;
+    if (number > bundle->next_out) {
+        return muster_error_set(MUSTER_INVALID, "an acknowledgement of what was not sent");
+    }
+    struct tcp_parcel *parcel = bundle->parcels;
+    while (parcel != NULL && parcel->number < number) {
+        struct tcp_parcel *next = parcel->next;
+        if (parcel->sent > 0 && parcel->sent < parcel_bytes(parcel)) {
+            parcel->acknowledged = true; /* its connection needs the rest to find the next frame */
+        } else {
+            finish_parcel(link, parcel);
+        }
+        parcel = next;
+    }
+    muster_link_mark(link->link);
+    return MUSTER_OK;
+}
+
+static bool has_come(const struct tcp_bundle *bundle, uint64_t number)
+{
+    return number < bundle->next_in || bundle->held[number % TCP_WINDOW_FRAMES] != NULL;
+}
+
+muster_status muster_tcp_bundle_begin(struct tcp_path *path)
+{
+    const unsigned char *envelope = path->header;
+    struct tcp_bundle *bundle = path->link->bundle;
+    struct muster_frame frame;
+    uint64_t number = muster_bytes_get(envelope + AT_NUMBER, 8);
+    if (muster_bytes_get(envelope + AT_CHECKSUM, 4) != crc32(0, envelope, AT_CHECKSUM)) {
+        return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
+    }
+    if (number >= bundle->next_in + TCP_WINDOW_FRAMES) {
+        return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
+    }
+    TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));
+    if (frame.length > MUSTER_PIECE_BYTES || (number == 0 && frame.length > 0)) {
+        return muster_error_set(MUSTER_INVALID, "a frame of %u bytes", frame.length);
+    }
+    TRY(acknowledged(path->link, muster_bytes_get(envelope + AT_ACKNOWLEDGED, 8)));
+    if (number == 0) {
+        return MUSTER_OK;
+    }
+    struct tcp_held *held = malloc(sizeof *held + frame.length);
+    if (held == NULL) {
+        return muster_error_set(MUSTER_INVALID, "out of memory for a frame");
+    }
+    held->number = number;
+    held->frame = frame;
+    held->have = 0;
+    path->coming = held;
+    return MUSTER_OK;
+}
+
+static muster_status hand_over(struct tcp_link *link, const struct tcp_held *held)
+{
+    struct muster_match *match = &link->match;
+    struct muster_arrival arrival = {.piece = link->tcp->piece};
+    if (held->frame.kind == MUSTER_FRAME_GOODBYE) {
+        if (muster_match_progress(match, link->tcp->piece) && link->path_count > 0) {
+            muster_link_fail(link->link, MUSTER_LINK_LEFT, NULL);
+        }
+        return MUSTER_OK;
+    }
+    muster_status status = muster_match_header(match, &held->frame, &arrival);
+    if (status == MUSTER_OK) {
+        muster_arrival_take(match, &arrival, held->payload, held->frame.length);
+        status = muster_match_arrived(match, &arrival);
+    }
+    muster_arrival_finish(&arrival);
+    return status;
+}
+
+muster_status muster_tcp_bundle_end(struct tcp_path *path)
+{
+    struct tcp_bundle *bundle = path->link->bundle;
+    struct tcp_held *held = TAKE(path->coming);
+    uint64_t number = held->number;
+    if (has_come(bundle, number)) {
+        bundle->due = true; /* the peer does not know */
+        muster_link_mark(path->link->link);
+        free(held);
+        return MUSTER_OK;
+    }
+    bundle->held[number % TCP_WINDOW_FRAMES] = held;
+    while ((held = bundle->held[bundle->next_in % TCP_WINDOW_FRAMES]) != NULL) {
+        bundle->held[bundle->next_in++ % TCP_WINDOW_FRAMES] = NULL;
+        bundle->unsaid_bytes += held->frame.length;
+        bundle->due =
+            bundle->due || ++bundle->unsaid >= UNSAID_MAX || bundle->unsaid_bytes >= UNSAID_BYTES;
+        muster_status status = hand_over(path->link, held);
+        free(held);
+        if (status != MUSTER_OK) {
+            return status;
+        }
+        if (path->half.watch.retired) {
+            return MUSTER_OK;
+        }
+        muster_link_mark(path->link->link);
+        muster_fabric_yield(path->tcp->halves.fabric);
+        if (path->half.watch.retired) {
+            return MUSTER_OK;
+        }
+    }
+    return MUSTER_OK;
+}

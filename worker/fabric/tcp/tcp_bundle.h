@@ -1,0 +1,67 @@
+/*
+ * A link of several connections: its frames are numbered, any connection takes the next ones, and
+ * the other end puts them in order again before it looks at them. Each frame is kept until the peer
+ * has acknowledged it, so that the others carry on when a connection breaks: what was on it and is
+ * not acknowledged goes again, and what comes twice is dropped. A link of one connection has none
+ * of this.
+ *
+ * Before each frame stands an envelope (README.md has the table). One with number 0 only
+ * acknowledges: the frame behind it says nothing.
+ *
+ * Threads: the fabric's lock.
+ */
+#ifndef MUSTER_WORKER_FABRIC_TCP_TCP_BUNDLE_H
+#define MUSTER_WORKER_FABRIC_TCP_TCP_BUNDLE_H
+
+#include "worker/fabric/wire/match.h"
+
+enum {
+    TCP_ENVELOPE_SIZE = 24,
+    TCP_WINDOW_FRAMES = 64, /* sent and not acknowledged */
+    TCP_WINDOW_BYTES = 2 * 1024 * 1024,
+};
+
+struct tcp_path;
+struct tcp_link;
+struct tcp_parcel;
+
+/* A frame that has come, or is coming. */
+struct tcp_held {
+    uint64_t number;
+    struct muster_frame frame;
+    uint32_t have; /* of the payload */
+    _Alignas(16) unsigned char payload[];
+};
+
+struct tcp_bundle {
+    uint32_t ticket;            /* the dialler's: connections with the same one belong together */
+    struct tcp_parcel *parcels; /* not acknowledged, by number */
+    uint32_t count;             /* of parcels */
+    size_t bytes;               /* of their payloads */
+    uint64_t next_out, next_in; /* the next number to give; the first that has not come */
+    bool due;                   /* the peer waits for an acknowledgement */
+    uint32_t unsaid;            /* frames since the last one, */
+    uint64_t unsaid_bytes;      /* and bytes of their payloads */
+    uint32_t turn;              /* the connection that takes the next frames */
+    struct tcp_held *held[TCP_WINDOW_FRAMES]; /* by number; came ahead of others */
+};
+
+/* NULL if memory is out. */
+struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket);
+/* Accepts NULL. */
+void muster_tcp_bundle_destroy(struct tcp_bundle *bundle);
+
+/* Going out. The link may be gone afterwards. */
+void muster_tcp_bundle_flush(struct tcp_link *link);
+void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation);
+/* The connection takes no more: what it has not delivered goes to the others. */
+void muster_tcp_bundle_abandon(struct tcp_path *path);
+
+/* Coming in. The header, with its envelope, stands in path->header: sets path->coming, or leaves it
+ * NULL if no frame follows. MUSTER_INVALID: the peer breaks the rules. */
+MUSTER_CHECKED muster_status muster_tcp_bundle_begin(struct tcp_path *path);
+/* All of path->coming is there. What is in order now is handed over; the link may be gone
+ * afterwards. */
+MUSTER_CHECKED muster_status muster_tcp_bundle_end(struct tcp_path *path);
+
+#endif

@@ -1,0 +1,297 @@
+/* Connections that others begin: listening, accepting; and what is done when one has news. */
+#include "worker/base/cleanup.h"
+#include "worker/base/log.h"
+#include "worker/fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static void close_half(struct muster_half *half)
+{
+    muster_tcp_path_close((struct tcp_path *)half);
+}
+
+static bool answer(struct muster_half *half, enum muster_verdict verdict)
+{
+    unsigned char bytes[MUSTER_ANSWER_SIZE];
+    muster_answer_encode(verdict, bytes);
+    return muster_tcp_path_say((struct tcp_path *)half, bytes, sizeof bytes);
+}
+
+static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+{
+    const struct tcp_path *path = (const struct tcp_path *)half;
+    muster_address_print(&path->remote, ret_from);
+}
+
+static struct muster_half *accepted(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote)
+{
+    struct tcp_path *path =
+        muster_tcp_path_create((struct tcp *)halves, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    if (path == NULL) {
+        return NULL;
+    }
+    path->remote = *remote;
+    return &path->half;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct tcp_link *end = link->end;
+    for (uint32_t i = 0; i < end->dialling.call_count; i++) {
+        if (end->dialling.calls[i]->half.phase == MUSTER_PHASE_GREETING) {
+            return true;
+        }
+    }
+    return false; /* no hello is out: theirs counts */
+}
+
+/* One more connection of a link that is open. */
+static void take_other_call(struct tcp_path *path, struct muster_link *link)
+{
+    struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
+    bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
+                end->bundle->ticket == path->half.hello.ticket &&
+                end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
+    if (!answer(&path->half, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+        muster_tcp_path_close(path);
+        return;
+    }
+    muster_tcp_widen_link(path, end);
+}
+
+static void take_call(struct muster_half *half, struct muster_link *link)
+{
+    struct tcp_path *path = (struct tcp_path *)half;
+    if (half->hello.index > 0) {
+        take_other_call(path, link);
+        return;
+    }
+    if (!muster_half_counts(half, link)) {
+        return;
+    }
+    struct tcp_link *end = link->end;
+    muster_tcp_calls_drop(end, NULL);
+    if (!answer(half, MUSTER_WELCOME)) {
+        muster_half_unheard(half, link);
+        return;
+    }
+    muster_tcp_open_link(path, end, half->hello.connections, half->hello.ticket);
+}
+
+static void read_hello(struct tcp_path *path)
+{
+    if (muster_tcp_secure_accepted(path) == TCP_UNSECURED) {
+        return;
+    }
+    int got = muster_tcp_read_greeting(path, MUSTER_HELLO_SIZE);
+    if (got < 0) {
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
+        return;
+    }
+    if (!muster_hello_begins(path->header, path->have)) {
+        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+        return;
+    }
+    if (got == 0) {
+        return;
+    }
+    if (path->tcp->tls != NULL && path->tls == NULL) {
+        muster_half_turn_away(&path->half, MUSTER_REFUSED_TLS, MUSTER_STRANGER_PLAIN);
+        return;
+    }
+    muster_half_greeted(&path->half, path->header);
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct tcp_path *path = (struct tcp_path *)watch;
+    switch (path->half.phase) {
+    case MUSTER_PHASE_DIALLING:
+        muster_tcp_connected(path);
+        return;
+    case MUSTER_PHASE_GREETING:
+        muster_tcp_read_answer(path);
+        return;
+    case MUSTER_PHASE_HELLO:
+        read_hello(path);
+        return;
+    case MUSTER_PHASE_PARKED:
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT); /* it has hung up, most likely */
+        return;
+    case MUSTER_PHASE_PROVING:
+    case MUSTER_PHASE_OPEN:
+        break;
+    }
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+        muster_tcp_receive(path);
+    }
+    if ((events & EPOLLOUT) != 0 && !watch->retired) {
+        if (path->link->bundle != NULL) {
+            muster_watch_change(path->tcp->halves.fabric, watch, EPOLLIN);
+        }
+        muster_link_mark(path->link->link);
+    }
+}
+
+/* Listening ---------------------------------------------------------------------------------- */
+
+static void free_tcp(struct muster_halves *halves)
+{
+    struct tcp *tcp = (struct tcp *)halves;
+    free(tcp->staging);
+    free(tcp->piece);
+    muster_tls_release(tcp->tls);
+    free(tcp);
+}
+
+/* Returns 0, or an error number. */
+static int listen_at(int fd, struct muster_socket_address *address, uint16_t port)
+{
+    const int yes = 1;
+    muster_address_set_port(address, port);
+    if (address->storage.ss_family == AF_INET6) {
+        /* Every address has a socket of its own. */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+    }
+    if (port != 0) {
+        /* Connections of an earlier process on that port may still be waiting for their end. */
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    }
+    socklen_t size = sizeof address->storage;
+    return bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0 &&
+                   listen(fd, SOMAXCONN) == 0 &&
+                   getsockname(fd, (struct sockaddr *)&address->storage, &size) == 0
+               ? 0
+               : errno;
+}
+
+/* Listens at the address, at the first port of these that is free. */
+static muster_status listen_within(struct tcp *tcp, const struct muster_socket_address *address,
+                                   const struct tcp_ports *ports)
+{
+    struct muster_socket_address own = *address;
+    AUTO_CLOSE int fd =
+        socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "socket");
+    }
+    int error = EADDRINUSE;
+    for (uint32_t port = ports->first; port <= ports->last && error == EADDRINUSE; port++) {
+        error = listen_at(fd, &own, (uint16_t)port);
+    }
+    if (error != 0) {
+        char text[MUSTER_ADDRESS_SIZE];
+        muster_address_print(&own, text);
+        return muster_error_set(
+            MUSTER_INVALID, "%s: %s%s", text,
+            error == EADDRINUSE && ports->last > ports->first ? "every port of the range: " : "",
+            strerror(error));
+    }
+    TRY(muster_halves_listen(&tcp->halves, TAKE_FD(fd)));
+    tcp->own[tcp->own_count++] = own;
+    return MUSTER_OK;
+}
+
+/* One address may fail, because it is not ready yet or its ports are taken: then the others do. */
+static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, uint32_t count,
+                                       const struct tcp_ports *ports)
+{
+    muster_status status = MUSTER_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        muster_status each = listen_within(tcp, &tcp->here.all[chosen[i]].address, ports);
+        if (each != MUSTER_OK) {
+            muster_log(MUSTER_LOG_INFO, "not listening at an address: %s", muster_last_error());
+            status = each;
+        }
+    }
+    return tcp->own_count > 0 ? MUSTER_OK : status;
+}
+
+static muster_status listen_at_all(struct tcp *tcp, const struct muster_fabric_options *options,
+                                   const struct tcp_ports *ports)
+{
+    uint32_t chosen[TCP_LISTEN_MAX];
+    uint32_t count = 0;
+    muster_status status = muster_addresses_choose(
+        &tcp->here, options->interfaces, options->first_address, TCP_LISTEN_MAX, chosen, &count);
+    return status == MUSTER_OK ? listen_everywhere(tcp, chosen, count, ports)
+                               : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
+}
+
+muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_options *options)
+{
+    struct muster_socket_address address;
+    struct tcp_ports ports;
+    TRY(muster_host_addresses_read(&tcp->here));
+    muster_status status =
+        muster_address_parse_listen(options->listen, &address, &ports.first, &ports.last);
+    if (status == MUSTER_OK && address.storage.ss_family == AF_UNSPEC) {
+        return listen_at_all(tcp, options, &ports);
+    }
+    if (status == MUSTER_OK && muster_address_is_any(&address)) {
+        status = muster_error_set(MUSTER_INVALID,
+                                  "peers need a real address; \"*\" is all of this host's");
+    } else if (status == MUSTER_OK) {
+        status = listen_within(tcp, &address, &ports);
+    }
+    return status == MUSTER_OK
+               ? MUSTER_OK
+               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", options->listen);
+}
+
+static void expired(struct muster_half *half)
+{
+    muster_tcp_dial_failed((struct tcp_path *)half, ETIMEDOUT);
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_tcp_dial_due((struct tcp_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->tcp = link->transport;
+    end->match.link = link;
+}
+
+/* All of the link's connections. */
+static bool ended(const struct muster_link *link)
+{
+    const struct tcp_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_count; i++) {
+        if (!muster_half_ended(&end->paths[i]->half)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const struct muster_half_ops muster_tcp_half_ops = {
+    .elsewhere = MUSTER_REFUSED_CROSSED,
+    .accepted = accepted,
+    .ready = path_ready,
+    .answer = answer,
+    .close = close_half,
+    .from = say_from,
+    .end_size_bytes = sizeof(struct tcp_link),
+    .init_end = init_end,
+    .calls = calls,
+    .take = take_call,
+    .expired = expired,
+    .dial = dial,
+    .ended = ended,
+    .free = free_tcp,
+};

@@ -1,0 +1,54 @@
+/* A connection that has ended, and one whose end nobody tells: what becomes of the link. */
+#include "worker/base/log.h"
+#include "worker/fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void muster_tcp_path_lose(struct tcp_path *path, const char *what)
+{
+    struct tcp_link *end = path->link;
+    struct muster_link *link = end->link;
+    if (end->bundle == NULL || end->path_count == 1 || end->parted) {
+        muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+        return;
+    }
+    muster_tcp_bundle_abandon(path);
+    muster_tcp_path_close(path);
+    path->tcp->halves.fabric->figures.connections_lost++;
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
+               link->peer.host, end->path_count, what);
+    muster_tcp_lost_one(end);
+}
+
+/* Silence ------------------------------------------------------------------------------------ */
+
+static bool is_silent(const struct tcp_path *path)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (getsockopt(path->half.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+        return false;
+    }
+    bool due =
+        (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= TCP_PROBES_MIN;
+    uint32_t limit_ms = path->tcp->silence_ms;
+    return due && info.tcpi_last_ack_recv > limit_ms && info.tcpi_last_data_recv > limit_ms;
+}
+
+void muster_tcp_lose_silent(struct tcp_link *end)
+{
+    struct muster_link *link = end->link;
+    for (uint32_t i = end->path_count; i-- > 0;) {
+        if (is_silent(end->paths[i])) {
+            muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
+            if (link->end != end) {
+                return;
+            }
+            i = i < end->path_count ? i : end->path_count;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+/* A link over TCP that comes about, whoever has called: its end, its connections. */
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/fabric/tcp/tcp.h"
+
+#include <sys/socket.h>
+
+static void open_path(struct tcp_path *path, struct tcp_link *link)
+{
+    muster_half_leave(&path->half);
+    path->have = 0;
+    path->link = link;
+    link->paths[link->path_count++] = path;
+    muster_tcp_bound_sending(path->half.watch.fd);
+    muster_tcp_be_patient(path->half.watch.fd);
+    muster_tcp_path_watch(path, false);
+    muster_link_mark(link->link); /* frames may have come with the hello or the answer */
+}
+
+static void say_open(const struct tcp_path *path, const struct muster_link *link)
+{
+    char here[MUSTER_ADDRESS_SIZE];
+    char there[MUSTER_ADDRESS_SIZE];
+    struct muster_socket_address own = {.size = sizeof own.storage};
+    (void)getsockname(path->half.watch.fd, (struct sockaddr *)&own.storage, &own.size);
+    muster_address_print(&own, here);
+    muster_address_print(&path->remote, there);
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s link from %s to %s", link->rank, link->peer.host,
+               here, there);
+}
+
+void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
+                          uint32_t ticket)
+{
+    muster_tcp_calls_drop(link, path);
+    open_path(path, link);
+    say_open(path, link->link);
+    link->path = path;
+    link->dialler.redial_ns = MUSTER_NEVER;
+    if (connections > 1) {
+        link->bundle = muster_tcp_bundle_create(ticket);
+        link->match.payload_max = MUSTER_PIECE_BYTES;
+        link->match.broken = link->match.broken || link->bundle == NULL;
+    }
+    muster_link_opened(link->link);
+}
+
+void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
+{
+    open_path(path, link);
+    link->tcp->halves.fabric->figures.connections_opened++;
+    muster_link_mark(link->link);
+}
+
+int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
+{
+    struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
+    ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
+    return muster_half_heard(got, size, &path->have);
+}

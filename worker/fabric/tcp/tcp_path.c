@@ -1,0 +1,175 @@
+/* A connection's record: how it begins and is closed, what the kernel is told about it. */
+#include "worker/fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+static void free_path(struct muster_watch *watch)
+{
+    struct tcp_path *path = (struct tcp_path *)watch;
+    for (uint32_t i = 0; i < path->frame_count; i++) {
+        free(path->frames[i].copy);
+    }
+    free(path->control.bytes);
+    free(path->coming);
+    muster_tls_channel_destroy(path->tls);
+    free(path);
+}
+
+static void take_out(struct tcp_path **paths, uint32_t *count, const struct tcp_path *path)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (paths[i] == path) {
+            paths[i] = paths[--*count];
+            return;
+        }
+    }
+}
+
+static void leave_link(struct tcp_path *path)
+{
+    struct tcp_link *link = path->link;
+    path->link = NULL;
+    struct tcp_dialling *dialling = &link->dialling;
+    take_out(link->paths, &link->path_count, path);
+    take_out(dialling->calls, &dialling->call_count, path);
+    if (link->path == path) {
+        link->path = link->path_count > 0 ? link->paths[0] : NULL;
+    }
+}
+
+void muster_tcp_path_close(struct tcp_path *path)
+{
+    muster_half_leave(&path->half);
+    muster_arrival_finish(&path->in);
+    if (path->link != NULL) {
+        leave_link(path);
+    }
+    muster_watch_retire(path->tcp->halves.fabric, &path->half.watch);
+}
+
+void muster_tcp_paths_close(struct tcp_link *link)
+{
+    struct muster_half *half = NULL;
+    struct muster_half *next = NULL;
+    DL_FOREACH_SAFE(link->tcp->halves.list, half, next)
+    {
+        struct tcp_path *path = (struct tcp_path *)half;
+        if (path->link == link) {
+            muster_tcp_path_close(path);
+        }
+    }
+    while (link->path_count > 0) {
+        muster_tcp_path_close(link->paths[link->path_count - 1]);
+    }
+}
+
+void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
+{
+    struct tcp_dialling *dialling = &link->dialling;
+    dialling->next = dialling->count;
+    dialling->waiting = false;
+    for (uint32_t i = dialling->call_count; i > 0; i--) {
+        if (dialling->calls[i - 1] != but) {
+            muster_tcp_path_close(dialling->calls[i - 1]);
+        }
+    }
+}
+
+/* Bytes -------------------------------------------------------------------------------------- */
+
+ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int count)
+{
+    if (path->tls != NULL) {
+        return muster_tls_send(path->tls, parts, count);
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    return sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+}
+
+bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size)
+{
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* it is only read */
+    return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
+}
+
+ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
+                                bool held)
+{
+    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, held)
+                             : readv(path->half.watch.fd, parts, count);
+}
+
+const char *muster_tcp_path_words(const struct tcp_path *path, int error)
+{
+    return path->tls != NULL && error == EPROTO ? muster_tls_reason(path->tls) : strerror(error);
+}
+
+void muster_tcp_path_end(struct tcp_path *path)
+{
+    if (path->tls != NULL) {
+        muster_tls_end(path->tls);
+    }
+    (void)shutdown(path->half.watch.fd, SHUT_WR); /* fails if the peer is gone: then it is read */
+}
+
+void muster_tcp_path_watch(struct tcp_path *path, bool room)
+{
+    bool out = room || muster_tls_has_backlog(path->tls);
+    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
+                        out ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
+}
+
+/* Beginning ---------------------------------------------------------------------------------- */
+
+static void set_options(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_SILENCE_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        /* Without one of them the link works, only less well. */
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof options[i].value);
+    }
+}
+
+void muster_tcp_bound_sending(int fd)
+{
+    const int size = TCP_LOCAL_SEND_BYTES;
+    if (muster_address_within_host(fd)) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else only slower */
+    }
+}
+
+/* TCP_USER_TIMEOUT would also end a connection to a peer that computes and has no room for more,
+ * though its kernel answers each time it is asked. */
+void muster_tcp_be_patient(int fd)
+{
+    const int none = 0;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
+struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_phase phase,
+                                        uint32_t events)
+{
+    const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
+    struct tcp_path *path = muster_half_create(&tcp->halves, sizeof *path, phase, &watch);
+    if (path != NULL) {
+        path->tcp = tcp;
+        path->in.piece = tcp->piece;
+        set_options(fd);
+    }
+    return path;
+}

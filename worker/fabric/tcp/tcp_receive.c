@@ -1,0 +1,200 @@
+/* Bytes coming in: payloads straight to their places, what stands behind them to the staging
+ * buffer, which is emptied before anything else is read. */
+#include "worker/fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum { READS_MAX = 8 }; /* in one go, then other links have their turn */
+
+static void lose_by_rule(struct tcp_path *path)
+{
+    char what[MUSTER_REASON_SIZE];
+    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
+                   muster_last_error());
+    struct tcp_link *link = path->link;
+    muster_link_fail(link->link, link->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+}
+
+static bool is_bundled(const struct tcp_path *path)
+{
+    return path->link->bundle != NULL;
+}
+
+static void end_frame(struct tcp_path *path)
+{
+    path->in_payload = false;
+    if (is_bundled(path)) {
+        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->half.watch.retired) {
+            lose_by_rule(path);
+        }
+    } else if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
+        struct muster_match *match = &path->link->match;
+        if (muster_match_progress(match, path->in.piece) && !path->half.watch.retired) {
+            muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
+        }
+    } else if (muster_match_arrived(&path->link->match, &path->in) != MUSTER_OK) {
+        lose_by_rule(path);
+    }
+}
+
+static void begin_bundled(struct tcp_path *path)
+{
+    if (muster_tcp_bundle_begin(path) != MUSTER_OK) {
+        lose_by_rule(path);
+        return;
+    }
+    path->in_payload = path->coming != NULL;
+    if (path->in_payload && path->coming->frame.length == 0) {
+        end_frame(path);
+    }
+}
+
+static void begin_frame(struct tcp_path *path)
+{
+    struct muster_frame frame;
+    path->have = 0;
+    if (is_bundled(path)) {
+        begin_bundled(path);
+        return;
+    }
+    if (muster_frame_decode(path->header, &frame) != MUSTER_OK ||
+        muster_match_header(&path->link->match, &frame, &path->in) != MUSTER_OK) {
+        lose_by_rule(path);
+        return;
+    }
+    path->in_payload = true;
+    if (path->in.left == 0) {
+        end_frame(path);
+    }
+}
+
+static size_t take_header(struct tcp_path *path, const unsigned char *bytes, size_t size)
+{
+    size_t whole = MUSTER_FRAME_SIZE + (is_bundled(path) ? (size_t)TCP_ENVELOPE_SIZE : 0);
+    size_t missing = whole - path->have;
+    size_t taken = size < missing ? size : missing;
+    memcpy(path->header + path->have, bytes, taken);
+    path->have += (uint32_t)taken;
+    if (path->have == whole) {
+        begin_frame(path);
+    }
+    return taken;
+}
+
+/* Where the next bytes of the payload go, and how many at most. */
+static unsigned char *place_of_payload(struct tcp_path *path, uint32_t *ret_room)
+{
+    struct tcp_held *held = path->coming;
+    if (held == NULL) {
+        return muster_arrival_buffer(&path->in, ret_room);
+    }
+    *ret_room = held->frame.length - held->have;
+    return held->payload + held->have;
+}
+
+/* So many bytes of the payload stand there. */
+static void take_payload(struct tcp_path *path, uint32_t size)
+{
+    if (path->coming != NULL) {
+        path->coming->have += size;
+        if (path->coming->have == path->coming->frame.length) {
+            end_frame(path);
+        }
+        return;
+    }
+    muster_arrival_filled(&path->link->match, &path->in, size);
+    if (!path->half.watch.retired && path->in.left == 0) {
+        end_frame(path);
+    }
+}
+
+static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
+{
+    while (size > 0 && !path->half.watch.retired) {
+        if (!path->in_payload) {
+            size_t taken = take_header(path, bytes, size);
+            bytes += taken;
+            size -= taken;
+            continue;
+        }
+        uint32_t room = 0;
+        unsigned char *to = place_of_payload(path, &room);
+        uint32_t taken = size < room ? (uint32_t)size : room;
+        memcpy(to, bytes, taken);
+        bytes += taken;
+        size -= taken;
+        take_payload(path, taken);
+    }
+}
+
+/* Returns true if there may be more. */
+static bool receive_once(struct tcp_path *path, bool held)
+{
+    struct tcp *tcp = path->tcp;
+    struct iovec parts[2];
+    muster_fabric_yield(tcp->halves.fabric);
+    if (path->half.watch.retired) {
+        return false;
+    }
+    uint32_t room = 0;
+    int count = 0;
+    if (path->in_payload) {
+        parts[count].iov_base = place_of_payload(path, &room);
+        parts[count++].iov_len = room;
+    }
+    parts[count].iov_base = tcp->staging;
+    /* If the place is smaller than the payload, what follows is still payload: staged too. */
+    size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
+    parts[count++].iov_len = staged;
+    muster_fabric_unlock(tcp->halves.fabric);
+    ssize_t got = muster_tcp_path_receive(path, parts, count, held);
+    int error = errno;
+    muster_fabric_lock(tcp->halves.fabric);
+    if (got < 0 && (error == EAGAIN || error == EINTR)) {
+        return false;
+    }
+    if (got <= 0) {
+        muster_tcp_path_lose(path, got < 0 ? muster_tcp_path_words(path, error)
+                                           : "it closed the connection without goodbye");
+        return false;
+    }
+    size_t bytes = (size_t)got;
+    size_t placed = bytes < room ? bytes : room;
+    if (placed > 0) {
+        take_payload(path, (uint32_t)placed);
+    }
+    take_staged(path, tcp->staging, bytes - placed);
+    return !path->half.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
+}
+
+void muster_tcp_receive(struct tcp_path *path)
+{
+    bool more = true;
+    for (int i = 0; i < READS_MAX && more; i++) {
+        more = receive_once(path, false);
+    }
+    while (more && muster_tls_holds(path->tls)) { /* events tell only of what is in the socket */
+        more = receive_once(path, true);
+    }
+}
+
+bool muster_tcp_receive_held(struct tcp_link *end)
+{
+    struct muster_link *link = end->link;
+    uint32_t i = 0;
+    while (i < end->path_count) {
+        struct tcp_path *path = end->paths[i];
+        if (!muster_tls_holds(path->tls)) {
+            i++;
+            continue;
+        }
+        (void)receive_once(path, true);
+        if (link->end != end) {
+            return false;
+        }
+    }
+    return true;
+}

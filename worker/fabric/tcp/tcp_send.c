@@ -1,0 +1,222 @@
+/* Bytes going out: many frames in one system call, straight from the transfers' memory. */
+#include "worker/fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum {
+    CALL_BYTES = 512 * 1024, /* no more frames are added beyond */
+    CALLS_MAX = 4,           /* in one go, then other links have their turn */
+};
+
+static size_t frame_bytes(const struct tcp_outgoing *out)
+{
+    return MUSTER_FRAME_SIZE + out->frame.size;
+}
+
+static void fill(struct tcp_path *path)
+{
+    size_t bytes = 0;
+    for (uint32_t i = path->passed; i < path->frame_count; i++) {
+        bytes += frame_bytes(&path->frames[i]);
+    }
+    while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
+        struct tcp_outgoing *out = &path->frames[path->frame_count];
+        if (!muster_match_next(&path->link->match, &out->frame)) {
+            return;
+        }
+        out->sent = 0;
+        out->copy = NULL;
+        path->frame_count++;
+        bytes += frame_bytes(out);
+    }
+}
+
+static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t size)
+{
+    if (size > 0) {
+        parts[*count].iov_base = bytes;
+        parts[*count].iov_len = size;
+        (*count)++;
+    }
+}
+
+static void add_frame(struct iovec *parts, int *count, struct tcp_outgoing *out)
+{
+    size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
+    size_t data = out->sent - header;
+    add(parts, count, out->frame.header + header, MUSTER_FRAME_SIZE - header);
+    add(parts, count, out->frame.data + data, out->frame.size - data);
+}
+
+static bool is_torn(const struct tcp_path *path)
+{
+    return path->passed < path->frame_count && path->frames[path->passed].sent > 0;
+}
+
+/* Frames are never torn: first the rest of one that is half out, then those without data. */
+static int collect(struct tcp_path *path, struct iovec *parts)
+{
+    int count = 0;
+    uint32_t next = path->passed;
+    if (is_torn(path)) {
+        add_frame(parts, &count, &path->frames[next++]);
+    }
+    add(parts, &count, path->control.bytes + path->control.start,
+        path->control.end - path->control.start);
+    for (; next < path->frame_count; next++) {
+        add_frame(parts, &count, &path->frames[next]);
+    }
+    return count;
+}
+
+static void remove_frame(struct tcp_path *path, uint32_t index)
+{
+    free(path->frames[index].copy);
+    path->frame_count--;
+    memmove(&path->frames[index], &path->frames[index + 1],
+            (path->frame_count - index) * sizeof path->frames[0]);
+}
+
+/* Some bytes of the first frame that has not passed are out; returns how many are left over. */
+static size_t advance_frame(struct tcp_path *path, size_t bytes)
+{
+    struct tcp_outgoing *out = &path->frames[path->passed];
+    size_t left = frame_bytes(out) - out->sent;
+    size_t taken = bytes < left ? bytes : left;
+    out->sent += taken;
+    path->passed += taken == left;
+    return bytes - taken;
+}
+
+/* A send may end when its bytes are in the kernel's hands: the caller may be gone to compute, and
+ * nobody would see to those that are encrypted and wait here. */
+static void end_passed(struct tcp_path *path)
+{
+    while (path->passed > 0 && !muster_tls_has_backlog(path->tls)) {
+        struct muster_outgoing frame = path->frames[0].frame;
+        path->passed--;
+        remove_frame(path, 0);
+        muster_match_sent(&path->link->match, &frame);
+    }
+}
+
+static void advance(struct tcp_path *path, size_t bytes)
+{
+    if (is_torn(path)) {
+        bytes = advance_frame(path, bytes);
+    }
+    size_t control = path->control.end - path->control.start;
+    control = bytes < control ? bytes : control;
+    path->control.start += control;
+    bytes -= control;
+    while (bytes > 0) {
+        bytes = advance_frame(path, bytes);
+    }
+    end_passed(path);
+}
+
+/* New control frames may be queued while the old ones are being written, so they change places. */
+static void take_control(struct tcp_path *path)
+{
+    if (path->control.start == path->control.end) {
+        struct muster_frame_queue empty = path->control;
+        empty.start = 0;
+        empty.end = 0;
+        path->control = path->link->match.control;
+        path->link->match.control = empty;
+    }
+}
+
+static void nothing_left(struct tcp_path *path)
+{
+    muster_tcp_path_watch(path, false);
+    struct tcp_link *link = path->link;
+    if (link->parting && !link->parted) {
+        link->parted = true;
+        muster_tcp_path_end(path);
+    }
+}
+
+/* Returns true if all of it is out and there may be more. */
+static bool flush_once(struct tcp_path *path)
+{
+    struct iovec parts[2 * TCP_FRAMES_MAX + 1];
+    muster_fabric_yield(path->tcp->halves.fabric);
+    if (path->half.watch.retired) {
+        return false;
+    }
+    take_control(path);
+    fill(path);
+    int count = collect(path, parts);
+    if (count == 0 && !muster_tls_has_backlog(path->tls)) {
+        nothing_left(path);
+        return false;
+    }
+    size_t total = 0;
+    for (int i = 0; i < count; i++) {
+        total += parts[i].iov_len;
+    }
+    struct muster_fabric *fabric = path->tcp->halves.fabric;
+    muster_fabric_unlock(fabric);
+    ssize_t sent = muster_tcp_path_send(path, parts, count);
+    int error = errno;
+    muster_fabric_lock(fabric);
+    if (sent < 0 && error != EAGAIN && error != EINTR) {
+        path->deaf = true; /* reading says whether it was a goodbye or a death */
+        muster_tcp_path_watch(path, false);
+        return false;
+    }
+    if (sent >= 0) {
+        advance(path, (size_t)sent);
+    }
+    bool all = sent >= 0 && (size_t)sent == total && !muster_tls_has_backlog(path->tls);
+    muster_tcp_path_watch(path, !all);
+    return all;
+}
+
+void muster_tcp_flush(struct tcp_path *path)
+{
+    if (path->deaf) {
+        return;
+    }
+    int calls = 0;
+    while (flush_once(path)) {
+        if (++calls == CALLS_MAX) {
+            muster_link_mark(path->link->link);
+            return;
+        }
+    }
+}
+
+void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
+{
+    for (uint32_t i = path->frame_count; i > 0; i--) {
+        struct tcp_outgoing *out = &path->frames[i - 1];
+        const struct muster_transfer *transfer = out->frame.transfer;
+        if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
+            continue;
+        }
+        if (i <= path->passed) {
+            out->frame.transfer = NULL; /* its memory is not looked at any more */
+            continue;
+        }
+        if (out->sent == 0) {
+            muster_match_unsent(&path->link->match, &out->frame);
+            remove_frame(path, i - 1);
+            continue;
+        }
+        /* Half out: the peer needs the rest to find the next frame, but not from this memory. */
+        out->copy = malloc(out->frame.size + 1);
+        if (out->copy == NULL) {
+            path->link->match.broken = true;
+            path->deaf = true;
+        } else if (out->frame.size > 0) {
+            memcpy(out->copy, out->frame.data, out->frame.size);
+        }
+        out->frame.data = out->copy;
+        out->frame.transfer = NULL;
+    }
+}

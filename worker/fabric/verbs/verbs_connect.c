@@ -1,0 +1,579 @@
+/*
+ * How links over RDMA begin, and end: a TCP connection on which the ends tell each other of their
+ * queue pairs, and the proof that these reach each other.
+ *
+ * The first path opens the link. Its dialler then calls for the others, if there are to be more,
+ * and again for one that is lost or could not be had. The i-th path goes from the i-th device of
+ * the dialler to the i-th of the acceptor, modulo how many they have.
+ */
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/base/random.h"
+#include "worker/fabric/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <utlist.h>
+
+/* Says it whole: a socket that has just begun has room, or is useless. */
+static bool say(const struct verbs_path *path, const unsigned char *bytes, size_t size)
+{
+    return send(path->half.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
+}
+
+/* Reads as muster_half_heard() says. */
+static int hear(struct verbs_path *path, uint32_t size)
+{
+    ssize_t got = recv(path->half.watch.fd, path->bytes + path->have, size - path->have, 0);
+    return muster_half_heard(got, size, &path->have);
+}
+
+static bool answer(struct muster_half *half, enum muster_verdict verdict)
+{
+    const struct verbs_path *path = (const struct verbs_path *)half;
+    unsigned char bytes[VERBS_ANSWER_SIZE] = {0};
+    muster_answer_encode(verdict, bytes);
+    if (verdict == MUSTER_WELCOME) {
+        struct verbs_greeting greeting;
+        muster_verbs_greeting_of(path, &greeting);
+        muster_verbs_greeting_encode(&greeting, bytes + MUSTER_ANSWER_SIZE);
+    }
+    return say(path, bytes, sizeof bytes);
+}
+
+/* Paths of a link -------------------------------------------------------------------------------
+ */
+
+static bool is_opening(const struct verbs_link *link)
+{
+    return link->link->state == MUSTER_LINK_OPENING;
+}
+
+static struct muster_verbs_device *device_of(const struct verbs_link *link, uint32_t place)
+{
+    return &link->verbs->devices[place % link->verbs->device_count];
+}
+
+static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+{
+    path->link = link;
+    path->place = place;
+    path->device = device_of(link, place);
+    link->paths[place] = path;
+    link->path_end = place < link->path_end ? link->path_end : place + 1;
+}
+
+/* One is missing: it is called for, if this end has dialled the link. */
+static void miss_one(struct verbs_link *link)
+{
+    if (link->wanted > 1) {
+        muster_dialler_missed(&link->dialler);
+    }
+}
+
+static void lose_one(struct verbs_link *link)
+{
+    link->warned = false;
+    if (link->wanted > 1) {
+        muster_dialler_lost(&link->dialler);
+    }
+}
+
+/* It does not come about. False if the link is closed now. */
+static bool give_up(struct verbs_path *path, const char *what)
+{
+    struct verbs_link *link = path->link;
+    if (is_opening(link)) {
+        muster_link_try_next(link->link, what);
+        return false;
+    }
+    muster_log(MUSTER_LOG_DEBUG, "peer=%u one more path over RDMA: %s", link->link->rank, what);
+    bool drained = muster_verbs_pair_drain(path, what);
+    if (path->proven && (!drained || !muster_verbs_abandon_receives(path))) {
+        /* There may be frames behind the proof. */
+        muster_link_fail(link->link, MUSTER_LINK_LOST, what);
+        return false;
+    }
+    muster_verbs_path_close(path);
+    muster_verbs_make_room(link); /* the peer may have taken it for open, and sent by it */
+    miss_one(link);
+    muster_link_mark(link->link);
+    return true;
+}
+
+/* This member lacks something: not a matter of the two only. */
+static void warn(struct verbs_link *link)
+{
+    bool again = !is_opening(link) && link->warned;
+    link->warned = !is_opening(link);
+    muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
+               link->link->rank, is_opening(link) ? "not" : "not one more path",
+               muster_last_error());
+}
+
+bool muster_verbs_lose(struct verbs_path *path, const char *what)
+{
+    struct verbs_link *end = path->link;
+    struct muster_link *link = end->link;
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
+        others +=
+            end->paths[i] != NULL && i != path->place && muster_verbs_path_serves(end->paths[i]);
+    }
+    if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
+        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
+        muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
+                         what);
+        return false;
+    }
+    link->fabric->figures.connections_lost++;
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
+               link->peer.host, others, what);
+    muster_verbs_path_close(path);
+    muster_verbs_make_room(end);
+    lose_one(end);
+    muster_link_mark(link);
+    return true;
+}
+
+/* The proof ------------------------------------------------------------------------------------ */
+
+static void say_open(const struct verbs_path *path)
+{
+    const struct muster_link *link = path->link->link;
+    char there[MUSTER_ADDRESS_SIZE];
+    struct muster_socket_address remote = {.size = sizeof remote.storage};
+    (void)getpeername(path->half.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
+    muster_verbs_print_address(&remote, there);
+    bool opens = is_opening(path->link);
+    muster_log(opens ? MUSTER_LOG_INFO : MUSTER_LOG_DEBUG,
+               "peer=%u host=%s %s over RDMA device %s to %s", link->rank, link->peer.host,
+               opens ? "link" : "one more path", path->device->name, there);
+}
+
+static void open_path(struct verbs_path *path)
+{
+    struct verbs_link *link = path->link;
+    say_open(path);
+    muster_half_leave(&path->half);
+    if (!is_opening(link)) {
+        link->link->fabric->figures.connections_opened++;
+        return;
+    }
+    link->wanted = path->dialler ? link->verbs->connections : 1;
+    link->dialler.redial_ns = link->wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
+    muster_link_opened(link->link);
+}
+
+/* The peer has told of its queue pair, and hears of ours from who was called. */
+static muster_status connect_path(struct verbs_path *path)
+{
+    path->connecting = false;
+    muster_status status = muster_verbs_pair_connect(path);
+    if (!path->dialler) {
+        if (!answer(&path->half, status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
+            return muster_error_set(MUSTER_INVALID, "it hangs up");
+        }
+    } else if (status == MUSTER_OK) {
+        muster_verbs_send_proof(path);
+    }
+    return status;
+}
+
+/* The queue pairs do not reach each other. As give_up(). */
+static bool give_up_proof(struct verbs_path *path, const char *what)
+{
+    (void)muster_error_set(MUSTER_INVALID,
+                           "%.90s: the network may carry no packets as large as the RDMA devices' "
+                           "(MTU), or drop UDP port 4791",
+                           what);
+    warn(path->link);
+    return give_up(path, muster_last_error());
+}
+
+bool muster_verbs_prove(struct verbs_path *path)
+{
+    if (path->half.phase != MUSTER_PHASE_PROVING) {
+        return true;
+    }
+    if (path->connecting && connect_path(path) != MUSTER_OK) {
+        warn(path->link);
+        return give_up(path, muster_last_error());
+    }
+    if (path->failure[0] != '\0') {
+        return give_up_proof(path, path->failure);
+    }
+    if (path->proven) {
+        if (!path->dialler) {
+            muster_verbs_send_proof(path);
+        }
+        open_path(path);
+    }
+    return true;
+}
+
+static void expired(struct muster_half *half)
+{
+    struct verbs_path *path = (struct verbs_path *)half;
+    if (half->phase == MUSTER_PHASE_DIALLING) {
+        (void)give_up(path, "it cannot be reached in time");
+    } else {
+        (void)give_up_proof(path, "nothing comes through between the RDMA devices");
+    }
+}
+
+/* Dialling ----------------------------------------------------------------------------------- */
+
+static bool is_ours(const char *address)
+{
+    return muster_link_has_scheme(address, muster_verbs_ops.scheme);
+}
+
+/* Of the peer's addresses over RDMA, modulo how many there are. */
+static const char *find_address(const struct verbs_link *link, uint32_t place)
+{
+    const struct muster_peer *peer = &link->link->peer;
+    const char *found[MUSTER_ADDRESSES_MAX] = {""};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < peer->address_count; i++) {
+        if (is_ours(peer->addresses[i])) {
+            found[count++] = peer->addresses[i];
+        }
+    }
+    return found[count > 0 ? place % count : 0];
+}
+
+/* With a port that is down the kernel would look for the way to the peer for a second, and nothing
+ * of the fabric moves meanwhile. */
+static struct verbs_path *call(struct verbs_link *link, uint32_t place)
+{
+    struct muster_socket_address remote;
+    if (muster_verbs_check_port(device_of(link, place)) != MUSTER_OK ||
+        muster_verbs_parse_address(find_address(link, place), &remote) != MUSTER_OK) {
+        return NULL;
+    }
+    AUTO_CLOSE int fd =
+        socket(remote.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || (connect(fd, (const struct sockaddr *)&remote.storage, remote.size) != 0 &&
+                   errno != EINPROGRESS)) {
+        (void)muster_error_errno(MUSTER_INVALID, "it cannot be reached");
+        return NULL;
+    }
+    struct verbs_path *path =
+        muster_verbs_path_create(link->verbs, TAKE_FD(fd), MUSTER_PHASE_DIALLING, EPOLLOUT);
+    if (path == NULL) {
+        (void)muster_error_set(MUSTER_FATAL, "out of memory");
+        return NULL;
+    }
+    place_path(path, link, place);
+    path->dialler = true;
+    path->half.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
+    return path;
+}
+
+static void dial_missing(struct verbs_link *link)
+{
+    for (uint32_t place = 0; place < link->wanted; place++) {
+        if (link->paths[place] == NULL && call(link, place) == NULL) {
+            warn(link);
+            miss_one(link);
+        }
+    }
+}
+
+void muster_verbs_dial(struct verbs_link *link)
+{
+    link->dialler.redial_ns = MUSTER_NEVER;
+    if (!is_opening(link)) {
+        dial_missing(link);
+        return;
+    }
+    muster_random_bytes(&link->ticket, sizeof link->ticket);
+    if (call(link, 0) == NULL) {
+        muster_link_try_next(link->link, muster_last_error());
+    }
+}
+
+static void hung_up(struct verbs_path *path)
+{
+    if (is_opening(path->link)) {
+        muster_half_hung_up(&path->half, path->link->link);
+    } else {
+        (void)give_up(path, "it closes the connection without an answer");
+    }
+}
+
+static void connected(struct verbs_path *path)
+{
+    struct verbs_link *link = path->link;
+    unsigned char bytes[VERBS_HELLO_SIZE];
+    struct verbs_greeting greeting;
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        (void)give_up(path, strerror(error));
+        return;
+    }
+    if (muster_verbs_pair_create(path) != MUSTER_OK) {
+        warn(link);
+        (void)give_up(path, muster_last_error());
+        return;
+    }
+    struct muster_hello hello = muster_hello_to(link->link);
+    hello.ticket = link->ticket;
+    hello.index = is_opening(link) ? 0 : (uint8_t)(path->place + 1);
+    hello.connections = (uint8_t)link->verbs->connections;
+    muster_hello_encode(&hello, bytes);
+    muster_verbs_greeting_of(path, &greeting);
+    muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
+    path->half.phase = MUSTER_PHASE_GREETING;
+    path->half.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
+    muster_watch_change(path->verbs->halves.fabric, &path->half.watch, EPOLLIN);
+    if (!say(path, bytes, sizeof bytes)) {
+        hung_up(path);
+    }
+}
+
+/* The leader connects it in its turn. */
+static void connect_soon(struct verbs_path *path)
+{
+    muster_half_prove(&path->half);
+    path->connecting = true;
+    muster_link_mark(path->link->link);
+}
+
+static void judge_answer(struct verbs_path *path)
+{
+    enum muster_verdict verdict;
+    if (muster_answer_decode(path->bytes, &verdict) != MUSTER_OK) {
+        (void)give_up(path, "it answers otherwise than a Muster peer");
+    } else if (verdict == MUSTER_WAIT) {
+        path->have = 0;
+    } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
+        muster_half_refused(&path->half, path->link->link, verdict);
+    } else if (verdict != MUSTER_WELCOME) {
+        (void)give_up(path, muster_verdict_text(verdict));
+    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
+               MUSTER_OK) {
+        (void)give_up(path, muster_last_error());
+    } else {
+        connect_soon(path);
+    }
+}
+
+static void read_answer(struct verbs_path *path)
+{
+    int got = hear(path, VERBS_ANSWER_SIZE);
+    if (got < 0) {
+        hung_up(path);
+    } else if (got > 0) {
+        judge_answer(path);
+    }
+}
+
+/* Accepting ---------------------------------------------------------------------------------- */
+
+static void close_half(struct muster_half *half)
+{
+    muster_verbs_path_close((struct verbs_path *)half);
+}
+
+static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+{
+    struct muster_socket_address remote = {.size = sizeof remote.storage};
+    (void)getpeername(half->watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
+    muster_verbs_print_address(&remote, ret_from);
+}
+
+static struct muster_half *accepted(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote)
+{
+    (void)remote;
+    struct verbs_path *path =
+        muster_verbs_path_create((struct verbs *)halves, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    return path != NULL ? &path->half : NULL;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    const struct verbs_path *path = end->paths[0];
+    return path != NULL && path->dialler &&
+           (path->half.phase == MUSTER_PHASE_GREETING || path->half.phase == MUSTER_PHASE_PROVING);
+}
+
+/* What the caller is not told now, it is told when the queue pair is connected. */
+static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
+{
+    place_path(path, link, place);
+    if (muster_verbs_check_port(path->device) == MUSTER_OK &&
+        muster_verbs_pair_create(path) == MUSTER_OK) {
+        connect_soon(path);
+        return;
+    }
+    warn(link);
+    (void)answer(&path->half, MUSTER_REFUSED_VERBS);
+    (void)give_up(path, muster_last_error());
+}
+
+/* One more path of a link that is open. */
+static void take_other_call(struct verbs_path *path, struct muster_link *link)
+{
+    struct verbs_link *end = link->transport == path->verbs ? link->end : NULL;
+    uint32_t place = path->half.hello.index - 1U;
+    if (link->state != MUSTER_LINK_OPEN || end == NULL || place >= VERBS_PATHS_MAX ||
+        end->ticket != path->half.hello.ticket || end->paths[place] != NULL) {
+        (void)answer(&path->half, MUSTER_REFUSED_CROSSED);
+        muster_verbs_path_close(path);
+        return;
+    }
+    begin_path(path, end, place);
+}
+
+static void take_call(struct muster_half *half, struct muster_link *link)
+{
+    struct verbs_path *path = (struct verbs_path *)half;
+    if (half->hello.index > 0) {
+        take_other_call(path, link);
+        return;
+    }
+    if (!muster_half_counts(half, link)) {
+        return;
+    }
+    struct verbs_link *end = link->end;
+    if (end->paths[0] != NULL) {
+        muster_verbs_path_close(end->paths[0]);
+    }
+    end->ticket = half->hello.ticket;
+    begin_path(path, end, 0);
+}
+
+static void read_hello(struct verbs_path *path)
+{
+    int got = hear(path, VERBS_HELLO_SIZE);
+    if (got < 0) {
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
+    } else if (!muster_hello_begins(path->bytes, path->have) ||
+               (got > 0 && muster_verbs_greeting_decode(path->bytes + MUSTER_HELLO_SIZE,
+                                                        &path->theirs) != MUSTER_OK)) {
+        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+    } else if (got > 0) {
+        muster_half_greeted(&path->half, path->bytes);
+    }
+}
+
+/* Open ----------------------------------------------------------------------------------------- */
+
+/* Nothing is said any more but that it leaves. */
+static void read_end(struct verbs_path *path)
+{
+    unsigned char byte = 0;
+    ssize_t got = recv(path->half.watch.fd, &byte, 1, 0);
+    if (got == 1) {
+        path->leaving = true;
+        return;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    const char *what = got == 0 ? "it closed the connection without goodbye" : strerror(errno);
+    if (path->half.phase == MUSTER_PHASE_OPEN) {
+        (void)muster_verbs_ended(path, what);
+        return;
+    }
+    /* The proof may have come all the same, and what came behind it. */
+    struct verbs_link *link = path->link;
+    uint32_t place = path->place;
+    muster_verbs_take(path->verbs);
+    if (!path->proven) {
+        (void)give_up_proof(path, "it gives up the RDMA connection");
+    } else if (muster_verbs_prove(path) && link->paths[place] == path) {
+        (void)muster_verbs_ended(path, what);
+    }
+}
+
+static void path_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct verbs_path *path = (struct verbs_path *)watch;
+    (void)events;
+    switch (path->half.phase) {
+    case MUSTER_PHASE_DIALLING:
+        connected(path);
+        break;
+    case MUSTER_PHASE_GREETING:
+        read_answer(path);
+        break;
+    case MUSTER_PHASE_HELLO:
+        read_hello(path);
+        break;
+    case MUSTER_PHASE_PARKED:
+        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT); /* it has hung up, most likely */
+        break;
+    case MUSTER_PHASE_PROVING:
+    case MUSTER_PHASE_OPEN:
+        read_end(path);
+        break;
+    }
+}
+
+/* The transport's -------------------------------------------------------------------------------
+ */
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_verbs_dial((struct verbs_link *)dialler);
+}
+
+static void free_verbs(struct muster_halves *halves)
+{
+    struct verbs *verbs = (struct verbs *)halves;
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        muster_verbs_device_close(&verbs->devices[i]);
+    }
+    free(verbs->piece);
+    free(verbs);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct verbs_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->verbs = link->transport;
+    end->match.link = link;
+    end->match.unchecked = true; /* the device has a CRC of its own */
+    end->arrival.piece = end->verbs->piece;
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_end; i++) {
+        if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
+            !muster_half_ended(&end->paths[i]->half)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const struct muster_half_ops muster_verbs_half_ops = {
+    .elsewhere = MUSTER_REFUSED_VERBS,
+    .accepted = accepted,
+    .ready = path_ready,
+    .answer = answer,
+    .close = close_half,
+    .from = say_from,
+    .end_size_bytes = sizeof(struct verbs_link),
+    .init_end = init_end,
+    .calls = calls,
+    .take = take_call,
+    .expired = expired,
+    .dial = dial,
+    .ended = ended,
+    .free = free_verbs,
+};

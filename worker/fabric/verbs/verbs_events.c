@@ -1,0 +1,245 @@
+/* What the device reports: completions of what was posted, and what happens to it. */
+#include "worker/base/log.h"
+#include "worker/fabric/verbs/verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <utlist.h>
+
+enum { ROUNDS_MAX = 8 }; /* in one go, then links have their turn */
+
+void muster_verbs_note_failure(struct verbs_path *path, const char *what)
+{
+    if (path->failure[0] == '\0') {
+        (void)snprintf(path->failure, sizeof path->failure, "RDMA device %s: %.160s",
+                       path->device->name, what);
+    }
+}
+
+/* Completions ---------------------------------------------------------------------------------- */
+
+static muster_status received(struct verbs_path *path, const struct ibv_wc *completion,
+                              uint32_t slot)
+{
+    bool has_word = (completion->wc_flags & IBV_WC_WITH_IMM) != 0;
+    uint32_t word = has_word ? be32toh(completion->imm_data) : 0;
+    path->credits += word >> VERBS_CREDITS_SHIFT & VERBS_CREDITS_MASK;
+    path->segment_credits += word >> VERBS_SEGMENTS_SHIFT & VERBS_CREDITS_MASK;
+    if (!has_word || path->credits > VERBS_SEND_SLOTS ||
+        path->segment_credits > path->theirs.segments || slot >= VERBS_RECEIVE_SLOTS) {
+        return muster_error_set(MUSTER_INVALID, "credits that nobody has given");
+    }
+    if ((word & VERBS_PROOF) != 0 || completion->byte_len == 0) {
+        path->proven = path->proven || (word & VERBS_PROOF) != 0;
+        muster_verbs_post_receive(path, slot);
+        return MUSTER_OK;
+    }
+    struct verbs_in in = {.path = path,
+                          .bytes = muster_verbs_receive_slot(path, slot),
+                          .size = completion->byte_len,
+                          .slot = slot,
+                          .segment = completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM};
+    if (in.segment) {
+        if (path->segments.base == NULL) {
+            return muster_error_set(MUSTER_INVALID, "a segment that there is not");
+        }
+        in.slot = path->segment_in;
+        in.bytes = muster_verbs_segment(path, path->segment_in);
+        path->segment_in = (path->segment_in + 1) % VERBS_SEGMENTS;
+        muster_verbs_post_receive(path, slot);
+    }
+    return muster_verbs_arrived(path, (uint16_t)(word & VERBS_NUMBER_MASK), &in);
+}
+
+static struct verbs_path *find_path(struct verbs *verbs, uint64_t number)
+{
+    if (verbs->last == NULL || verbs->last->number != number) {
+        HASH_FIND(hh, verbs->by_number, &number, sizeof number, verbs->last);
+    }
+    return verbs->last;
+}
+
+static void hand_over(struct verbs *verbs, const struct ibv_wc *completion)
+{
+    uint64_t number = completion->wr_id >> 16;
+    enum verbs_work work = (enum verbs_work)(completion->wr_id >> 8 & 0xff);
+    uint32_t slot = completion->wr_id & 0xff;
+    struct verbs_path *path = find_path(verbs, number);
+    if (path == NULL) { /* closed since */
+        return;
+    }
+    path->receives -= work == VERBS_WORK_RECEIVE;
+    if (completion->status != IBV_WC_SUCCESS) {
+        char what[128];
+        (void)snprintf(what, sizeof what, "%s (vendor error 0x%x)",
+                       path->device->library->wc_status_str(completion->status),
+                       completion->vendor_err);
+        muster_verbs_note_failure(path, what);
+    } else if (work == VERBS_WORK_FRAME) {
+        muster_verbs_acknowledged(path, slot);
+    } else if (work == VERBS_WORK_EMPTY) {
+        path->credit_sends--;
+    } else if (received(path, completion, slot) != MUSTER_OK) {
+        char what[MUSTER_REASON_SIZE];
+        (void)snprintf(what, sizeof what, "what came breaks the rules: %.160s",
+                       muster_last_error());
+        muster_verbs_note_failure(path, what);
+    }
+    muster_link_mark(path->link->link);
+}
+
+bool muster_verbs_look(struct verbs *verbs)
+{
+    for (uint32_t i = 0; i < verbs->device_count && verbs->taken_count == 0; i++) {
+        struct ibv_cq *queue = verbs->devices[verbs->next_device].queue;
+        int count = ibv_poll_cq(queue, VERBS_TAKEN_MAX, verbs->taken);
+        verbs->taken_count = count > 0 ? count : 0;
+        verbs->next_device =
+            verbs->next_device + 1 < verbs->device_count ? verbs->next_device + 1 : 0;
+    }
+    return verbs->taken_count > 0;
+}
+
+bool muster_verbs_take_some(struct verbs *verbs)
+{
+    if (!muster_verbs_look(verbs)) {
+        return false;
+    }
+    int count = verbs->taken_count;
+    verbs->taken_count = 0;
+    for (int i = 0; i < count; i++) {
+        hand_over(verbs, &verbs->taken[i]);
+    }
+    return true;
+}
+
+void muster_verbs_take(struct verbs *verbs)
+{
+    for (uint32_t round = 0; round < ROUNDS_MAX && muster_verbs_take_some(verbs); round++) {
+    }
+}
+
+void muster_verbs_arm(struct verbs *verbs)
+{
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        (void)ibv_req_notify_cq(verbs->devices[i].queue, 0);
+    }
+}
+
+/* Events --------------------------------------------------------------------------------------- */
+
+/* Both descriptors are the library's: these are copies, to be closed. */
+struct device_watch {
+    struct muster_watch watch; /* first */
+    struct verbs *verbs;
+    struct muster_verbs_device *device;
+};
+
+/* The leader is awake; it looks for completions by itself. */
+static void completion_ready(struct muster_watch *watch, uint32_t events)
+{
+    const struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
+    struct ibv_cq *queue = NULL;
+    void *unused = NULL;
+    (void)events;
+    while (device->library->get_cq_event(device->channel, &queue, &unused) == 0) {
+        device->library->ack_cq_events(queue, 1);
+    }
+}
+
+/* With NULL: of the whole device. */
+static void fail_paths(struct verbs *verbs, const struct muster_verbs_device *device,
+                       const struct ibv_qp *pair, const char *what)
+{
+    struct verbs_path *path = NULL;
+    struct verbs_path *next = NULL;
+    HASH_ITER(hh, verbs->by_number, path, next)
+    {
+        if (path->device == device && (pair == NULL || path->pair == pair)) {
+            muster_verbs_note_failure(path, what);
+            muster_link_mark(path->link->link);
+        }
+    }
+}
+
+static void event_ready(struct muster_watch *watch, uint32_t events)
+{
+    struct verbs *verbs = ((struct device_watch *)watch)->verbs;
+    const struct muster_verbs_device *device = ((struct device_watch *)watch)->device;
+    const struct muster_verbs_library *library = device->library;
+    struct ibv_async_event event;
+    (void)events;
+    while (library->get_async_event(device->context, &event) == 0) {
+        const char *what = library->event_type_str(event.event_type);
+        switch (event.event_type) {
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_PATH_MIG_ERR:
+            fail_paths(verbs, device, event.element.qp, what);
+            break;
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_DEVICE_FATAL:
+            fail_paths(verbs, device, NULL, what);
+            break;
+        case IBV_EVENT_PORT_ERR: /* it may come back before the device gives up */
+            muster_log(MUSTER_LOG_WARN, "RDMA device %s: %s", device->name, what);
+            break;
+        default:
+            muster_log(MUSTER_LOG_DEBUG, "RDMA device %s: %s", device->name, what);
+        }
+        library->ack_async_event(&event);
+    }
+}
+
+static void free_watch(struct muster_watch *watch)
+{
+    free(watch);
+}
+
+static muster_status watch_device(struct verbs *verbs, struct muster_verbs_device *device, int fd,
+                                  void (*ready)(struct muster_watch *watch, uint32_t events),
+                                  struct muster_watch **ret_watch)
+{
+    struct device_watch *record = calloc(1, sizeof *record);
+    int copy = dup(fd);
+    if (record == NULL || copy < 0) {
+        free(record);
+        return muster_error_set(MUSTER_FATAL, "no descriptor for an RDMA device");
+    }
+    record->verbs = verbs;
+    record->device = device;
+    record->watch =
+        (struct muster_watch){.fd = copy, .events = EPOLLIN, .ready = ready, .free = free_watch};
+    muster_status status = muster_watch_add(verbs->halves.fabric, &record->watch);
+    if (status != MUSTER_OK) {
+        close(copy);
+        free(record);
+        return status;
+    }
+    *ret_watch = &record->watch;
+    return MUSTER_OK;
+}
+
+muster_status muster_verbs_events_start(struct verbs *verbs)
+{
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        struct muster_verbs_device *device = &verbs->devices[i];
+        TRY(watch_device(verbs, device, device->channel->fd, completion_ready,
+                         &verbs->watches[(size_t)2 * i]));
+        TRY(watch_device(verbs, device, device->context->async_fd, event_ready,
+                         &verbs->watches[(size_t)2 * i + 1]));
+    }
+    return MUSTER_OK;
+}
+
+void muster_verbs_events_stop(struct verbs *verbs)
+{
+    for (uint32_t i = 0; i < 2 * MUSTER_VERBS_DEVICES_MAX; i++) {
+        if (verbs->watches[i] != NULL) {
+            muster_watch_retire(verbs->halves.fabric, verbs->watches[i]);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+/* Memory of a GPU that an RDMA device reads by itself. */
+#include "worker/fabric/verbs/verbs_device.h"
+
+#include "worker/base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    REFUSALS_MAX = 4, /* in a row; from then on the device is asked the 64th time only */
+    SELDOM = 64,
+    WHY_SIZE = 160,
+};
+
+static struct ibv_mr *by_dmabuf(const struct muster_verbs_device *device,
+                                const struct muster_gpu_memory *memory, void *base,
+                                size_t size_bytes, char *ret_why)
+{
+    int fd = -1;
+    if (device->library->reg_dmabuf_mr == NULL) {
+        (void)snprintf(ret_why, WHY_SIZE, "libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34)");
+        errno = ENOSYS;
+        return NULL;
+    }
+    if (muster_gpu_export(memory, base, size_bytes, &fd) != MUSTER_OK) {
+        (void)snprintf(ret_why, WHY_SIZE, "%.150s", muster_last_error());
+        errno = ENOSYS;
+        return NULL;
+    }
+    struct ibv_mr *registered =
+        device->library->reg_dmabuf_mr(device->domain, 0, size_bytes, (uintptr_t)base, fd, 0);
+    int error = errno;
+    (void)snprintf(ret_why, WHY_SIZE, "%.150s", strerror(error));
+    (void)close(fd); /* the registration holds what it needs */
+    errno = error;
+    return registered;
+}
+
+static void warn(const struct muster_verbs_device *device, const char *why, int error)
+{
+    muster_log(MUSTER_LOG_WARN,
+               "RDMA device %s cannot read memory of a GPU, which is copied through the host "
+               "therefore. By dma-buf: %s; by nvidia-peermem: %s. Load nvidia-peermem (modprobe "
+               "nvidia-peermem), or have Linux 5.12 or newer and a driver of NVIDIA from 515 on "
+               "with open kernel modules",
+               device->name, why, strerror(error));
+}
+
+struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,
+                                         const struct muster_gpu_memory *memory, void *base,
+                                         size_t size_bytes)
+{
+    char why[WHY_SIZE];
+    bool seldom = device->gpu_refusals >= REFUSALS_MAX;
+    if (seldom && device->gpu_refusals % SELDOM != 0) {
+        device->gpu_refusals++;
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    struct ibv_mr *registered = by_dmabuf(device, memory, base, size_bytes, why);
+    if (registered == NULL && errno != ENOMEM) {
+        registered = device->library->reg_mr(device->domain, base, size_bytes, 0);
+    }
+    int error = errno;
+    if (registered != NULL) {
+        device->gpu_refusals = 0;
+    } else if (error != ENOMEM && device->gpu_refusals++ == 0) {
+        warn(device, why, error);
+    }
+    errno = error;
+    return registered;
+}

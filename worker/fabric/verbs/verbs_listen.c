@@ -1,0 +1,147 @@
+/* Where calls for links over RDMA come in: one address for each device. */
+#include "worker/base/cleanup.h"
+#include "worker/fabric/address/host_addresses.h"
+#include "worker/fabric/verbs/verbs.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "verbs://10.0.0.1:4000" and "tcp://10.0.0.1:4000" differ in nothing else. */
+void muster_verbs_print_address(const struct muster_socket_address *address,
+                                char ret_text[MUSTER_ADDRESS_SIZE])
+{
+    char text[MUSTER_ADDRESS_SIZE];
+    muster_address_print(address, text);
+    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s%.*s", muster_verbs_ops.scheme,
+                   MUSTER_ADDRESS_SIZE - 8, text + strlen("tcp"));
+}
+
+muster_status muster_verbs_parse_address(const char *published,
+                                         struct muster_socket_address *ret_address)
+{
+    char text[MUSTER_ADDRESS_SIZE];
+    (void)snprintf(text, sizeof text, "tcp%.120s", published + strlen(muster_verbs_ops.scheme));
+    return muster_address_parse(text, ret_address);
+}
+
+uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
+                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE])
+{
+    const struct verbs *verbs = transport;
+    uint32_t count = verbs->device_count < most ? verbs->device_count : most;
+    for (uint32_t i = 0; i < count; i++) {
+        muster_verbs_print_address(&verbs->own[i], ret_addresses[i]);
+    }
+    return count;
+}
+
+/* The address of the RDMA device itself, where it has one: who reaches it is in its network. */
+static bool address_of_gid(const struct muster_verbs_gid *gid,
+                           struct muster_socket_address *ret_address)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    memset(ret_address, 0, sizeof *ret_address);
+    if (gid->type == MUSTER_VERBS_INFINIBAND || muster_verbs_gid_is_link_local(gid)) {
+        return false;
+    }
+    if (muster_verbs_gid_is_ipv4(gid)) {
+        memcpy(&four.sin_addr, gid->bytes + 12, sizeof four.sin_addr);
+        memcpy(&ret_address->storage, &four, sizeof four);
+        ret_address->size = sizeof four;
+    } else {
+        memcpy(&six.sin6_addr, gid->bytes, sizeof six.sin6_addr);
+        memcpy(&ret_address->storage, &six, sizeof six);
+        ret_address->size = sizeof six;
+    }
+    return true;
+}
+
+static muster_status choose_address(const struct muster_verbs_device *device,
+                                    const struct muster_fabric_options *options,
+                                    struct muster_socket_address *ret_address, uint16_t *ret_first,
+                                    uint16_t *ret_last)
+{
+    struct muster_socket_address listening = {0};
+    *ret_first = 0;
+    *ret_last = 0;
+    if (options->listen != NULL) {
+        TRY(muster_address_parse_listen(options->listen, &listening, ret_first, ret_last));
+    }
+    if (address_of_gid(&device->gid, ret_address)) {
+        return MUSTER_OK;
+    }
+    if (listening.size > 0) {
+        *ret_address = listening;
+        return MUSTER_OK;
+    }
+    AUTO_FREE struct muster_host_addresses *here = calloc(1, sizeof *here);
+    uint32_t chosen = 0;
+    uint32_t count = 0;
+    if (here == NULL) {
+        return muster_error_set(MUSTER_FATAL, "out of memory");
+    }
+    TRY(muster_host_addresses_read(here));
+    TRY(muster_addresses_choose(here, options->interfaces, options->first_address, 1, &chosen,
+                                &count));
+    *ret_address = here->all[chosen].address;
+    return MUSTER_OK;
+}
+
+/* Of a range of ports the last that is free: TCP begins with the first. */
+static muster_status bind_within(int fd, struct muster_socket_address *address, uint16_t first,
+                                 uint16_t last)
+{
+    if (first != 0 && first == last) {
+        return muster_error_set(MUSTER_INVALID,
+                                "listen (MUSTER_LISTEN) has one port, which TCP takes: RDMA needs "
+                                "another one");
+    }
+    for (uint32_t port = last; first == 0 || port > first; port--) {
+        muster_address_set_port(address, (uint16_t)port);
+        if (bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0) {
+            return MUSTER_OK;
+        }
+        if (errno != EADDRINUSE || first == 0) {
+            break;
+        }
+    }
+    char text[MUSTER_ADDRESS_SIZE];
+    muster_verbs_print_address(address, text);
+    return muster_error_errno(MUSTER_INVALID, "%s", text);
+}
+
+static muster_status listen_at(struct verbs *verbs, uint32_t index,
+                               const struct muster_fabric_options *options)
+{
+    struct muster_socket_address *own = &verbs->own[index];
+    uint16_t first = 0;
+    uint16_t last = 0;
+    const int yes = 1;
+    TRY(choose_address(&verbs->devices[index], options, own, &first, &last));
+    AUTO_CLOSE int fd =
+        socket(own->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return muster_error_errno(MUSTER_FATAL, "socket");
+    }
+    if (first != 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    }
+    TRY(bind_within(fd, own, first, last));
+    own->size = sizeof own->storage;
+    if (listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own->storage, &own->size) != 0) {
+        return muster_error_errno(MUSTER_FATAL, "listen");
+    }
+    return muster_halves_listen(&verbs->halves, TAKE_FD(fd));
+}
+
+muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_fabric_options *options)
+{
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        TRY(listen_at(verbs, i, options));
+    }
+    return MUSTER_OK;
+}

@@ -1,0 +1,11 @@
+/* What to do where links over RDMA are asked for and cannot be. */
+#ifndef MUSTER_WORKER_FABRIC_VERBS_VERBS_OFF_H
+#define MUSTER_WORKER_FABRIC_VERBS_VERBS_OFF_H
+
+#include "worker/fabric/fabric.h"
+
+/* The thread's error text says why. An error if they are required, else a line in the log. */
+MUSTER_CHECKED muster_status muster_verbs_is_off(const struct muster_fabric_options *options,
+                                                 muster_status status);
+
+#endif

@@ -1,0 +1,370 @@
+/* The record of a connection: its memory and its queue pair. */
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/wire/bytes.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    SLOTS_BYTES = (VERBS_SEND_SLOTS + VERBS_RECEIVE_SLOTS) * VERBS_SLOT_BYTES,
+    SEGMENTS_BYTES = VERBS_SEGMENTS * VERBS_SEGMENT_BYTES,
+    PACKET_MASK = 0xffffff,
+    /* An unanswered packet is sent again after 4.096 us x 2^17, six times: 3.8 s. (With seven,
+     * Soft-RoCE never gives up.) */
+    TIMEOUT = 17,
+    RETRIES = 6,
+    NOT_READY_TIMER = 12, /* 0.64 ms; cannot happen as long as the peer keeps to its credits */
+    HOPS_MAX = 64,
+    DRAIN_MS = 500, /* for what is no more than a look at its own queues */
+};
+
+static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
+
+/* Greetings ------------------------------------------------------------------------------------ */
+
+void muster_verbs_greeting_encode(const struct verbs_greeting *greeting,
+                                  unsigned char ret_bytes[VERBS_GREETING_SIZE])
+{
+    const uint32_t words[5] = {greeting->number, greeting->packet, greeting->mtu, greeting->lid,
+                               greeting->gid.type};
+    memset(ret_bytes, 0, VERBS_GREETING_SIZE);
+    memcpy(ret_bytes, magic, sizeof magic);
+    for (size_t i = 0; i < 5; i++) {
+        muster_bytes_put(ret_bytes + 8 + 4 * i, words[i], 4);
+    }
+    muster_bytes_put(ret_bytes + 28, greeting->segments, 4);
+    memcpy(ret_bytes + 32, greeting->gid.bytes, sizeof greeting->gid.bytes);
+    muster_bytes_put(ret_bytes + 48, greeting->address, 8);
+    muster_bytes_put(ret_bytes + 56, greeting->key, 4);
+}
+
+muster_status muster_verbs_greeting_decode(const unsigned char bytes[VERBS_GREETING_SIZE],
+                                           struct verbs_greeting *ret_greeting)
+{
+    struct verbs_greeting greeting = {.number = (uint32_t)muster_bytes_get(bytes + 8, 4),
+                                      .packet = (uint32_t)muster_bytes_get(bytes + 12, 4),
+                                      .mtu = (uint32_t)muster_bytes_get(bytes + 16, 4),
+                                      .lid = (uint32_t)muster_bytes_get(bytes + 20, 4),
+                                      .segments = (uint32_t)muster_bytes_get(bytes + 28, 4),
+                                      .address = muster_bytes_get(bytes + 48, 8),
+                                      .key = (uint32_t)muster_bytes_get(bytes + 56, 4)};
+    uint32_t type = (uint32_t)muster_bytes_get(bytes + 24, 4);
+    if (memcmp(bytes, magic, sizeof magic) != 0 || greeting.number > PACKET_MASK ||
+        greeting.packet > PACKET_MASK || greeting.mtu < IBV_MTU_256 ||
+        greeting.mtu > IBV_MTU_4096 || greeting.lid > UINT16_MAX || type > MUSTER_VERBS_ROCE_2 ||
+        (greeting.segments != 0 && greeting.segments != VERBS_SEGMENTS)) {
+        return muster_error_set(MUSTER_INVALID, "it says nonsense about its queue pair");
+    }
+    greeting.gid.type = (enum muster_verbs_gid_type)type;
+    memcpy(greeting.gid.bytes, bytes + 32, sizeof greeting.gid.bytes);
+    *ret_greeting = greeting;
+    return MUSTER_OK;
+}
+
+void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting)
+{
+    const struct muster_verbs_device *device = path->device;
+    const struct verbs_memory *segments = &path->segments;
+    *ret_greeting =
+        (struct verbs_greeting){.number = path->pair->qp_num,
+                                .packet = path->packet,
+                                .mtu = device->mtu,
+                                .lid = device->lid,
+                                .gid = device->gid,
+                                .segments = segments->base != NULL ? VERBS_SEGMENTS : 0,
+                                .key = segments->base != NULL ? segments->registered->rkey : 0,
+                                .address = (uintptr_t)segments->base};
+}
+
+uint32_t muster_verbs_path_mtu(const struct verbs_path *path)
+{
+    uint32_t mtu = path->theirs.mtu < path->device->mtu ? path->theirs.mtu : path->device->mtu;
+    return 128U << mtu;
+}
+
+/* Memory --------------------------------------------------------------------------------------- */
+
+unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t slot)
+{
+    return path->slots.base + (size_t)slot * VERBS_SLOT_BYTES + VERBS_HEADER_AT;
+}
+
+unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot)
+{
+    return muster_verbs_send_slot(path, VERBS_SEND_SLOTS + slot);
+}
+
+unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment)
+{
+    return path->segments.base + (size_t)segment * VERBS_SEGMENT_BYTES + VERBS_HEADER_AT;
+}
+
+static void free_memory(const struct muster_verbs_device *device, struct verbs_memory *memory)
+{
+    if (memory->registered != NULL) {
+        (void)device->library->dereg_mr(memory->registered);
+    }
+    if (memory->base != NULL) {
+        munmap(memory->base, memory->size_bytes);
+    }
+    *memory = (struct verbs_memory){0};
+}
+
+/* A child of fork() does not get it: the device goes on writing where the parent is. */
+static muster_status make_memory(const struct muster_verbs_device *device, size_t size_bytes,
+                                 bool remote, struct verbs_memory *ret_memory)
+{
+    struct verbs_memory memory = {.size_bytes = size_bytes};
+    void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return muster_error_errno(MUSTER_FATAL, "%zu bytes for a link", size_bytes);
+    }
+    memory.base = base;
+    (void)madvise(base, size_bytes, MADV_DONTFORK);
+    muster_status status =
+        muster_verbs_register(device, base, size_bytes, remote, &memory.registered);
+    if (status != MUSTER_OK) {
+        free_memory(device, &memory);
+        return status;
+    }
+    *ret_memory = memory;
+    return MUSTER_OK;
+}
+
+muster_status muster_verbs_try_memory(const struct muster_verbs_device *device)
+{
+    struct verbs_memory memory = {0};
+    TRY(make_memory(device, SLOTS_BYTES, false, &memory));
+    free_memory(device, &memory);
+    return MUSTER_OK;
+}
+
+void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot)
+{
+    struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_receive_slot(path, slot),
+                           .length = VERBS_SLOT_BYTES - VERBS_HEADER_AT,
+                           .lkey = path->slots.registered->lkey};
+    struct ibv_recv_wr work = {
+        .wr_id = muster_verbs_work(path, VERBS_WORK_RECEIVE, slot), .sg_list = &part, .num_sge = 1};
+    struct ibv_recv_wr *bad = NULL;
+    if (path->pair == NULL || path->failure[0] != '\0') {
+        return;
+    }
+    int error = ibv_post_recv(path->pair, &work, &bad);
+    path->receives += error == 0;
+    if (error != 0) {
+        char what[128];
+        (void)snprintf(what, sizeof what, "a receive cannot be posted: %s", strerror(error));
+        muster_verbs_note_failure(path, what);
+    }
+}
+
+/* The queue pair ------------------------------------------------------------------------------- */
+
+static muster_status make_pair(struct verbs_path *path)
+{
+    struct muster_verbs_device *device = path->device;
+    const struct muster_verbs_library *library = device->library;
+    if ((device->pairs + 1) * VERBS_COMPLETIONS_MAX > device->queue_entries) {
+        return muster_error_set(MUSTER_INVALID, "%s: its completion queue is for %u links",
+                                device->name, device->pairs);
+    }
+    struct ibv_qp_init_attr wanted = {
+        .send_cq = device->queue,
+        .recv_cq = device->queue,
+        .qp_type = IBV_QPT_RC,
+        .sq_sig_all = 1,
+        .cap = {.max_send_wr = VERBS_SEND_SLOTS + VERBS_CREDIT_SENDS + 1,
+                .max_recv_wr = VERBS_RECEIVE_SLOTS,
+                .max_send_sge = VERBS_PARTS_MAX,
+                .max_recv_sge = 1,
+                .max_inline_data = VERBS_INLINE_BYTES}};
+    path->pair = library->create_qp(device->domain, &wanted);
+    if (path->pair == NULL) {
+        return muster_error_errno(MUSTER_INVALID, "a queue pair of %s", device->name);
+    }
+    device->pairs++;
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
+                                     .port_num = device->port,
+                                     .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    int error =
+        library->modify_qp(path->pair, &attributes,
+                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_INVALID, "a queue pair of %s: %s", device->name,
+                                         strerror(error));
+}
+
+muster_status muster_verbs_pair_create(struct verbs_path *path)
+{
+    path->number = ++path->verbs->last_number;
+    TRY(make_memory(path->device, SLOTS_BYTES, false, &path->slots));
+    if (make_memory(path->device, SEGMENTS_BYTES, true, &path->segments) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_DEBUG, "large messages will be copied: %s", muster_last_error());
+    }
+    TRY(make_pair(path));
+    HASH_ADD(hh, path->verbs->by_number, number, sizeof path->number, path);
+    muster_random_bytes(&path->packet, sizeof path->packet);
+    path->packet &= PACKET_MASK;
+    path->free_slots = (1U << VERBS_SEND_SLOTS) - 1;
+    path->credits = VERBS_SEND_SLOTS;
+    for (uint32_t slot = 0; slot < VERBS_RECEIVE_SLOTS; slot++) {
+        muster_verbs_post_receive(path, slot);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status check_fit(const struct verbs_path *path)
+{
+    const struct muster_verbs_gid *mine = &path->device->gid;
+    const struct muster_verbs_gid *theirs = &path->theirs.gid;
+    static const char *const types[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
+    if (mine->type != theirs->type) {
+        return muster_error_set(MUSTER_INVALID,
+                                "this member's RDMA address is of %s, the peer's of %s "
+                                "(MUSTER_VERBS_GID chooses)",
+                                types[mine->type], types[theirs->type]);
+    }
+    if (muster_verbs_gid_is_ipv4(mine) != muster_verbs_gid_is_ipv4(theirs)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "this member's RDMA address is of %s, the peer's "
+                                "is not (MUSTER_VERBS_GID chooses)",
+                                muster_verbs_gid_is_ipv4(mine) ? "IPv4" : "IPv6");
+    }
+    return MUSTER_OK;
+}
+
+static void fill_way(const struct verbs_path *path, struct ibv_qp_attr *attributes)
+{
+    const struct muster_verbs_device *device = path->device;
+    struct ibv_ah_attr *way = &attributes->ah_attr;
+    way->port_num = device->port;
+    way->dlid = (uint16_t)path->theirs.lid;
+    way->is_global = device->ethernet;
+    way->grh.sgid_index = (uint8_t)device->gid.index;
+    way->grh.hop_limit = HOPS_MAX;
+    memcpy(way->grh.dgid.raw, path->theirs.gid.bytes, sizeof way->grh.dgid.raw);
+}
+
+static int make_ready(const struct verbs_path *path)
+{
+    const struct muster_verbs_library *library = path->device->library;
+    uint32_t mtu = path->device->mtu < path->theirs.mtu ? path->device->mtu : path->theirs.mtu;
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTR,
+                                     .path_mtu = (enum ibv_mtu)mtu,
+                                     .dest_qp_num = path->theirs.number,
+                                     .rq_psn = path->theirs.packet,
+                                     .min_rnr_timer = NOT_READY_TIMER};
+    fill_way(path, &attributes);
+    return library->modify_qp(path->pair, &attributes,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int make_sending(const struct verbs_path *path)
+{
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RTS,
+                                     .sq_psn = path->packet,
+                                     .timeout = TIMEOUT,
+                                     .retry_cnt = RETRIES,
+                                     .rnr_retry = RETRIES};
+    return path->device->library->modify_qp(path->pair, &attributes,
+                                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                                                IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* The kernel may look for the way to the peer, which takes as long as the network likes: others may
+ * post meanwhile. */
+muster_status muster_verbs_pair_connect(struct verbs_path *path)
+{
+    struct muster_fabric *fabric = path->verbs->halves.fabric;
+    TRY(check_fit(path));
+    muster_fabric_unlock(fabric);
+    int error = make_ready(path);
+    muster_fabric_lock(fabric);
+    if (error != 0) {
+        return muster_error_set(MUSTER_INVALID, "%s finds no way to the peer's: %s",
+                                path->device->name, strerror(error));
+    }
+    path->segment_credits = path->theirs.segments;
+    error = make_sending(path);
+    return error == 0 ? MUSTER_OK
+                      : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", path->device->name,
+                                         strerror(error));
+}
+
+bool muster_verbs_pair_drain(struct verbs_path *path, const char *what)
+{
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+    int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
+    if (path->pair == NULL) {
+        return true;
+    }
+    muster_verbs_note_failure(path, what); /* no receives any more */
+    if (path->device->library->modify_qp(path->pair, &attributes, IBV_QP_STATE) != 0) {
+        return false;
+    }
+    while (path->receives > 0 && muster_clock_ns() < deadline_ns) {
+        muster_verbs_take(path->verbs);
+        (void)sched_yield();
+    }
+    return path->receives == 0;
+}
+
+bool muster_verbs_path_serves(const struct verbs_path *path)
+{
+    return path->half.phase == MUSTER_PHASE_OPEN && path->pair != NULL && path->failure[0] == '\0';
+}
+
+/* Records -------------------------------------------------------------------------------------- */
+
+static void free_path(struct muster_watch *watch)
+{
+    free(watch);
+}
+
+struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
+                                            uint32_t events)
+{
+    const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
+    struct verbs_path *path = muster_half_create(&verbs->halves, sizeof *path, phase, &watch);
+    if (path != NULL) {
+        path->verbs = verbs;
+        path->device = &verbs->devices[0];
+    }
+    return path;
+}
+
+void muster_verbs_pair_destroy(struct verbs_path *path)
+{
+    if (path->hh.tbl != NULL) {
+        HASH_DEL(path->verbs->by_number, path);
+        path->hh.tbl = NULL; /* a path that was given up is closed later */
+        path->verbs->last = NULL;
+    }
+    if (path->pair != NULL) {
+        (void)path->device->library->destroy_qp(path->pair);
+        path->device->pairs--;
+    }
+    path->pair = NULL;
+}
+
+void muster_verbs_path_close(struct verbs_path *path)
+{
+    muster_half_leave(&path->half);
+    if (path->link != NULL && path->link->paths[path->place] == path) {
+        path->link->paths[path->place] = NULL;
+    }
+    path->link = NULL;
+    muster_verbs_pair_destroy(path);
+    free_memory(path->device, &path->slots);
+    free_memory(path->device, &path->segments);
+    muster_watch_retire(path->verbs->halves.fabric, &path->half.watch);
+}

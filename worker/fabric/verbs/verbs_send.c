@@ -1,0 +1,558 @@
+/*
+ * Frames that go out. Small ones are copied into a slot, and the device carries them into one of
+ * the peer's; of large ones only the header is copied: the device takes the data out of the user's
+ * memory, which is registered for that, and writes both into a segment of the peer's. So it does
+ * with memory of a GPU, however small the message is; what of that cannot be registered is copied
+ * into slots by CUDA.
+ *
+ * Frames are numbered as they leave the matching, whichever path takes them. One that no device has
+ * acknowledged can go again by another path, under its number; the peer drops what comes twice.
+ */
+#include "worker/base/clock.h"
+#include "worker/fabric/link_trace.h"
+#include "worker/fabric/verbs/verbs.h"
+
+#include <arpa/inet.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WITHDRAW_MS = 500, /* a packet that was lost goes again after that */
+    LARGE_MAX = 2,     /* frames posted in one go, then what has come has its turn */
+};
+
+static struct verbs_out *out_of(struct verbs_link *link, uint16_t number)
+{
+    return &link->out[number % VERBS_OUT_MAX];
+}
+
+static uint16_t out_count(const struct verbs_link *link)
+{
+    return (uint16_t)(link->out_next - link->out_first);
+}
+
+/* Posting -------------------------------------------------------------------------------------- */
+
+/* Credits go along with everything. */
+static bool post(struct verbs_path *path, struct ibv_send_wr *work, uint32_t word)
+{
+    struct ibv_send_wr *bad = NULL;
+    work->imm_data = htonl(word | path->owed << VERBS_CREDITS_SHIFT |
+                           path->segments_owed << VERBS_SEGMENTS_SHIFT);
+    int error = ibv_post_send(path->pair, work, &bad);
+    if (error != 0) {
+        char what[128];
+        (void)snprintf(what, sizeof what, "a send cannot be posted: %s", strerror(error));
+        muster_verbs_note_failure(path, what);
+        muster_link_mark(path->link->link);
+        return false;
+    }
+    path->owed = 0;
+    path->segments_owed = 0;
+    return true;
+}
+
+/* So many bytes of the slot. */
+static bool post_slot(struct verbs_path *path, uint32_t slot, uint32_t size, uint32_t word)
+{
+    struct ibv_sge part = {.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
+                           .length = size,
+                           .lkey = path->slots.registered->lkey};
+    struct ibv_send_wr work = {.wr_id = muster_verbs_work(path, VERBS_WORK_FRAME, slot),
+                               .sg_list = &part,
+                               .num_sge = 1,
+                               .opcode = IBV_WR_SEND_WITH_IMM,
+                               .send_flags = size <= VERBS_INLINE_BYTES ? IBV_SEND_INLINE : 0};
+    return post(path, &work, word);
+}
+
+static void post_credits(struct verbs_path *path)
+{
+    struct ibv_send_wr work = {.wr_id = muster_verbs_work(path, VERBS_WORK_EMPTY, 0),
+                               .opcode = IBV_WR_SEND_WITH_IMM};
+    path->credit_sends += post(path, &work, 0);
+}
+
+/* The header stands in the slot, and the data in memory that is held. */
+static bool post_segment(struct verbs_path *path, uint32_t slot, const struct verbs_out *out,
+                         uint32_t word)
+{
+    struct ibv_sge parts[VERBS_PARTS_MAX] = {{.addr = (uintptr_t)muster_verbs_send_slot(path, slot),
+                                              .length = MUSTER_FRAME_SIZE,
+                                              .lkey = path->slots.registered->lkey}};
+    struct ibv_send_wr work = {
+        .wr_id = muster_verbs_work(path, VERBS_WORK_FRAME, slot),
+        .sg_list = parts,
+        .num_sge = 1,
+        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+        .wr.rdma = {.remote_addr = path->theirs.address +
+                                   (uint64_t)path->segment_out * VERBS_SEGMENT_BYTES +
+                                   VERBS_HEADER_AT,
+                    .rkey = path->theirs.key}};
+    uint32_t done = 0;
+    for (int i = 0; done < out->frame.size; i++) {
+        const struct ibv_mr *registered = muster_registration_handle(out->held[i]);
+        uint32_t left = out->frame.size - done;
+        uint32_t size = i == 0 && out->covered_bytes < left ? out->covered_bytes : left;
+        parts[work.num_sge++] = (struct ibv_sge){
+            .addr = (uintptr_t)out->frame.data + done, .length = size, .lkey = registered->lkey};
+        done += size;
+    }
+    path->segment_out = (path->segment_out + 1) % path->theirs.segments;
+    path->segment_credits--;
+    return post(path, &work, word);
+}
+
+/* That the next frame goes from. */
+static uint32_t next_slot(const struct verbs_path *path)
+{
+    return (uint32_t)__builtin_ctz(path->free_slots);
+}
+
+/* The slot stays taken until its send is complete. */
+static uint32_t take_slot(struct verbs_path *path)
+{
+    uint32_t slot = next_slot(path);
+    path->free_slots &= path->free_slots - 1;
+    return slot;
+}
+
+static void carry(struct verbs_path *path, uint16_t number)
+{
+    struct verbs_out *out = out_of(path->link, number);
+    uint32_t slot = take_slot(path);
+    unsigned char *header = muster_verbs_send_slot(path, slot);
+    memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
+    out->path = path;
+    path->carried[slot] = number;
+    path->credits--;
+    out->posted_ns = muster_link_clock(path->link->link);
+    if (!out->copied) {
+        (void)post_segment(path, slot, out, number);
+        return;
+    }
+    unsigned char *data = header + MUSTER_FRAME_SIZE;
+    if (out->frame.size > 0 && out->frame.data != data) {
+        memcpy(data, out->frame.data, out->frame.size);
+    }
+    out->frame.data = data;
+    (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number);
+}
+
+void muster_verbs_send_proof(struct verbs_path *path)
+{
+    uint32_t slot = take_slot(path);
+    path->carried[slot] = VERBS_NO_FRAME;
+    (void)post_slot(path, slot, muster_verbs_path_mtu(path), VERBS_PROOF);
+}
+
+/* Registered memory ---------------------------------------------------------------------------- */
+
+static struct muster_extent extent_of(const struct muster_transfer *transfer)
+{
+    return (struct muster_extent){
+        .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
+}
+
+static void release(struct verbs_out *out)
+{
+    for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
+        if (out->held[i] != NULL) {
+            muster_registrations_release(out->holder->registrations, out->held[i]);
+            out->held[i] = NULL;
+        }
+    }
+}
+
+/* False if it cannot be registered: then it is to be copied. */
+static bool hold(const struct verbs_path *path, const struct muster_transfer *transfer,
+                 const unsigned char *data, uint32_t size, struct verbs_out *out)
+{
+    uint32_t done = 0;
+    out->holder = path->device;
+    for (int i = 0; i < VERBS_PARTS_MAX - 1 && done < size; i++) {
+        size_t covered = 0;
+        out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
+                                                 size - done, extent_of(transfer), &covered);
+        if (out->held[i] == NULL) {
+            release(out);
+            return false;
+        }
+        out->covered_bytes = i == 0 ? (uint32_t)covered : out->covered_bytes;
+        done += (uint32_t)covered;
+    }
+    return true;
+}
+
+void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer)
+{
+    bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
+    for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
+        muster_registrations_end(verbs->devices[i].registrations, extent_of(transfer));
+    }
+}
+
+/* Going out ------------------------------------------------------------------------------------ */
+
+/* The path can take one more frame: the next in turn that serves and has room. */
+static bool has_room(const struct verbs_path *path)
+{
+    return path->credits > 0 && path->free_slots != 0;
+}
+
+static struct verbs_path *choose_path(struct verbs_link *link, bool large)
+{
+    uint32_t place = link->turn;
+    for (uint32_t i = 0; i < link->path_end; i++, place++) {
+        place = place < link->path_end ? place : 0;
+        struct verbs_path *path = link->paths[place];
+        if (path != NULL && muster_verbs_path_serves(path) && has_room(path) &&
+            (!large || path->theirs.segments == 0 || path->segment_credits > 0)) {
+            link->turn = place + 1;
+            return path;
+        }
+    }
+    return NULL;
+}
+
+static bool may_add(const struct verbs_link *link)
+{
+    return out_count(link) < VERBS_OUT_MAX;
+}
+
+/* The record of the next number. */
+static struct verbs_out *add(struct verbs_link *link)
+{
+    struct verbs_out *out = out_of(link, link->out_next);
+    memset(out, 0, sizeof *out);
+    return out;
+}
+
+static bool put_control(struct verbs_link *link)
+{
+    struct muster_frame_queue *control = &link->match.control;
+    while (control->start < control->end) {
+        struct verbs_path *path = may_add(link) ? choose_path(link, false) : NULL;
+        if (path == NULL) {
+            return false;
+        }
+        unsigned char *header = control->bytes + control->start;
+        struct verbs_out *out = add(link);
+        memcpy(out->frame.header, header, MUSTER_FRAME_SIZE);
+        out->frame.size = muster_frame_length(header);
+        out->frame.data = header + MUSTER_FRAME_SIZE;
+        out->copied = true;
+        control->start += MUSTER_FRAME_SIZE + out->frame.size;
+        carry(path, link->out_next++);
+    }
+    return true;
+}
+
+/* An earlier piece of the message is still read by a device. */
+static bool is_read(struct verbs_link *link, const struct muster_transfer *transfer, uint16_t until)
+{
+    for (uint16_t number = link->out_first; number != until; number++) {
+        const struct verbs_out *out = out_of(link, number);
+        if (out->frame.transfer == transfer && !out->done && !out->copied) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its bytes are not needed any more, if no piece before it is: its transfer may be done. */
+static void let_go(struct verbs_link *link, uint16_t number)
+{
+    struct verbs_out *out = out_of(link, number);
+    const struct muster_outgoing frame = out->frame;
+    if (frame.transfer == NULL || (frame.last && is_read(link, frame.transfer, number))) {
+        return;
+    }
+    out->frame.transfer = NULL; /* the done function may post the next message */
+    if (frame.last) {
+        muster_verbs_end_registrations(link->verbs, frame.transfer);
+    }
+    muster_match_sent(&link->match, &frame);
+}
+
+/* What cannot be had from the GPU is not sent: the operation is over, and is withdrawn. */
+static bool give_up(struct verbs_link *link, struct muster_transfer *transfer)
+{
+    (void)muster_transfer_list_pop(&link->match.ready);
+    muster_verbs_end_registrations(link->verbs, transfer);
+    muster_transfer_complete(link->link, transfer, MUSTER_FATAL);
+    muster_link_mark(link->link); /* for what else there is to send */
+    return false;
+}
+
+/* Copies the next bytes into the slot that they are to go from. */
+static bool fetch(const struct verbs_path *path, const struct muster_transfer *transfer,
+                  const unsigned char *data, uint32_t size)
+{
+    struct muster_link *link = path->link->link;
+    int64_t started_ns = muster_link_clock(link);
+    unsigned char *to = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
+    if (muster_gpu_copy(transfer->gpu, to, data, size) != MUSTER_OK) {
+        return false;
+    }
+    uint64_t offset = (uint64_t)(data - (unsigned char *)transfer->data);
+    muster_link_add_part(
+        link, transfer,
+        (struct muster_link_part){MUSTER_TIMELINE_GPU_COPY, started_ns, offset, size});
+    return true;
+}
+
+/* A whole message, or a piece; *large counts those that a device reads. */
+static bool put_data(struct verbs_link *link, uint32_t *large_count)
+{
+    struct muster_match *match = &link->match;
+    struct muster_transfer *transfer = match->ready.first;
+    if (transfer == NULL || !may_add(link)) {
+        return false;
+    }
+    unsigned char *data = NULL;
+    uint64_t left = muster_match_left_of(transfer, &data);
+    bool of_gpu = transfer->gpu != NULL && left > 0;
+    bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
+    struct verbs_path *path = choose_path(link, large);
+    if (path == NULL) {
+        return false;
+    }
+    struct verbs_out *out = add(link);
+    uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
+    bool direct = large && path->theirs.segments > 0 && hold(path, transfer, data, size, out);
+    match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
+    if (of_gpu && !direct &&
+        !fetch(path, transfer, data, size < VERBS_SLOT_PAYLOAD ? size : VERBS_SLOT_PAYLOAD)) {
+        return give_up(link, transfer);
+    }
+    (void)muster_match_next(match, &out->frame);
+    if (of_gpu && !direct) {
+        out->frame.data = muster_verbs_send_slot(path, next_slot(path)) + MUSTER_FRAME_SIZE;
+    }
+    out->copied = !direct;
+    *large_count += direct;
+    uint16_t number = link->out_next++;
+    carry(path, number);
+    if (out->copied) {
+        let_go(link, number);
+    }
+    return true;
+}
+
+/* What is to go again goes first: the peer waits for its number. */
+static bool put_again(struct verbs_link *link)
+{
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        struct verbs_out *out = out_of(link, number);
+        if (out->done || out->path != NULL) {
+            continue;
+        }
+        struct verbs_path *path = choose_path(link, !out->copied);
+        if (path == NULL) {
+            return false;
+        }
+        if (!out->copied &&
+            (path->theirs.segments == 0 ||
+             !hold(path, out->frame.transfer, out->frame.data, out->frame.size, out))) {
+            muster_verbs_note_failure(path, "no memory to send again what another path has lost");
+            muster_link_mark(link->link);
+            return false;
+        }
+        unsigned char *copy = TAKE(out->copy);
+        carry(path, number);
+        free(copy);
+    }
+    return true;
+}
+
+/* The peer may be waiting for them, and there was nothing to send that they could go with. At most
+ * three are on their way: for each the peer has used up at least four of the twelve that it has. */
+static void return_credits(struct verbs_path *path)
+{
+    if ((path->owed >= VERBS_CREDITS_HELD || path->segments_owed >= VERBS_SEGMENTS_HELD) &&
+        path->credit_sends < VERBS_CREDIT_SENDS && muster_verbs_path_serves(path)) {
+        post_credits(path);
+    }
+}
+
+void muster_verbs_flush(struct verbs_link *link)
+{
+    uint32_t large_count = 0;
+    bool more = put_again(link) && put_control(link);
+    while (more && large_count < LARGE_MAX) {
+        more = put_data(link, &large_count);
+    }
+    if (more) {
+        muster_link_mark(link->link);
+    }
+    for (uint32_t i = 0; i < link->path_end; i++) {
+        if (link->paths[i] != NULL) {
+            return_credits(link->paths[i]);
+        }
+    }
+}
+
+/* Acknowledged --------------------------------------------------------------------------------- */
+
+/* Of what the device has read itself. */
+static void add_span(const struct verbs_link *link, const struct verbs_out *out)
+{
+    const struct muster_transfer *transfer = out->frame.transfer;
+    if (transfer != NULL && !out->copied) {
+        uint64_t offset = (uint64_t)(out->frame.data - (unsigned char *)transfer->data);
+        muster_link_add_part(link->link, transfer,
+                             (struct muster_link_part){MUSTER_TIMELINE_WRITE, out->posted_ns,
+                                                       offset, out->frame.size});
+    }
+}
+
+void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
+{
+    uint32_t number = path->carried[slot];
+    path->free_slots |= 1U << slot;
+    if (number != VERBS_NO_FRAME) {
+        struct verbs_out *out = out_of(path->link, (uint16_t)number);
+        add_span(path->link, out);
+        out->done = true;
+        out->path = NULL;
+        release(out);
+    }
+}
+
+void muster_verbs_end_sends(struct verbs_link *link)
+{
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        if (out_of(link, number)->done) {
+            let_go(link, number);
+        }
+    }
+    while (link->out_first != link->out_next && out_of(link, link->out_first)->done &&
+           out_of(link, link->out_first)->frame.transfer == NULL) {
+        link->out_first++;
+    }
+}
+
+/* Withdrawing ---------------------------------------------------------------------------------- */
+
+static bool is_of(const struct verbs_out *out, const struct muster_operation_id *operation)
+{
+    return out->frame.transfer != NULL &&
+           muster_operation_has(operation, &out->frame.transfer->key);
+}
+
+/* A piece of the operation that a device may be reading, or (if there is none) is to read again:
+ * without it the peer could make nothing of those behind it that it has got. */
+static struct verbs_out *find_read(struct verbs_link *link,
+                                   const struct muster_operation_id *operation)
+{
+    struct verbs_out *again = NULL;
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        struct verbs_out *out = out_of(link, number);
+        if (!out->done && !out->copied && is_of(out, operation)) {
+            if (out->path != NULL) {
+                return out;
+            }
+            again = out;
+        }
+    }
+    return again;
+}
+
+/* The peer needs the number, and the credit of the matching, to go on. */
+static void make_empty(struct verbs_out *out)
+{
+    struct muster_frame frame;
+    struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
+    if (muster_frame_decode_unchecked(out->frame.header, &frame) == MUSTER_OK) {
+        nothing.credit = frame.credit;
+    }
+    muster_frame_encode_unchecked(&nothing, out->frame.header);
+    out->frame.size = 0;
+    out->copied = true;
+}
+
+/* It has failed, or does not end its sends: they are to go again. The leader closes it later. */
+static void give_up_reading(struct verbs_path *path)
+{
+    bool whole = muster_verbs_pair_drain(path, "it does not end sends that were withdrawn");
+    muster_verbs_pair_destroy(path);
+    path->spoilt = !muster_verbs_abandon_sends(path) || !whole || path->spoilt;
+}
+
+static bool has_path(const struct verbs_link *link)
+{
+    for (uint32_t i = 0; i < link->path_end; i++) {
+        if (link->paths[i] != NULL && muster_verbs_path_serves(link->paths[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void muster_verbs_withdraw_sends(struct verbs_link *link,
+                                 const struct muster_operation_id *operation)
+{
+    int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
+    struct verbs_out *read = NULL;
+    while ((read = find_read(link, operation)) != NULL) {
+        bool late = muster_clock_ns() > deadline_ns;
+        if (read->path != NULL && (late || read->path->failure[0] != '\0')) {
+            give_up_reading(read->path);
+        } else if (late || !has_path(link)) {
+            break;
+        }
+        muster_verbs_take(link->verbs);
+        (void)put_again(link);
+        (void)sched_yield();
+    }
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        struct verbs_out *out = out_of(link, number);
+        if (is_of(out, operation)) {
+            if (!out->done && !out->copied) {
+                release(out);
+                make_empty(out);
+            }
+            out->frame.transfer = NULL;
+        }
+    }
+    muster_link_mark(link->link);
+}
+
+/* The end of a path, and of all --------------------------------------------------------------- */
+
+bool muster_verbs_abandon_sends(struct verbs_path *path)
+{
+    struct verbs_link *link = path->link;
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        struct verbs_out *out = out_of(link, number);
+        if (out->path != path) {
+            continue;
+        }
+        out->path = NULL;
+        release(out);
+        if (!out->copied || out->frame.size == 0) {
+            continue;
+        }
+        out->copy = malloc(out->frame.size);
+        if (out->copy == NULL) {
+            return false;
+        }
+        memcpy(out->copy, out->frame.data, out->frame.size);
+        out->frame.data = out->copy;
+    }
+    return true;
+}
+
+void muster_verbs_finish_sends(struct verbs_link *link)
+{
+    for (uint16_t number = link->out_first; number != link->out_next; number++) {
+        struct verbs_out *out = out_of(link, number);
+        release(out);
+        free(out->copy);
+        out->frame.transfer = NULL;
+    }
+    link->out_first = link->out_next;
+}

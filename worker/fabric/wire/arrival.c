@@ -1,0 +1,109 @@
+/* Where the bytes of a payload go. */
+#include "worker/fabric/link_trace.h"
+#include "worker/fabric/wire/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size)
+{
+    uint32_t done = arrival->frame.length - arrival->left;
+    *ret_size = arrival->left;
+    switch (arrival->place) {
+    case MUSTER_PLACE_DATA:
+        return (unsigned char *)arrival->receive->data + arrival->receive->moved_bytes;
+    case MUSTER_PLACE_EARLY:
+        return arrival->early->data + done;
+    case MUSTER_PLACE_TEXT:
+        return (unsigned char *)arrival->text + done;
+    case MUSTER_PLACE_CONSUME:
+    case MUSTER_PLACE_NOWHERE:
+        break;
+    }
+    uint32_t room = MUSTER_PIECE_BYTES - arrival->carried;
+    *ret_size = arrival->left < room ? arrival->left : room;
+    return arrival->piece + arrival->carried;
+}
+
+/* Without the lock, as it may take long. */
+static void hand_over(struct muster_match *match, struct muster_transfer *receive, uint64_t offset,
+                      const unsigned char *data, uint32_t size)
+{
+    int64_t started_ns = muster_link_clock(match->link);
+    muster_fabric_unlock(match->link->fabric);
+    receive->consume(receive, offset, data, size);
+    enum muster_timeline_stage stage =
+        receive->to_gpu ? MUSTER_TIMELINE_GPU_COPY : MUSTER_TIMELINE_REDUCE;
+    muster_link_add_part(match->link, receive,
+                         (struct muster_link_part){stage, started_ns, offset, size});
+    muster_fabric_lock(match->link->fabric);
+}
+
+/* Hands over whole elements; an element that has not come as a whole is carried to the next time.
+ */
+static void consume(struct muster_match *match, struct muster_arrival *arrival, uint32_t size)
+{
+    struct muster_transfer *receive = arrival->receive;
+    uint64_t offset = receive->moved_bytes - arrival->carried;
+    uint32_t there = arrival->carried + size;
+    uint32_t whole = there / receive->element_size_bytes * receive->element_size_bytes;
+    memcpy(arrival->piece, arrival->carry, arrival->carried);
+    if (whole > 0) {
+        hand_over(match, receive, offset, arrival->piece, whole);
+    }
+    arrival->carried = there - whole;
+    memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
+    receive->moved_bytes += size;
+}
+
+void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
+                           uint32_t size)
+{
+    arrival->left -= size;
+    if (arrival->place == MUSTER_PLACE_DATA) {
+        arrival->receive->moved_bytes += size;
+    } else if (arrival->place == MUSTER_PLACE_CONSUME) {
+        consume(match, arrival, size);
+    }
+}
+
+void muster_arrival_take(struct muster_match *match, struct muster_arrival *arrival,
+                         const unsigned char *data, uint32_t size)
+{
+    struct muster_transfer *receive = arrival->receive;
+    if (arrival->place == MUSTER_PLACE_CONSUME && arrival->carried == 0 &&
+        size % receive->element_size_bytes == 0 && size > 0) {
+        hand_over(match, receive, receive->moved_bytes, data, size);
+        receive->moved_bytes += size;
+        arrival->left -= size;
+        return;
+    }
+    while (size > 0 && arrival->place != MUSTER_PLACE_NOWHERE) {
+        uint32_t room = 0;
+        unsigned char *to = muster_arrival_buffer(arrival, &room);
+        uint32_t taken = size < room ? size : room;
+        memcpy(to, data, taken);
+        data += taken;
+        size -= taken;
+        muster_arrival_filled(match, arrival, taken);
+    }
+}
+
+void muster_arrival_withdraw(struct muster_arrival *arrival,
+                             const struct muster_operation_id *operation)
+{
+    if (!muster_operation_has(operation, &arrival->frame.key) ||
+        arrival->place == MUSTER_PLACE_TEXT) {
+        return;
+    }
+    muster_arrival_finish(arrival);
+}
+
+void muster_arrival_finish(struct muster_arrival *arrival)
+{
+    arrival->receive = NULL;
+    free(arrival->early);
+    arrival->early = NULL;
+    arrival->place = MUSTER_PLACE_NOWHERE;
+    arrival->carried = 0;
+}

@@ -1,0 +1,95 @@
+#include "worker/fabric/wire/common_link_operations.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+static struct muster_match *match_of(const struct muster_link *link)
+{
+    const struct muster_dialler *end = link->end;
+    return end->match;
+}
+
+/* The fabric's part --------------------------------------------------------------------------- */
+
+void muster_ends_stop(void *transport)
+{
+    muster_halves_stop(transport);
+}
+
+void muster_ends_woken(void *transport)
+{
+    (void)transport;
+}
+
+void muster_ends_refresh(void *transport)
+{
+    struct muster_halves *halves = transport;
+    struct muster_dialler *each = NULL;
+    struct muster_dialler *next = NULL;
+    DL_FOREACH_SAFE(halves->diallers, each, next)
+    {
+        struct muster_link *link = each->match->link;
+        if (link->state == MUSTER_LINK_OPEN && halves->ops->ended(link)) {
+            struct muster_transfer_list none = {0};
+            link->ops->close(link, &none);
+            link->state = MUSTER_LINK_IDLE;
+        }
+    }
+}
+
+void muster_ends_begin_generation(void *transport)
+{
+    struct muster_halves *halves = transport;
+    struct muster_dialler *each = NULL;
+    DL_FOREACH(halves->diallers, each)
+    {
+        muster_match_begin_generation(each->match);
+    }
+    muster_halves_judge_parked(halves);
+}
+
+int64_t muster_ends_timers(void *transport, int64_t now_ns)
+{
+    return muster_halves_timers(transport, now_ns);
+}
+
+/* A link -------------------------------------------------------------------------------------- */
+
+void muster_end_open(struct muster_link *link)
+{
+    struct muster_halves *halves = link->transport;
+    if (muster_dialler_begin(halves, link)) {
+        halves->ops->dial(link->end);
+    }
+}
+
+void muster_end_post_receive(struct muster_link *link, struct muster_transfer *transfer)
+{
+    muster_match_post_receive(match_of(link), transfer);
+}
+
+void muster_end_abort(struct muster_link *link, const struct muster_operation_id *operation,
+                      const char *reason)
+{
+    muster_match_abort(match_of(link), operation, reason);
+}
+
+void muster_end_announce(struct muster_link *link, const struct muster_operation_id *operation)
+{
+    muster_match_announce(match_of(link), operation);
+}
+
+bool muster_end_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
+{
+    return muster_early_holds(&match_of(link)->early, key);
+}
+
+void muster_end_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends)
+{
+    struct muster_halves *halves = link->transport;
+    struct muster_dialler *end = link->end;
+    muster_match_finish(end->match, ret_sends);
+    DL_DELETE(halves->diallers, end);
+    link->end = NULL;
+    free(end);
+}

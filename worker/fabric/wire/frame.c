@@ -1,0 +1,210 @@
+#include "worker/fabric/wire/frame.h"
+
+#include "worker/fabric/wire/bytes.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { MAGIC = 0x4d46 }; /* "FM" */
+
+enum {
+    AT_MAGIC = 0,      /* 2 */
+    AT_VERSION = 2,    /* 1 */
+    AT_KIND = 3,       /* 1 */
+    AT_LANE = 4,       /* 2 */
+    AT_COLLECTIVE = 6, /* 1 */
+    AT_TYPE = 7,       /* 1 */
+    AT_GENERATION = 8, /* 8 */
+    AT_SEQUENCE = 16,  /* 8 */
+    AT_CONTEXT = 24,   /* 4 */
+    AT_ORDINAL = 28,   /* 4 */
+    AT_OFFSET = 32,    /* 8 */
+    AT_TOTAL = 40,     /* 8 */
+    AT_COUNT = 48,     /* 8 */
+    AT_ROOT = 56,      /* 4 */
+    AT_LENGTH = 60,    /* 4 */
+    AT_CREDIT = 64,    /* 4 */
+    AT_OP = 68,        /* 1 */
+    AT_ALGORITHM = 69, /* 4 */
+    AT_FLAGS = 73,     /* 1 */
+    AT_INPUTS = 74,    /* 1 */
+    AT_RESERVED = 75,  /* 1, zero */
+    RESERVED_BYTES = 1,
+    AT_PRESCALE = 76,  /* 8 */
+    AT_POSTSCALE = 84, /* 8 */
+    AT_CHECKSUM = 92,  /* 4 */
+};
+
+static void put_double(unsigned char *bytes, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    muster_bytes_put(bytes, bits, 8);
+}
+
+static double get_double(const unsigned char *bytes)
+{
+    uint64_t bits = muster_bytes_get(bytes, 8);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void muster_frame_encode_unchecked(const struct muster_frame *frame,
+                                   unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+{
+    unsigned char *b = ret_bytes;
+    muster_bytes_put(b + AT_MAGIC, MAGIC, 2);
+    b[AT_VERSION] = MUSTER_FRAME_VERSION;
+    b[AT_KIND] = (unsigned char)frame->kind;
+    muster_bytes_put(b + AT_LANE, frame->key.lane, 2);
+    b[AT_COLLECTIVE] = frame->call.collective;
+    b[AT_TYPE] = frame->call.type;
+    muster_bytes_put(b + AT_GENERATION, frame->key.generation, 8);
+    muster_bytes_put(b + AT_SEQUENCE, frame->key.sequence, 8);
+    muster_bytes_put(b + AT_CONTEXT, frame->key.context, 4);
+    muster_bytes_put(b + AT_ORDINAL, frame->key.ordinal, 4);
+    muster_bytes_put(b + AT_OFFSET, frame->offset, 8);
+    muster_bytes_put(b + AT_TOTAL, frame->total, 8);
+    muster_bytes_put(b + AT_COUNT, frame->call.count, 8);
+    muster_bytes_put(b + AT_ROOT, frame->call.root, 4);
+    muster_bytes_put(b + AT_LENGTH, frame->length, 4);
+    muster_bytes_put(b + AT_CREDIT, frame->credit, 4);
+    b[AT_OP] = frame->call.op;
+    muster_bytes_put(b + AT_ALGORITHM, frame->call.algorithm, 4);
+    b[AT_FLAGS] = frame->call.flags;
+    b[AT_INPUTS] = frame->call.inputs;
+    memset(b + AT_RESERVED, 0, RESERVED_BYTES);
+    put_double(b + AT_PRESCALE, frame->call.prescale);
+    put_double(b + AT_POSTSCALE, frame->call.postscale);
+    memset(b + AT_CHECKSUM, 0, 4);
+}
+
+void muster_frame_encode(const struct muster_frame *frame,
+                         unsigned char ret_bytes[MUSTER_FRAME_SIZE])
+{
+    muster_frame_encode_unchecked(frame, ret_bytes);
+    muster_bytes_put(ret_bytes + AT_CHECKSUM, crc32(0, ret_bytes, AT_CHECKSUM), 4);
+}
+
+uint32_t muster_frame_length(const unsigned char bytes[MUSTER_FRAME_SIZE])
+{
+    return (uint32_t)muster_bytes_get(bytes + AT_LENGTH, 4);
+}
+
+static muster_status check_magic(const unsigned char *b)
+{
+    if (muster_bytes_get(b + AT_MAGIC, 2) != MAGIC) {
+        return muster_error_set(MUSTER_INVALID, "not a frame");
+    }
+    if (b[AT_VERSION] != MUSTER_FRAME_VERSION) {
+        return muster_error_set(MUSTER_INVALID, "frame of version %u, this is version %d",
+                                b[AT_VERSION], MUSTER_FRAME_VERSION);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status check_header(const unsigned char *b)
+{
+    TRY(check_magic(b));
+    for (size_t i = 0; i < RESERVED_BYTES; i++) {
+        if (b[AT_RESERVED + i] != 0) {
+            return muster_error_set(MUSTER_INVALID, "frame with reserved bytes set");
+        }
+    }
+    return MUSTER_OK;
+}
+
+/* The longest payload of the kind; -1: no such kind. */
+static int64_t payload_max(enum muster_frame_kind kind)
+{
+    switch (kind) {
+    case MUSTER_FRAME_EAGER:
+        return MUSTER_EAGER_MAX;
+    case MUSTER_FRAME_SEGMENT:
+        return MUSTER_FRAME_PAYLOAD_MAX;
+    case MUSTER_FRAME_ABORT:
+        return MUSTER_REASON_SIZE - 1;
+    case MUSTER_FRAME_OFFER:
+        return MUSTER_OFFER_MAX;
+    case MUSTER_FRAME_GRANT:
+    case MUSTER_FRAME_CREDIT:
+    case MUSTER_FRAME_GOODBYE:
+    case MUSTER_FRAME_TAKEN:
+    case MUSTER_FRAME_CALL:
+        return 0;
+    }
+    return -1;
+}
+
+static muster_status check_frame(const struct muster_frame *frame)
+{
+    int64_t most = payload_max(frame->kind);
+    if (most < 0) {
+        return muster_error_set(MUSTER_INVALID, "frame of unknown kind %u", frame->kind);
+    }
+    if (frame->length > most) {
+        return muster_error_set(MUSTER_INVALID,
+                                "frame with a payload of %u bytes, at most %" PRId64, frame->length,
+                                most);
+    }
+    if (frame->offset > frame->total ||
+        (frame->kind != MUSTER_FRAME_ABORT && frame->length > frame->total - frame->offset)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "frame with bytes %" PRIu64 "+%u of a message of %" PRIu64,
+                                frame->offset, frame->length, frame->total);
+    }
+    if (frame->kind == MUSTER_FRAME_EAGER && frame->length != frame->total) {
+        return muster_error_set(MUSTER_INVALID, "eager frame with a part of a message");
+    }
+    if (frame->kind == MUSTER_FRAME_SEGMENT && frame->length == 0 && frame->total > 0) {
+        return muster_error_set(MUSTER_INVALID, "empty segment");
+    }
+    if (frame->credit > MUSTER_EAGER_WINDOW_BYTES) {
+        return muster_error_set(MUSTER_INVALID, "frame with a credit of %u bytes", frame->credit);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_frame_decode_unchecked(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                            struct muster_frame *ret_frame)
+{
+    const unsigned char *b = bytes;
+    TRY(check_header(b));
+    struct muster_frame frame = {
+        .kind = (enum muster_frame_kind)b[AT_KIND],
+        .key = {.generation = muster_bytes_get(b + AT_GENERATION, 8),
+                .sequence = muster_bytes_get(b + AT_SEQUENCE, 8),
+                .context = (uint32_t)muster_bytes_get(b + AT_CONTEXT, 4),
+                .ordinal = (uint32_t)muster_bytes_get(b + AT_ORDINAL, 4),
+                .lane = (uint16_t)muster_bytes_get(b + AT_LANE, 2)},
+        .call = {.collective = b[AT_COLLECTIVE],
+                 .type = b[AT_TYPE],
+                 .op = b[AT_OP],
+                 .inputs = b[AT_INPUTS],
+                 .algorithm = (uint32_t)muster_bytes_get(b + AT_ALGORITHM, 4),
+                 .flags = b[AT_FLAGS],
+                 .root = (uint32_t)muster_bytes_get(b + AT_ROOT, 4),
+                 .count = muster_bytes_get(b + AT_COUNT, 8),
+                 .prescale = get_double(b + AT_PRESCALE),
+                 .postscale = get_double(b + AT_POSTSCALE)},
+        .offset = muster_bytes_get(b + AT_OFFSET, 8),
+        .total = muster_bytes_get(b + AT_TOTAL, 8),
+        .length = (uint32_t)muster_bytes_get(b + AT_LENGTH, 4),
+        .credit = (uint32_t)muster_bytes_get(b + AT_CREDIT, 4),
+    };
+    TRY(check_frame(&frame));
+    *ret_frame = frame;
+    return MUSTER_OK;
+}
+
+muster_status muster_frame_decode(const unsigned char bytes[MUSTER_FRAME_SIZE],
+                                  struct muster_frame *ret_frame)
+{
+    TRY(check_magic(bytes));
+    if (muster_bytes_get(bytes + AT_CHECKSUM, 4) != crc32(0, bytes, AT_CHECKSUM)) {
+        return muster_error_set(MUSTER_INVALID, "frame with a wrong checksum");
+    }
+    return muster_frame_decode_unchecked(bytes, ret_frame);
+}

@@ -1,0 +1,368 @@
+#include "worker/fabric/link_trace.h"
+#include "worker/fabric/wire/match_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* Queues ------------------------------------------------------------------------------------- */
+
+unsigned char *muster_frame_queue_extend(struct muster_frame_queue *queue, size_t size)
+{
+    if (queue->start == queue->end) {
+        queue->start = 0;
+        queue->end = 0;
+    }
+    if (queue->end + size > queue->room) {
+        size_t room = 2 * (queue->end + size);
+        unsigned char *bytes = realloc(queue->bytes, room);
+        if (bytes == NULL) {
+            return NULL;
+        }
+        queue->bytes = bytes;
+        queue->room = room;
+    }
+    queue->end += size;
+    return queue->bytes + queue->end - size;
+}
+
+/* Every frame that goes out carries the credit there is. */
+static void encode(struct muster_match *match, struct muster_frame *frame, unsigned char *bytes)
+{
+    frame->credit = (uint32_t)match->eager_owed_bytes;
+    match->eager_owed_bytes = 0;
+    if (match->unchecked) {
+        muster_frame_encode_unchecked(frame, bytes);
+    } else {
+        muster_frame_encode(frame, bytes);
+    }
+}
+
+static void queue_control(struct muster_match *match, struct muster_frame *frame,
+                          const char *payload)
+{
+    unsigned char *bytes =
+        muster_frame_queue_extend(&match->control, MUSTER_FRAME_SIZE + frame->length);
+    if (bytes == NULL) {
+        match->broken = true;
+    } else {
+        encode(match, frame, bytes);
+        if (frame->length > 0) {
+            memcpy(bytes + MUSTER_FRAME_SIZE, payload, frame->length);
+        }
+    }
+    muster_link_mark(match->link);
+}
+
+static struct muster_frame frame_about(enum muster_frame_kind kind,
+                                       const struct muster_transfer *transfer)
+{
+    return (struct muster_frame){
+        .kind = kind, .key = transfer->key, .call = *transfer->call, .total = transfer->size_bytes};
+}
+
+void muster_match_queue_about(struct muster_match *match, enum muster_frame_kind kind,
+                              const struct muster_transfer *transfer)
+{
+    struct muster_frame frame = frame_about(kind, transfer);
+    queue_control(match, &frame, NULL);
+}
+
+static void queue_offer(struct muster_match *match, struct muster_transfer *transfer)
+{
+    unsigned char payload[MUSTER_OFFER_MAX];
+    struct muster_frame frame = frame_about(MUSTER_FRAME_OFFER, transfer);
+    if (match->direct != NULL && transfer->size_bytes > MUSTER_EAGER_MAX) {
+        frame.length = match->direct->describe(match, transfer, payload);
+    }
+    queue_control(match, &frame, (const char *)payload);
+}
+
+static void queue_grant(struct muster_match *match, const struct muster_transfer *transfer)
+{
+    struct muster_frame frame = frame_about(MUSTER_FRAME_GRANT, transfer);
+    frame.offset = match->direct != NULL ? MUSTER_GRANT_TO_TAKE : 0;
+    queue_control(match, &frame, NULL);
+}
+
+void muster_match_release(struct muster_match *match, const struct muster_transfer *transfer)
+{
+    if (match->direct != NULL) {
+        match->direct->release(match, transfer);
+    }
+}
+
+void muster_match_credit(struct muster_match *match, uint64_t bytes)
+{
+    match->eager_owed_bytes += bytes;
+    if (match->eager_owed_bytes >= MUSTER_EAGER_WINDOW_BYTES / 4) {
+        struct muster_frame frame = {.kind = MUSTER_FRAME_CREDIT};
+        queue_control(match, &frame, NULL);
+    }
+}
+
+/* Posting ------------------------------------------------------------------------------------ */
+
+static uint64_t charge_of(const struct muster_transfer *transfer)
+{
+    return transfer->size_bytes + MUSTER_EAGER_CHARGE_BYTES;
+}
+
+static bool may_go_eagerly(const struct muster_match *match, const struct muster_transfer *transfer)
+{
+    return transfer->size_bytes <= MUSTER_EAGER_MAX &&
+           match->eager_out_bytes + charge_of(transfer) <= MUSTER_EAGER_WINDOW_BYTES;
+}
+
+void muster_match_make_due(struct muster_match *match, struct muster_early *early)
+{
+    DL_APPEND(match->due, early);
+    muster_link_mark(match->link);
+}
+
+void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer)
+{
+    struct muster_early *grant =
+        match->early.count > 0 ? muster_early_take(&match->early, &transfer->key, true) : NULL;
+    if (grant != NULL) {
+        muster_transfer_table_insert(&match->waiting, transfer);
+        if (grant->frame.offset == MUSTER_GRANT_TO_TAKE) {
+            queue_offer(match, transfer);
+        }
+        muster_match_make_due(match, grant);
+    } else if (may_go_eagerly(match, transfer)) {
+        transfer->link_word = MUSTER_WORD_EAGER;
+        match->eager_out_bytes += charge_of(transfer);
+        muster_transfer_list_append(&match->ready, transfer);
+        muster_link_mark(match->link);
+    } else {
+        muster_transfer_table_insert(&match->waiting, transfer);
+        queue_offer(match, transfer);
+    }
+}
+
+void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer)
+{
+    struct muster_early *early =
+        match->early.count > 0 ? muster_early_take(&match->early, &transfer->key, false) : NULL;
+    if (early != NULL) {
+        muster_match_make_due(match, early);
+    } else if (transfer->size_bytes > MUSTER_EAGER_MAX) {
+        transfer->link_word = match->direct != NULL ? 0 : MUSTER_WORD_GRANTED;
+        queue_grant(match, transfer);
+    }
+}
+
+void muster_match_abort(struct muster_match *match, const struct muster_operation_id *operation,
+                        const char *reason)
+{
+    struct muster_frame frame = {
+        .kind = MUSTER_FRAME_ABORT,
+        .key = {.generation = operation->generation,
+                .sequence = operation->sequence,
+                .context = operation->context},
+        .length = (uint32_t)strnlen(reason, MUSTER_REASON_SIZE - 1),
+    };
+    queue_control(match, &frame, reason);
+}
+
+/* An offer may have come when its operation was over there, and then nobody has looked at it. */
+void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation)
+{
+    const struct muster_transfer *transfer =
+        muster_transfer_table_any(&match->link->receives, operation);
+    if (transfer == NULL) {
+        transfer = muster_transfer_table_any(&match->waiting, operation);
+    }
+    if (transfer != NULL) {
+        muster_match_queue_about(match, MUSTER_FRAME_CALL, transfer);
+    }
+}
+
+void muster_match_goodbye(struct muster_match *match)
+{
+    struct muster_frame frame = {.kind = MUSTER_FRAME_GOODBYE};
+    queue_control(match, &frame, NULL);
+}
+
+/* Taking back -------------------------------------------------------------------------------- */
+
+static void drop_early(struct muster_match *match, struct muster_early *early)
+{
+    uint64_t charge = muster_early_charge(&early->frame);
+    match->early_bytes -= charge;
+    muster_match_credit(match, charge);
+    free(early);
+}
+
+static void drop_due(struct muster_match *match, const struct muster_operation_id *operation)
+{
+    struct muster_early *early = NULL;
+    struct muster_early *next = NULL;
+    DL_FOREACH_SAFE(match->due, early, next)
+    {
+        if (operation == NULL || muster_operation_has(operation, &early->frame.key)) {
+            DL_DELETE(match->due, early);
+            drop_early(match, early);
+        }
+    }
+}
+
+/* Those of the operation, or with NULL all. */
+static void drop_takes(struct muster_match *match, const struct muster_operation_id *operation)
+{
+    struct muster_early *take = NULL;
+    struct muster_early *next = NULL;
+    DL_FOREACH_SAFE(match->takes, take, next)
+    {
+        if (operation == NULL || muster_operation_has(operation, &take->frame.key)) {
+            DL_DELETE(match->takes, take);
+            free(take);
+        }
+    }
+}
+
+void muster_match_withdraw(struct muster_match *match, const struct muster_operation_id *operation,
+                           struct muster_transfer_list *ret_sends)
+{
+    struct muster_transfer_list ready = {0};
+    muster_transfer_list_move(&match->ready, operation, &ready);
+    for (const struct muster_transfer *each = ready.first; each != NULL; each = each->next) {
+        match->eager_out_bytes -= (each->link_word & MUSTER_WORD_EAGER) != 0 ? charge_of(each) : 0;
+    }
+    muster_transfer_list_splice(&ready, ret_sends);
+    muster_transfer_list_move(&match->leaving, operation, ret_sends);
+    struct muster_transfer_list waiting = {0};
+    muster_transfer_table_move(&match->waiting, operation, &waiting);
+    for (const struct muster_transfer *each = waiting.first; each != NULL; each = each->next) {
+        muster_match_release(match, each);
+    }
+    muster_transfer_list_splice(&waiting, ret_sends);
+    drop_takes(match, operation);
+    uint64_t credit = muster_early_drop(&match->early, operation, 0);
+    match->early_bytes -= credit;
+    muster_match_credit(match, credit);
+    drop_due(match, operation);
+}
+
+void muster_match_begin_generation(struct muster_match *match)
+{
+    drop_due(match, NULL);
+    drop_takes(match, NULL);
+    uint64_t credit = muster_early_drop(&match->early, NULL, match->link->fabric->generation);
+    match->early_bytes -= credit;
+    muster_match_credit(match, credit);
+}
+
+void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
+{
+    muster_transfer_list_splice(&match->ready, ret_sends);
+    muster_transfer_list_splice(&match->leaving, ret_sends);
+    muster_transfer_table_splice(&match->waiting, ret_sends);
+    drop_takes(match, NULL);
+}
+
+void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
+{
+    muster_match_left(match, ret_sends);
+    (void)muster_early_drop(&match->early, NULL, UINT64_MAX);
+    struct muster_early *early = NULL;
+    struct muster_early *next = NULL;
+    DL_FOREACH_SAFE(match->due, early, next)
+    {
+        DL_DELETE(match->due, early);
+        free(early);
+    }
+    free(match->control.bytes);
+    match->control = (struct muster_frame_queue){0};
+}
+
+/* Going out ---------------------------------------------------------------------------------- */
+
+static void next_segment(struct muster_match *match, struct muster_transfer *transfer,
+                         struct muster_outgoing *outgoing)
+{
+    uint64_t offset = transfer->link_word;
+    uint64_t left = transfer->size_bytes - offset;
+    uint32_t most = match->payload_max != 0 ? match->payload_max : MUSTER_FRAME_PAYLOAD_MAX;
+    most = muster_link_segment_bytes(match->link, most, transfer->element_size_bytes);
+    outgoing->size = (uint32_t)(left < most ? left : most);
+    outgoing->data = (unsigned char *)transfer->data + offset;
+    outgoing->last = outgoing->size == left;
+    transfer->link_word = offset + outgoing->size;
+    struct muster_frame frame = {.kind = MUSTER_FRAME_SEGMENT,
+                                 .key = transfer->key,
+                                 .call = *transfer->call,
+                                 .offset = offset,
+                                 .total = transfer->size_bytes,
+                                 .length = outgoing->size};
+    encode(match, &frame, outgoing->header);
+}
+
+static void whole_message(struct muster_match *match, struct muster_transfer *transfer,
+                          struct muster_outgoing *outgoing)
+{
+    outgoing->size = (uint32_t)transfer->size_bytes;
+    outgoing->data = transfer->data;
+    outgoing->last = true;
+    outgoing->charge_bytes = (uint32_t)charge_of(transfer);
+    struct muster_frame frame = {.kind = MUSTER_FRAME_EAGER,
+                                 .key = transfer->key,
+                                 .call = *transfer->call,
+                                 .total = transfer->size_bytes,
+                                 .length = outgoing->size};
+    encode(match, &frame, outgoing->header);
+}
+
+uint64_t muster_match_left_of(const struct muster_transfer *transfer, unsigned char **ret_data)
+{
+    uint64_t offset = transfer->link_word & ~MUSTER_WORD_EAGER;
+    *ret_data = (unsigned char *)transfer->data + offset;
+    return transfer->size_bytes - offset;
+}
+
+bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing)
+{
+    struct muster_transfer *transfer = muster_transfer_list_pop(&match->ready);
+    if (transfer == NULL) {
+        return false;
+    }
+    ret_outgoing->transfer = transfer;
+    ret_outgoing->charge_bytes = 0;
+    ret_outgoing->started_ns = muster_link_clock(match->link);
+    transfer->begun_ns = transfer->begun_ns != 0 ? transfer->begun_ns : ret_outgoing->started_ns;
+    if ((transfer->link_word & MUSTER_WORD_EAGER) != 0) {
+        whole_message(match, transfer, ret_outgoing);
+    } else {
+        next_segment(match, transfer, ret_outgoing);
+    }
+    /* The others have their turn before this one's next segment. */
+    muster_transfer_list_append(ret_outgoing->last ? &match->leaving : &match->ready, transfer);
+    return true;
+}
+
+void muster_match_sent(struct muster_match *match, const struct muster_outgoing *outgoing)
+{
+    struct muster_transfer *transfer = outgoing->transfer;
+    if (transfer == NULL) {
+        return;
+    }
+    muster_link_add_part(match->link, transfer,
+                         (struct muster_link_part){MUSTER_TIMELINE_SEND_SEGMENT,
+                                                   outgoing->started_ns, transfer->moved_bytes,
+                                                   outgoing->size});
+    transfer->moved_bytes += outgoing->size;
+    if (outgoing->last) {
+        muster_transfer_list_remove(&match->leaving, transfer);
+        if (match->posting) {
+            muster_transfer_complete_later(match->link, transfer);
+        } else {
+            muster_transfer_complete(match->link, transfer, MUSTER_OK);
+        }
+    }
+}
+
+void muster_match_unsent(struct muster_match *match, const struct muster_outgoing *outgoing)
+{
+    match->eager_out_bytes -= outgoing->charge_bytes;
+}

@@ -1,0 +1,350 @@
+/* Where what comes in belongs: frames, early ones that are due, and what is taken. */
+#include "worker/fabric/link_trace.h"
+#include "worker/fabric/wire/match_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* Coming in ---------------------------------------------------------------------------------- */
+
+/* A receive ends with INVALID because the peer says something else. */
+static bool fits(struct muster_match *match, struct muster_transfer *receive,
+                 const struct muster_frame *frame)
+{
+    muster_status status = muster_transfer_check(match->link, receive, &frame->call, frame->total);
+    if (status != MUSTER_OK) {
+        muster_transfer_table_remove(&match->link->receives, receive);
+        muster_transfer_complete(match->link, receive, status);
+    }
+    return status == MUSTER_OK;
+}
+
+static bool is_stale(struct muster_match *match, const struct muster_frame *frame)
+{
+    bool stale = muster_fabric_stale(match->link->fabric, &frame->key);
+    match->link->fabric->figures.stale_dropped += stale;
+    return stale;
+}
+
+static void place_in(struct muster_arrival *arrival, struct muster_transfer *receive)
+{
+    arrival->receive = receive;
+    receive->begun_ns = receive->begun_ns != 0 ? receive->begun_ns : arrival->started_ns;
+    arrival->place = receive->consume != NULL ? MUSTER_PLACE_CONSUME : MUSTER_PLACE_DATA;
+}
+
+static muster_status eager_header(struct muster_match *match, struct muster_arrival *arrival)
+{
+    const struct muster_frame *frame = &arrival->frame;
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&match->link->receives, &frame->key);
+    if (receive != NULL) {
+        if (receive->link_word == MUSTER_WORD_GRANTED && receive->size_bytes == frame->total) {
+            return muster_error_set(MUSTER_INVALID, "an eager message that was offered before");
+        }
+        if (fits(match, receive, frame)) {
+            place_in(arrival, receive);
+        }
+        return MUSTER_OK;
+    }
+    if (is_stale(match, frame)) {
+        return MUSTER_OK;
+    }
+    uint64_t charge = muster_early_charge(frame);
+    if (match->early_bytes + charge > MUSTER_EAGER_WINDOW_BYTES) {
+        return muster_error_set(MUSTER_INVALID, "more early messages than were agreed");
+    }
+    arrival->early = muster_early_create(frame);
+    if (arrival->early == NULL) {
+        return muster_error_set(MUSTER_INVALID, "out of memory for an early message");
+    }
+    arrival->place = MUSTER_PLACE_EARLY;
+    return MUSTER_OK;
+}
+
+static muster_status segment_header(struct muster_match *match, struct muster_arrival *arrival)
+{
+    const struct muster_frame *frame = &arrival->frame;
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&match->link->receives, &frame->key);
+    if (receive == NULL) {
+        match->link->fabric->figures.stale_dropped++; /* withdrawn, or it has failed */
+        return MUSTER_OK;
+    }
+    if (receive->link_word != MUSTER_WORD_GRANTED || receive->size_bytes != frame->total ||
+        receive->moved_bytes != frame->offset) {
+        return muster_error_set(MUSTER_INVALID, "a segment that was not granted");
+    }
+    place_in(arrival, receive);
+    return MUSTER_OK;
+}
+
+/* Only on one host may a message be taken instead of sent. */
+static muster_status check_direct(const struct muster_match *match,
+                                  const struct muster_frame *frame)
+{
+    bool direct = frame->kind == MUSTER_FRAME_TAKEN ||
+                  (frame->kind == MUSTER_FRAME_OFFER && frame->length > 0) ||
+                  (frame->kind == MUSTER_FRAME_GRANT && frame->offset != 0);
+    return direct && match->direct == NULL
+               ? muster_error_set(MUSTER_INVALID, "a frame for members of one host")
+               : MUSTER_OK;
+}
+
+muster_status muster_match_header(struct muster_match *match, const struct muster_frame *frame,
+                                  struct muster_arrival *arrival)
+{
+    if (frame->credit > match->eager_out_bytes) {
+        return muster_error_set(MUSTER_INVALID, "credit for more than was sent");
+    }
+    TRY(check_direct(match, frame));
+    match->eager_out_bytes -= frame->credit;
+    arrival->frame = *frame;
+    arrival->started_ns = muster_link_clock(match->link);
+    arrival->place = MUSTER_PLACE_NOWHERE;
+    arrival->left = frame->length;
+    arrival->receive = NULL;
+    arrival->early = NULL;
+    arrival->carried = 0;
+    switch (frame->kind) {
+    case MUSTER_FRAME_EAGER:
+        return eager_header(match, arrival);
+    case MUSTER_FRAME_SEGMENT:
+        return segment_header(match, arrival);
+    case MUSTER_FRAME_ABORT:
+    case MUSTER_FRAME_OFFER:
+        memset(arrival->text, 0, sizeof arrival->text);
+        arrival->place = MUSTER_PLACE_TEXT;
+        return MUSTER_OK;
+    case MUSTER_FRAME_TAKEN:
+    case MUSTER_FRAME_GRANT:
+    case MUSTER_FRAME_CREDIT:
+    case MUSTER_FRAME_GOODBYE:
+    case MUSTER_FRAME_CALL:
+        break;
+    }
+    return MUSTER_OK;
+}
+
+static muster_status keep_early(struct muster_match *match, struct muster_early *early)
+{
+    if (early == NULL || !muster_early_insert(&match->early, early)) {
+        free(early);
+        return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_EARLY_MAX);
+    }
+    const struct muster_frame frame = early->frame;
+    muster_link_heard(match->link, &frame.key, &frame.call); /* may drop what was kept */
+    return MUSTER_OK;
+}
+
+static void grant(struct muster_match *match, struct muster_transfer *receive)
+{
+    receive->link_word = MUSTER_WORD_GRANTED;
+    muster_match_queue_about(match, MUSTER_FRAME_GRANT, receive);
+}
+
+static struct muster_early *copy_offer(const struct muster_frame *frame, const void *payload)
+{
+    struct muster_early *early = muster_early_create(frame);
+    if (early != NULL) {
+        memcpy(early->data, payload, frame->length);
+    }
+    return early;
+}
+
+static muster_status offered(struct muster_match *match, const struct muster_frame *frame,
+                             const void *payload)
+{
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&match->link->receives, &frame->key);
+    if (receive == NULL) {
+        return is_stale(match, frame) ? MUSTER_OK : keep_early(match, copy_offer(frame, payload));
+    }
+    if (!fits(match, receive, frame) || receive->link_word != 0) {
+        return MUSTER_OK;
+    }
+    struct muster_early *take = frame->length > 0 ? copy_offer(frame, payload) : NULL;
+    if (take == NULL) {
+        grant(match, receive);
+        return MUSTER_OK;
+    }
+    receive->link_word = MUSTER_WORD_TAKEN;
+    DL_APPEND(match->takes, take);
+    muster_link_mark(match->link);
+    return MUSTER_OK;
+}
+
+static muster_status granted(struct muster_match *match, const struct muster_frame *frame)
+{
+    struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
+    if (send == NULL) {
+        return is_stale(match, frame) ? MUSTER_OK : keep_early(match, muster_early_create(frame));
+    }
+    muster_status status = muster_transfer_check(match->link, send, &frame->call, frame->total);
+    if (status == MUSTER_OK && frame->offset == MUSTER_GRANT_TO_TAKE) {
+        return MUSTER_OK; /* what it takes has been offered */
+    }
+    muster_transfer_table_remove(&match->waiting, send);
+    muster_match_release(match, send);
+    if (status != MUSTER_OK) {
+        muster_transfer_complete(match->link, send, status);
+        return MUSTER_OK;
+    }
+    send->link_word = 0;
+    muster_transfer_list_append(&match->ready, send);
+    muster_link_mark(match->link);
+    return MUSTER_OK;
+}
+
+static void complete_receive(struct muster_match *match, struct muster_transfer *receive)
+{
+    muster_transfer_table_remove(&match->link->receives, receive);
+    muster_transfer_complete(match->link, receive, MUSTER_OK);
+}
+
+static muster_status was_taken(struct muster_match *match, const struct muster_frame *frame)
+{
+    struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
+    if (send != NULL && send->size_bytes == frame->total) {
+        muster_transfer_table_remove(&match->waiting, send);
+        muster_match_release(match, send);
+        muster_transfer_complete(match->link, send, MUSTER_OK);
+    }
+    return MUSTER_OK;
+}
+
+static muster_status eager_arrived(struct muster_match *match, struct muster_arrival *arrival)
+{
+    struct muster_early *early = TAKE(arrival->early);
+    if (early == NULL) {
+        muster_match_credit(match, muster_early_charge(&arrival->frame));
+        return MUSTER_OK;
+    }
+    match->early_bytes += muster_early_charge(&early->frame);
+    if (muster_transfer_table_find(&match->link->receives, &early->frame.key) != NULL) {
+        muster_match_make_due(match, early); /* posted while it came in */
+        return MUSTER_OK;
+    }
+    return keep_early(match, early);
+}
+
+muster_status muster_match_arrived(struct muster_match *match, struct muster_arrival *arrival)
+{
+    struct muster_operation_id operation = muster_key_operation(&arrival->frame.key);
+    struct muster_transfer *receive = TAKE(arrival->receive);
+    if (arrival->carried > 0) {
+        return muster_error_set(MUSTER_INVALID, "a segment that ends within an element");
+    }
+    if (receive != NULL) {
+        muster_link_add_part(match->link, receive,
+                             (struct muster_link_part){MUSTER_TIMELINE_RECEIVE_SEGMENT,
+                                                       arrival->started_ns, arrival->frame.offset,
+                                                       arrival->frame.length});
+    }
+    if (receive != NULL && receive->moved_bytes == receive->size_bytes) {
+        complete_receive(match, receive);
+    }
+    switch (arrival->frame.kind) {
+    case MUSTER_FRAME_EAGER:
+        return eager_arrived(match, arrival);
+    case MUSTER_FRAME_OFFER:
+        return offered(match, &arrival->frame, arrival->text);
+    case MUSTER_FRAME_GRANT:
+        return granted(match, &arrival->frame);
+    case MUSTER_FRAME_TAKEN:
+        return was_taken(match, &arrival->frame);
+    case MUSTER_FRAME_ABORT:
+        muster_link_aborted(match->link, &operation, arrival->text);
+        return MUSTER_OK;
+    case MUSTER_FRAME_CALL:
+        muster_link_heard(match->link, &arrival->frame.key, &arrival->frame.call);
+        return MUSTER_OK;
+    case MUSTER_FRAME_SEGMENT:
+    case MUSTER_FRAME_CREDIT:
+    case MUSTER_FRAME_GOODBYE:
+        break;
+    }
+    return MUSTER_OK;
+}
+
+/* Taking ------------------------------------------------------------------------------------- */
+
+struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
+                                                  const struct muster_early *take)
+{
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&match->link->receives, &take->frame.key);
+    return receive != NULL && receive->link_word == MUSTER_WORD_TAKEN ? receive : NULL;
+}
+
+void muster_match_taken(struct muster_match *match, struct muster_early *take)
+{
+    struct muster_transfer *receive = muster_match_take_receive(match, take);
+    DL_DELETE(match->takes, take);
+    muster_match_queue_about(match, MUSTER_FRAME_TAKEN, receive);
+    free(take);
+    complete_receive(match, receive);
+}
+
+void muster_match_not_taken(struct muster_match *match, struct muster_early *take)
+{
+    struct muster_transfer *receive = muster_match_take_receive(match, take);
+    DL_DELETE(match->takes, take);
+    free(take);
+    if (receive != NULL && receive->moved_bytes == 0) {
+        grant(match, receive);
+    }
+}
+
+/* Early ones that are due -------------------------------------------------------------------- */
+
+static void deliver(struct muster_match *match, const struct muster_early *early,
+                    unsigned char *piece)
+{
+    struct muster_link *link = match->link;
+    struct muster_arrival arrival = {.frame = early->frame};
+    struct muster_transfer *receive =
+        muster_transfer_table_find(&link->receives, &early->frame.key);
+    if (receive == NULL || !fits(match, receive, &early->frame)) {
+        return;
+    }
+    if (receive->link_word == MUSTER_WORD_GRANTED) {
+        match->broken = true; /* it was offered too */
+        return;
+    }
+    arrival.piece = piece;
+    arrival.left = early->frame.length;
+    place_in(&arrival, receive);
+    muster_arrival_take(match, &arrival, early->data, arrival.left);
+    complete_receive(match, receive);
+}
+
+bool muster_match_progress(struct muster_match *match, unsigned char *piece)
+{
+    while (match->due != NULL) {
+        struct muster_early *early = match->due;
+        DL_DELETE(match->due, early);
+        muster_status status = MUSTER_OK;
+        switch (early->frame.kind) {
+        case MUSTER_FRAME_OFFER:
+            status = offered(match, &early->frame, early->data);
+            break;
+        case MUSTER_FRAME_GRANT:
+            status = granted(match, &early->frame);
+            break;
+        default:
+            match->early_bytes -= muster_early_charge(&early->frame);
+            muster_match_credit(match, muster_early_charge(&early->frame));
+            deliver(match, early, piece);
+        }
+        free(early);
+        match->broken = match->broken || status != MUSTER_OK;
+    }
+    if (match->broken) {
+        muster_link_fail(match->link, MUSTER_LINK_LOST,
+                         "out of memory for its frames, or they contradict each other");
+        return false;
+    }
+    return true;
+}

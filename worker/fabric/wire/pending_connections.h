@@ -1,0 +1,198 @@
+/*
+ * Connections that are not open yet, of any transport that has a hello: accepting, judging hellos,
+ * waiting for a generation, dialling again, and the bounds of all that. The transport makes the
+ * connections and moves their bytes.
+ *
+ * Either end of a link may dial; when both do, the call of the member with the smaller UUID counts.
+ *
+ * Threads: the fabric's lock.
+ */
+#ifndef MUSTER_WORKER_FABRIC_WIRE_PENDING_CONNECTIONS_H
+#define MUSTER_WORKER_FABRIC_WIRE_PENDING_CONNECTIONS_H
+
+#include "worker/fabric/address/address.h"
+#include "worker/fabric/link.h"
+#include "worker/fabric/wire/hello.h"
+#include "worker/fabric/wire/rejected_connections.h"
+
+struct muster_match;
+
+enum {
+    MUSTER_HALF_OPEN_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
+    MUSTER_PARKED_MAX = 1024,   /* of generations that have not begun here */
+    MUSTER_HELLO_MS = 5000,
+    MUSTER_PARKED_MS = 30000,
+    MUSTER_CROSSED_MS = 200,       /* waiting for the other's call, then dial again */
+    MUSTER_HANG_UPS_MAX = 6,       /* of the peer, before it has answered */
+    MUSTER_REDIAL_MS = 10,         /* the first time; doubles */
+    MUSTER_MISSING_MS = 100,       /* then what an open link lacks is called again; doubles */
+    MUSTER_MISSING_DOUBLINGS = 13, /* to 14 min: a call can cost the fabric a second */
+    MUSTER_MISSING_SAID = 8,       /* calls in vain, then a line of the log says so */
+    MUSTER_ACCEPTS_MAX = 64,       /* in one go */
+    MUSTER_ACCEPT_PAUSE_MS = 100   /* when descriptors have run out */
+};
+
+enum muster_phase {
+    MUSTER_PHASE_DIALLING = 1, /* connect() is under way */
+    MUSTER_PHASE_GREETING = 2, /* our hello is out */
+    MUSTER_PHASE_HELLO = 3,    /* accepted: their hello is coming in */
+    MUSTER_PHASE_PARKED = 4,   /* their hello waits for its generation; they have to wait for us */
+    MUSTER_PHASE_PROVING = 5,  /* our answer is out, and theirs is to come */
+    MUSTER_PHASE_OPEN = 6,     /* no half any more */
+};
+
+/* One connection: the first member of the transport's record of it. */
+struct muster_half {
+    struct muster_watch watch; /* first: the record is found by it */
+    struct muster_halves *all;
+    enum muster_phase phase;
+    int64_t deadline_ns;
+    bool prolonged;                  /* its time was over, and we were the ones who were late */
+    struct muster_hello hello;       /* once it has come */
+    struct muster_half *prev, *next; /* in all->list, unless OPEN */
+};
+
+/* A link's end that may dial: the first member of what link->end points to. */
+struct muster_dialler {
+    struct muster_match *match; /* in the same end */
+    uint32_t hang_ups;          /* before an answer */
+    int64_t redial_ns;          /* MUSTER_NEVER: no call is due */
+    uint32_t missed;            /* calls for what an open link lacks, since it lost something */
+    struct muster_dialler *prev, *next; /* in halves->diallers */
+};
+
+/* What a transport provides. */
+struct muster_half_ops {
+    /* What a caller is told when the link is open, or on its way, over another transport. */
+    enum muster_verdict elsewhere;
+
+    /* A new connection: makes its record by muster_half_create() and returns it. Takes the
+     * descriptor, also on failure: NULL then. */
+    struct muster_half *(*accepted)(struct muster_halves *halves, int fd,
+                                    const struct muster_socket_address *remote);
+
+    /* There is news on a connection, open or not: see struct muster_watch. */
+    void (*ready)(struct muster_watch *watch, uint32_t events);
+
+    /* Sends the verdict; false if that failed. */
+    bool (*answer)(struct muster_half *half, enum muster_verdict verdict);
+
+    /* Ends the connection, also an open one: muster_half_leave() and muster_watch_retire(). */
+    void (*close)(struct muster_half *half);
+
+    /* Where it comes from, for logs. */
+    void (*from)(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE]);
+
+    /* What link->end points to: its size, and what fills it when it is zeroed, but for the
+     * dialler's times and place. */
+    size_t end_size_bytes;
+    void (*init_end)(struct muster_link *link);
+
+    /* Whether our own call to it is under way; the link is this transport's. */
+    bool (*calls)(const struct muster_link *link);
+
+    /* A member of this generation calls, with the right token: answers, and opens or closes. */
+    void (*take)(struct muster_half *half, struct muster_link *link);
+
+    /* The time of one that is DIALLING or PROVING is over. */
+    void (*expired)(struct muster_half *half);
+
+    /* A call is due: the first to a link that is OPENING, or another. */
+    void (*dial)(struct muster_dialler *dialler);
+
+    /* State OPEN: whether the peer has ended the connection, or all of them. */
+    bool (*ended)(const struct muster_link *link);
+
+    /* Frees the transport's object. */
+    void (*free)(struct muster_halves *halves);
+};
+
+/* A descriptor at which is accepted. */
+struct muster_listener {
+    struct muster_watch watch; /* first */
+    struct muster_halves *halves;
+    struct muster_listener *next;
+};
+
+/* All of one transport: the first member of its object. */
+struct muster_halves {
+    struct muster_fabric *fabric;
+    const struct muster_half_ops *ops;
+    struct muster_listener *listeners;
+    int64_t accept_again_ns;  /* MUSTER_NEVER: accepting */
+    int64_t say_again_ns;     /* that it cannot */
+    struct muster_half *list; /* oldest first */
+    uint32_t half_open, parked;
+    struct muster_dialler *diallers; /* the ends of all its links */
+    struct muster_strangers strangers;
+};
+
+/* The rest zeroed. */
+void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
+                        const struct muster_half_ops *ops);
+/* Accepts at this descriptor, too, which is listening; takes it, also on failure. */
+MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, int fd);
+/* Closes all, and the listeners; then the transport's object is freed as soon as no thread can
+ * still see it. */
+void muster_halves_stop(struct muster_halves *halves);
+/* Descriptors have run out: gives up the oldest connection that has not said who it is. False:
+ * there is none, or it has only just come. */
+bool muster_half_make_room(struct muster_halves *halves);
+/* A generation has begun: judges those that have waited for it. */
+void muster_halves_judge_parked(struct muster_halves *halves);
+/* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
+int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
+
+/* Makes a connection's record of that size, the half first and the rest zeroed. Of the watch its
+ * descriptor, events and free() count. Takes the descriptor, also on failure: NULL then. */
+void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum muster_phase phase,
+                         const struct muster_watch *watch);
+/* A greeting that comes in without waiting: recv() gave `got` of the bytes that were missing of
+ * `size_bytes`; *have counts them. 1: all of it is there; 0: not yet; -1: errno is set, 0 at the
+ * end of the stream. */
+int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
+/* Whether the peer has ended the connection, or the kernel has. */
+bool muster_half_ended(const struct muster_half *half);
+/* It is open, or closing: out of the list. */
+void muster_half_leave(struct muster_half *half);
+/* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
+void muster_half_prove(struct muster_half *half);
+/* Counts and logs a stranger, and closes. why: says more, or is NULL. */
+void muster_half_refuse(struct muster_half *half, enum muster_stranger kind);
+void muster_half_refuse_because(struct muster_half *half, enum muster_stranger kind,
+                                const char *why);
+/* The same, and tells the stranger. */
+void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
+                           enum muster_stranger kind);
+/* Its whole hello is there. */
+void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE]);
+/* Whether a member's call is to open the link: which of two calls counts is decided alike by both
+ * ends. Then the link has its end, from which no call is due; otherwise the caller has been told,
+ * and the connection is closed. */
+bool muster_half_counts(struct muster_half *half, struct muster_link *link);
+/* The welcome could not be sent: closes, and the link is dialled from here. */
+void muster_half_unheard(struct muster_half *half, struct muster_link *link);
+
+/* What this member says when it calls that one. */
+struct muster_hello muster_hello_to(const struct muster_link *link);
+/* For a link's one call, which has an answer that is neither "welcome" nor "wait". */
+void muster_half_refused(struct muster_half *half, struct muster_link *link,
+                         enum muster_verdict verdict);
+/* The same, which was closed before an answer: calls again, or goes on to the next transport. */
+void muster_half_hung_up(struct muster_half *half, struct muster_link *link);
+
+/* Makes the link's end, from which no call is due; state OPENING. False if memory is out: then the
+ * link has failed. */
+bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link);
+/* The peer hung up before it had answered, maybe because it is crowded by strangers: calls again,
+ * later. False: that was too often. */
+bool muster_dialler_again(struct muster_dialler *dialler);
+/* The peer's own call comes instead; if not, ours goes again. */
+void muster_dialler_crossed(struct muster_dialler *dialler);
+/* A call for what an open link lacks of its paths came to nothing: calls again after twice as long
+ * as the last time, up to a bound and without end. Nothing where a call is due already. */
+void muster_dialler_missed(struct muster_dialler *dialler);
+/* An open link has lost one of its paths: calls again soon. */
+void muster_dialler_lost(struct muster_dialler *dialler);
+
+#endif

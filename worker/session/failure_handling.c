@@ -1,0 +1,48 @@
+/* One collective through the gate, and what its outcome leads to. */
+#include <stdio.h>
+
+#include "worker/base/thread.h"
+#include "worker/session/session_parts.h"
+
+/* A collective ended with MUSTER_REJOIN: is it worth a report, or is the job over for us? */
+static muster_status settle_rejoin(struct muster_session *session, uint64_t generation,
+                                   uint32_t suspect)
+{
+    char text[MUSTER_ERROR_MAX];
+    (void)snprintf(text, sizeof text, "%s", muster_last_error());
+    if (suspect != UINT32_MAX) {
+        muster_session_report(session, generation, suspect, text);
+    }
+    AUTO_LOCK(&session->mutex);
+    if (session->ended) {
+        return muster_session_out_of_job_locked(session);
+    }
+    if (session->generation.number == generation) {
+        session->rejoin_due = true;
+    }
+    return muster_error_set(MUSTER_REJOIN, "%s", text);
+}
+
+muster_status muster_session_settle(struct muster_session *session, uint64_t generation,
+                                    muster_status status, uint32_t suspect)
+{
+    if (status == MUSTER_REJOIN) {
+        status = settle_rejoin(session, generation, suspect);
+    }
+    if (atomic_load(&session->last_status) != (int)status) {
+        atomic_store(&session->last_status, (int)status);
+    }
+    return status;
+}
+
+muster_status muster_session_run(struct muster_session *session, muster_scope scope,
+                                 const struct muster_request *request)
+{
+    uint32_t suspect = UINT32_MAX;
+    TRY(muster_session_enter(session));
+    uint64_t generation = session->generation.number;
+    muster_status status =
+        muster_context_run(session->generation.contexts[scope], request, &suspect);
+    muster_session_exit(session);
+    return muster_session_settle(session, generation, status, suspect);
+}

@@ -1,0 +1,501 @@
+#include "worker/session/rendezvous_client.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "worker/base/cleanup.h"
+#include "worker/base/clock.h"
+
+enum {
+    BACKOFF_BASE_MS = 10,
+    BACKOFF_CAP_MS = 1000,
+    CONNECT_MAX_MS = 3000,
+    POLL_MAX_MS = 1000,
+    URL_MAX_BYTES = 512,
+};
+
+struct muster_client {
+    char url[URL_MAX_BYTES]; /* without a slash at the end */
+    CURLM *multi;            /* keeps the connection; its wakeup interrupts a call */
+    CURL *easy;
+    struct curl_slist *headers;
+    atomic_bool interrupted;
+    /* Of the present attempt. */
+    char *body; /* owned */
+    size_t body_size, body_capacity;
+    bool body_too_big;
+    int socket_error; /* why there is no socket; 0: there is one */
+    char problem[CURL_ERROR_SIZE];
+};
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+static CURLcode curl_begun = CURLE_FAILED_INIT;
+
+static void begin_curl(void)
+{
+    curl_begun = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void cleanup_curl_url(CURLU **url)
+{
+    curl_url_cleanup(*url);
+}
+
+static void cleanup_curl_text(char **text)
+{
+    curl_free(*text);
+}
+
+#define AUTO_CURLU __attribute__((cleanup(cleanup_curl_url)))
+#define AUTO_CURL_TEXT __attribute__((cleanup(cleanup_curl_text)))
+
+static muster_status url_error(const char *url, const char *what)
+{
+    return muster_error_set(MUSTER_INVALID, "rendezvous \"%.200s\": %s; it is http://HOST:PORT",
+                            url, what);
+}
+
+/* The parts of a good URL; the texts are curl's. */
+static muster_status split_url(const char *url, char **ret_host, char **ret_port)
+{
+    AUTO_CURLU CURLU *parts = curl_url();
+    if (parts == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    if (strlen(url) >= URL_MAX_BYTES) {
+        return url_error(url, "is too long");
+    }
+    if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK) {
+        return url_error(url, "is no URL");
+    }
+    AUTO_CURL_TEXT char *scheme = NULL;
+    AUTO_CURL_TEXT char *path = NULL;
+    AUTO_CURL_TEXT char *extra = NULL;
+    AUTO_CURL_TEXT char *host = NULL;
+    AUTO_CURL_TEXT char *port = NULL;
+    if (curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)) {
+        return url_error(url, "does not begin with http:// or https://");
+    }
+    if (curl_url_get(parts, CURLUPART_PORT, &port, 0) != CURLUE_OK) {
+        return url_error(url, "has no port");
+    }
+    if (curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+        curl_url_get(parts, CURLUPART_PATH, &path, 0) != CURLUE_OK || strcmp(path, "/") != 0 ||
+        curl_url_get(parts, CURLUPART_QUERY, &extra, 0) == CURLUE_OK ||
+        curl_url_get(parts, CURLUPART_USER, &extra, 0) == CURLUE_OK) {
+        return url_error(url, "has more than a host and a port");
+    }
+    *ret_host = TAKE(host);
+    *ret_port = TAKE(port);
+    return MUSTER_OK;
+}
+
+muster_status muster_client_check_url(const char *url)
+{
+    AUTO_CURL_TEXT char *host = NULL;
+    AUTO_CURL_TEXT char *port = NULL;
+    return split_url(url, &host, &port);
+}
+
+/* curl would not say why it has no socket. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct muster_client *client = user;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    client->socket_error = fd < 0 ? errno : 0;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static bool add_header(struct muster_client *client, const char *line)
+{
+    struct curl_slist *longer = curl_slist_append(client->headers, line);
+    if (longer != NULL) {
+        client->headers = longer;
+    }
+    return longer != NULL;
+}
+
+static muster_status add_headers(struct muster_client *client, const char *token)
+{
+    bool added = add_header(client, "Content-Type: application/json") &&
+                 add_header(client, "Connect-Protocol-Version: 1") &&
+                 add_header(client, "Expect:"); /* else curl asks first and loses a round trip */
+    if (token != NULL && token[0] != '\0') {
+        size_t length = strlen(token);
+        for (size_t i = 0; i < length; i++) {
+            if (length > MUSTER_TOKEN_MAX_BYTES || token[i] <= ' ' || token[i] > '~') {
+                return muster_error_set(
+                    MUSTER_INVALID, "token: must be 1 to %d printable characters without spaces",
+                    MUSTER_TOKEN_MAX_BYTES);
+            }
+        }
+        char line[MUSTER_TOKEN_MAX_BYTES + 64];
+        (void)snprintf(line, sizeof line, "Authorization: Bearer %s", token);
+        added = added && add_header(client, line);
+    }
+    return added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
+}
+
+static size_t take_body(char *data, size_t size, size_t count, void *user)
+{
+    struct muster_client *client = user;
+    size_t added = size * count;
+    if (added > MUSTER_ANSWER_MAX_BYTES - client->body_size) {
+        client->body_too_big = true;
+        return 0;
+    }
+    if (client->body_size + added > client->body_capacity) {
+        size_t capacity = (client->body_size + added) * 2;
+        char *grown = realloc(client->body, capacity);
+        if (grown == NULL) {
+            return 0;
+        }
+        client->body = grown;
+        client->body_capacity = capacity;
+    }
+    memcpy(client->body + client->body_size, data, added);
+    client->body_size += added;
+    return added;
+}
+
+static bool set_up(struct muster_client *client)
+{
+    CURL *easy = client->easy;
+    return curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->problem) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEDATA, client) == CURLE_OK;
+}
+
+muster_status muster_client_create(const char *url, const char *token,
+                                   struct muster_client **ret_client)
+{
+    (void)pthread_once(&curl_once, begin_curl);
+    if (curl_begun != CURLE_OK) {
+        return muster_error_set(MUSTER_FATAL, "libcurl: %s", curl_easy_strerror(curl_begun));
+    }
+    TRY(muster_client_check_url(url));
+    struct muster_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    (void)snprintf(client->url, sizeof client->url, "%s", url);
+    size_t length = strlen(client->url);
+    if (client->url[length - 1] == '/') {
+        client->url[length - 1] = '\0';
+    }
+    muster_status status = add_headers(client, token);
+    if (status == MUSTER_OK) {
+        client->multi = curl_multi_init();
+        client->easy = curl_easy_init();
+        if (client->multi == NULL || client->easy == NULL || !set_up(client)) {
+            status = muster_error_set(MUSTER_FATAL, "libcurl: cannot make a handle");
+        }
+    }
+    if (status != MUSTER_OK) {
+        muster_client_destroy(client);
+        return status;
+    }
+    *ret_client = client;
+    return MUSTER_OK;
+}
+
+void muster_client_destroy(struct muster_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    curl_easy_cleanup(client->easy);
+    if (client->multi != NULL) {
+        (void)curl_multi_cleanup(client->multi);
+    }
+    curl_slist_free_all(client->headers);
+    free(client->body);
+    free(client);
+}
+
+void muster_client_interrupt(struct muster_client *client)
+{
+    atomic_store(&client->interrupted, true);
+    (void)curl_multi_wakeup(client->multi);
+}
+
+/* What one attempt ended with. */
+struct attempt {
+    muster_status status;
+    enum muster_rpc_code code;
+    json_t *answer; /* owned; when the status is MUSTER_OK */
+};
+
+static struct attempt attempt_failed(muster_status status, enum muster_rpc_code code)
+{
+    return (struct attempt){.status = status, .code = code};
+}
+
+static struct attempt attempt_interrupted(const struct muster_client *client)
+{
+    return attempt_failed(muster_error_set(MUSTER_ENDED, "rendezvous %s: interrupted", client->url),
+                          MUSTER_RPC_CANCELED);
+}
+
+/* Runs the transfer to its end. */
+static CURLcode transfer(struct muster_client *client)
+{
+    CURLcode result = CURLE_OK;
+    int running = 1;
+    while (running > 0 && !atomic_load(&client->interrupted)) {
+        if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
+            return CURLE_FAILED_INIT;
+        }
+        if (running > 0) {
+            (void)curl_multi_poll(client->multi, NULL, 0, POLL_MAX_MS, NULL);
+        }
+    }
+    int left = 0;
+    CURLMsg *message = curl_multi_info_read(client->multi, &left);
+    if (message != NULL && message->msg == CURLMSG_DONE) {
+        result = message->data.result;
+    } else {
+        result = CURLE_ABORTED_BY_CALLBACK;
+    }
+    return result;
+}
+
+static struct attempt transport_error(struct muster_client *client, CURLcode result,
+                                      uint32_t timeout_ms)
+{
+    long number = 0;
+    char words[128];
+    const char *what = client->problem[0] != '\0' ? client->problem : curl_easy_strerror(result);
+    (void)curl_easy_getinfo(client->easy, CURLINFO_OS_ERRNO, &number);
+    if (client->body_too_big) {
+        return attempt_failed(muster_error_set(MUSTER_FATAL,
+                                               "rendezvous %s: an answer of more than %d bytes",
+                                               client->url, MUSTER_ANSWER_MAX_BYTES),
+                              MUSTER_RPC_INTERNAL);
+    }
+    if (client->socket_error == EMFILE || client->socket_error == ENFILE) {
+        return attempt_failed(
+            muster_error_set(MUSTER_FATAL,
+                             "rendezvous %s: this process has no descriptor left "
+                             "for it (ulimit -n): %s",
+                             client->url, strerror_r(client->socket_error, words, sizeof words)),
+            MUSTER_RPC_INTERNAL);
+    }
+    if (result == CURLE_OPERATION_TIMEDOUT) {
+        return attempt_failed(muster_error_set(MUSTER_RETRY,
+                                               "rendezvous %s: no answer within %u ms", client->url,
+                                               timeout_ms),
+                              MUSTER_RPC_UNAVAILABLE);
+    }
+    if (result == CURLE_COULDNT_CONNECT && number != 0) {
+        what = strerror_r((int)number, words, sizeof words);
+    }
+    return attempt_failed(muster_error_set(MUSTER_RETRY, "rendezvous %s: %s", client->url, what),
+                          MUSTER_RPC_UNAVAILABLE);
+}
+
+static enum muster_rpc_code code_of_http(long http)
+{
+    return http == 502 || http == 503 || http == 504 || http == 429 ? MUSTER_RPC_UNAVAILABLE
+                                                                    : MUSTER_RPC_UNKNOWN;
+}
+
+static struct attempt server_error(const struct muster_client *client, long http,
+                                   const json_t *json)
+{
+    struct muster_rpc_error error = {0};
+    if (json == NULL || json_object_get(json, "code") == NULL ||
+        muster_rpc_error_decode(json, &error) != MUSTER_OK) {
+        enum muster_rpc_code code = code_of_http(http);
+        return attempt_failed(muster_error_set(muster_rpc_code_status(code),
+                                               "rendezvous %s: HTTP %ld, and not from a musterd",
+                                               client->url, http),
+                              code);
+    }
+    muster_status status = muster_rpc_code_status(error.code);
+    status = status == MUSTER_OK ? MUSTER_FATAL : status;
+    return attempt_failed(muster_error_set(status, "rendezvous %s: %s", client->url, error.message),
+                          error.code);
+}
+
+static struct attempt read_answer(struct muster_client *client)
+{
+    long http = 0;
+    json_t *json = NULL;
+    (void)curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &http);
+    muster_status parsed =
+        muster_json_parse(client->body_size > 0 ? client->body : "", client->body_size, &json);
+    if (http != 200) {
+        struct attempt failed = server_error(client, http, parsed == MUSTER_OK ? json : NULL);
+        if (parsed == MUSTER_OK) {
+            json_decref(json);
+        }
+        return failed;
+    }
+    if (parsed != MUSTER_OK) {
+        return attempt_failed(muster_error_prefix(MUSTER_FATAL, "rendezvous %s", client->url),
+                              MUSTER_RPC_INTERNAL);
+    }
+    return (struct attempt){.status = MUSTER_OK, .code = MUSTER_RPC_OK, .answer = json};
+}
+
+static struct attempt attempt_once(struct muster_client *client, enum muster_rpc_method method,
+                                   const char *request, uint32_t timeout_ms)
+{
+    char url[URL_MAX_BYTES + 64];
+    (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->url,
+                   muster_rpc_method_name(method));
+    /* The server answers what it holds a little before nobody waits for it any longer. */
+    char patience[64];
+    (void)snprintf(patience, sizeof patience, "Connect-Timeout-Ms: %u", timeout_ms);
+    struct curl_slist headers = {.data = patience, .next = client->headers};
+    long connect_ms = timeout_ms < CONNECT_MAX_MS ? (long)timeout_ms : CONNECT_MAX_MS;
+    client->body_size = 0;
+    client->body_too_big = false;
+    client->problem[0] = '\0';
+    client->socket_error = 0;
+    if (curl_easy_setopt(client->easy, CURLOPT_URL, url) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_POSTFIELDS, request) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request)) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, &headers) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_TIMEOUT_MS, (long)timeout_ms) != CURLE_OK ||
+        curl_easy_setopt(client->easy, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) != CURLE_OK ||
+        curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {
+        return attempt_failed(muster_error_set(MUSTER_FATAL, "libcurl: cannot begin a call"),
+                              MUSTER_RPC_INTERNAL);
+    }
+    CURLcode result = transfer(client);
+    struct attempt ended =
+        result == CURLE_OK ? read_answer(client) : transport_error(client, result, timeout_ms);
+    (void)curl_multi_remove_handle(client->multi, client->easy);
+    (void)curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, client->headers);
+    if (result != CURLE_OK && atomic_load(&client->interrupted)) {
+        return attempt_interrupted(client);
+    }
+    return ended;
+}
+
+/* Full jitter: anything from nothing to the bound, which doubles with every failure. */
+static void back_off(struct muster_client *client, uint32_t failures, int64_t deadline_ns)
+{
+    uint32_t bound_ms = BACKOFF_CAP_MS;
+    if (failures < 7) {
+        bound_ms = (uint32_t)BACKOFF_BASE_MS << failures;
+    }
+    int wait_ms = (int)muster_random_below(bound_ms + 1);
+    int left_ms = muster_clock_left_ms(deadline_ns);
+    int64_t until_ns = muster_clock_after_ms((uint32_t)(wait_ms < left_ms ? wait_ms : left_ms));
+    while (muster_clock_left_ms(until_ns) > 0 && !atomic_load(&client->interrupted)) {
+        (void)curl_multi_poll(client->multi, NULL, 0, muster_clock_left_ms(until_ns), NULL);
+    }
+}
+
+static struct attempt attempt_until(struct muster_client *client, enum muster_rpc_method method,
+                                    const char *request, const struct muster_patience *patience)
+{
+    for (uint32_t made = 0;; made++) {
+        if (atomic_load(&client->interrupted)) {
+            return attempt_interrupted(client);
+        }
+        int left_ms = muster_clock_left_ms(patience->deadline_ns);
+        uint32_t timeout_ms =
+            (uint32_t)left_ms < patience->attempt_ms ? (uint32_t)left_ms : patience->attempt_ms;
+        struct attempt ended =
+            attempt_once(client, method, request, timeout_ms > 0 ? timeout_ms : 1);
+        if (ended.status != MUSTER_RETRY || made + 1 == patience->attempts) {
+            return ended;
+        }
+        back_off(client, made, patience->deadline_ns);
+        if (muster_clock_left_ms(patience->deadline_ns) == 0) {
+            return ended;
+        }
+    }
+}
+
+muster_status muster_client_call(struct muster_client *client, enum muster_rpc_method method,
+                                 json_t *request, const struct muster_patience *patience,
+                                 json_t **ret_answer, enum muster_rpc_code *ret_code)
+{
+    AUTO_FREE char *text = request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
+    json_decref(request);
+    struct attempt ended;
+    if (text == NULL) {
+        ended = attempt_failed(muster_error_set(MUSTER_FATAL, "no memory"), MUSTER_RPC_INTERNAL);
+    } else {
+        ended = attempt_until(client, method, text, patience);
+    }
+    if (ret_code != NULL) {
+        *ret_code = ended.code;
+    }
+    if (ended.status == MUSTER_OK) {
+        *ret_answer = ended.answer;
+    }
+    return ended.status;
+}
+
+static void cleanup_addresses(struct addrinfo **list)
+{
+    if (*list != NULL) {
+        freeaddrinfo(*list);
+    }
+}
+
+/* Connecting a datagram socket sends nothing: it only asks the kernel for the route. */
+static bool source_address(const struct addrinfo *there, char *ret_address, size_t size)
+{
+    struct sockaddr_storage here;
+    socklen_t length = sizeof here;
+    AUTO_CLOSE int fd = socket(there->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 && connect(fd, there->ai_addr, there->ai_addrlen) == 0 &&
+           getsockname(fd, (struct sockaddr *)&here, &length) == 0 &&
+           getnameinfo((struct sockaddr *)&here, length, ret_address, (socklen_t)size, NULL, 0,
+                       NI_NUMERICHOST) == 0;
+}
+
+muster_status muster_client_local_address(const struct muster_client *client, char *ret_address,
+                                          size_t size)
+{
+    AUTO_CURL_TEXT char *host = NULL;
+    AUTO_CURL_TEXT char *port = NULL;
+    muster_status status = split_url(client->url, &host, &port);
+    if (status != MUSTER_OK || host == NULL) {
+        return status;
+    }
+    size_t length = strlen(host);
+    char *name = host;
+    if (name[0] == '[' && name[length - 1] == ']') { /* IPv6, as URLs write it */
+        name[length - 1] = '\0';
+        name++;
+    }
+    __attribute__((cleanup(cleanup_addresses))) struct addrinfo *list = NULL;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
+    int failed = getaddrinfo(name, port, &hints, &list);
+    if (failed != 0) {
+        list = NULL;
+        return muster_error_set(MUSTER_RETRY, "rendezvous %s: %s", client->url,
+                                gai_strerror(failed));
+    }
+    for (const struct addrinfo *there = list; there != NULL; there = there->ai_next) {
+        if (source_address(there, ret_address, size)) {
+            return MUSTER_OK;
+        }
+    }
+    return muster_error_errno(MUSTER_RETRY, "rendezvous %s: no route", client->url);
+}

@@ -1,0 +1,259 @@
+#include "worker/trace/timeline.h"
+
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+#include "worker/trace/timeline_file.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RING_SPANS = 32768,
+    BATCH_SPANS = 256,      /* taken out of the ring at once */
+    WRITE_AFTER_MS = 100,   /* since the first span that is not written */
+    FILE_BYTES_MIN = 65536, /* less makes no sense */
+};
+#define FILE_BYTES_MAX (UINT64_C(256) << 20)
+
+/* In the ring: a span, or the begin of a generation. */
+struct record {
+    struct muster_timeline_span span;
+    int64_t end_ns;
+    uint64_t generation; /* that begins; 0: none */
+    uint32_t rank, size;
+};
+
+struct muster_timeline {
+    char *prefix;
+    struct muster_timeline_file file; /* the thread's */
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t changed;
+    struct record *ring; /* [capacity] */
+    uint32_t capacity, first, count;
+    uint64_t lost; /* there was no room for, since the thread last looked */
+    bool idle;     /* the thread waits for the first one */
+    bool closing;
+    bool over; /* nothing is written any more */
+};
+
+const char *muster_timeline_stage_name(enum muster_timeline_stage stage)
+{
+    static const char *const names[MUSTER_TIMELINE_STAGES] = {
+        [MUSTER_TIMELINE_CALL] = "call",
+        [MUSTER_TIMELINE_REGISTER] = "register",
+        [MUSTER_TIMELINE_SEND] = "send",
+        [MUSTER_TIMELINE_SEND_SEGMENT] = "send segment",
+        [MUSTER_TIMELINE_WRITE] = "write",
+        [MUSTER_TIMELINE_RECEIVE] = "receive",
+        [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "receive segment",
+        [MUSTER_TIMELINE_REDUCE] = "reduce",
+        [MUSTER_TIMELINE_COPY] = "copy",
+        [MUSTER_TIMELINE_GPU_COPY] = "gpu copy",
+        [MUSTER_TIMELINE_DEREGISTER] = "deregister",
+    };
+    return names[stage];
+}
+
+/* Adding -------------------------------------------------------------------------------------- */
+
+static void add(struct muster_timeline *timeline, const struct record *record)
+{
+    AUTO_LOCK(&timeline->mutex);
+    if (timeline->over) {
+        return;
+    }
+    if (timeline->count == timeline->capacity) {
+        timeline->lost++;
+        return;
+    }
+    timeline->ring[(timeline->first + timeline->count) % timeline->capacity] = *record;
+    timeline->count++;
+    if (timeline->idle || timeline->count == timeline->capacity / 2) {
+        timeline->idle = false;
+        (void)pthread_cond_signal(&timeline->changed);
+    }
+}
+
+void muster_timeline_add(struct muster_timeline *timeline, const struct muster_timeline_span *span)
+{
+    if (timeline != NULL) {
+        const struct record record = {.span = *span, .end_ns = muster_clock_ns()};
+        add(timeline, &record);
+    }
+}
+
+void muster_timeline_begin(struct muster_timeline *timeline, uint64_t generation, uint32_t rank,
+                           uint32_t size)
+{
+    if (timeline != NULL) {
+        const struct record record = {
+            .end_ns = muster_clock_ns(), .generation = generation, .rank = rank, .size = size};
+        add(timeline, &record);
+    }
+}
+
+/* The thread ---------------------------------------------------------------------------------- */
+
+static bool write_begin(struct muster_timeline *timeline, const struct record *record)
+{
+    struct muster_timeline_file *file = &timeline->file;
+    const struct muster_timeline_mark mark = {
+        .name = "generation begins",
+        .at_ns = record->end_ns,
+        .words = {"generation", "rank", "size"},
+        .numbers = {record->generation, record->rank, record->size}};
+    if (file->path == NULL &&
+        !muster_timeline_file_open(file, timeline->prefix, record->generation, record->rank)) {
+        return false;
+    }
+    return muster_timeline_file_mark(file, &mark);
+}
+
+/* What is added before the first generation has no file yet. */
+static bool write_record(struct muster_timeline *timeline, const struct record *record)
+{
+    if (record->generation != 0) {
+        return write_begin(timeline, record);
+    }
+    return timeline->file.path == NULL ||
+           muster_timeline_file_span(&timeline->file, &record->span, record->end_ns);
+}
+
+static bool write_lost(struct muster_timeline *timeline, uint64_t lost, int64_t now_ns)
+{
+    const struct muster_timeline_mark mark = {.name = "spans are missing: there were too many",
+                                              .at_ns = now_ns,
+                                              .words = {"spans"},
+                                              .numbers = {lost}};
+    return lost == 0 || timeline->file.path == NULL ||
+           muster_timeline_file_mark(&timeline->file, &mark);
+}
+
+static uint32_t take_batch(struct muster_timeline *timeline, struct record *batch,
+                           uint64_t *ret_lost)
+{
+    AUTO_LOCK(&timeline->mutex);
+    uint32_t count = timeline->count < BATCH_SPANS ? timeline->count : BATCH_SPANS;
+    for (uint32_t i = 0; i < count; i++) {
+        batch[i] = timeline->ring[(timeline->first + i) % timeline->capacity];
+    }
+    timeline->first = (timeline->first + count) % timeline->capacity;
+    timeline->count -= count;
+    *ret_lost = timeline->lost;
+    timeline->lost = 0;
+    return count;
+}
+
+/* All there is. */
+static bool write_all(struct muster_timeline *timeline)
+{
+    struct record batch[BATCH_SPANS];
+    uint64_t lost = 0;
+    uint32_t count = take_batch(timeline, batch, &lost);
+    while (count > 0) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (!write_record(timeline, &batch[i])) {
+                return false;
+            }
+        }
+        if (!write_lost(timeline, lost, batch[count - 1].end_ns)) {
+            return false;
+        }
+        count = take_batch(timeline, batch, &lost);
+    }
+    return timeline->file.path == NULL || muster_timeline_file_flush(&timeline->file);
+}
+
+/* Until there is something to write. False: no more will come. */
+static bool await_spans(struct muster_timeline *timeline)
+{
+    AUTO_LOCK(&timeline->mutex);
+    while (timeline->count == 0 && !timeline->closing) {
+        timeline->idle = true;
+        (void)muster_condition_wait(&timeline->changed, &timeline->mutex, MUSTER_NEVER);
+    }
+    timeline->idle = false;
+    int64_t until_ns = muster_clock_after_ms(WRITE_AFTER_MS);
+    while (timeline->count < timeline->capacity / 2 && !timeline->closing &&
+           muster_condition_wait(&timeline->changed, &timeline->mutex, until_ns)) {
+    }
+    return timeline->count > 0 || !timeline->closing;
+}
+
+static void *run(void *argument)
+{
+    struct muster_timeline *timeline = argument;
+    while (await_spans(timeline)) {
+        if (!write_all(timeline)) {
+            AUTO_LOCK(&timeline->mutex);
+            timeline->over = true;
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Making -------------------------------------------------------------------------------------- */
+
+/* Its signals are the user's threads'; a limit of the size of files, too, is an error of the write.
+ */
+static bool start_thread(struct muster_timeline *timeline)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&timeline->thread, NULL, run, timeline);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed == 0;
+}
+
+static void free_parts(struct muster_timeline *timeline)
+{
+    muster_timeline_file_finish(&timeline->file);
+    (void)pthread_cond_destroy(&timeline->changed);
+    (void)pthread_mutex_destroy(&timeline->mutex);
+    free(timeline->ring);
+    free(timeline->prefix);
+    free(timeline);
+}
+
+struct muster_timeline *muster_timeline_create(const struct muster_timeline_options *options)
+{
+    struct muster_timeline *timeline = options->prefix != NULL ? calloc(1, sizeof *timeline) : NULL;
+    if (timeline == NULL) {
+        return NULL;
+    }
+    uint64_t most = options->file_bytes_max != 0 ? options->file_bytes_max : FILE_BYTES_MAX;
+    muster_mutex_init(&timeline->mutex);
+    muster_condition_init(&timeline->changed);
+    timeline->capacity = options->ring_spans != 0 ? options->ring_spans : RING_SPANS;
+    timeline->ring = calloc(timeline->capacity, sizeof *timeline->ring);
+    timeline->prefix = strdup(options->prefix);
+    timeline->file =
+        (struct muster_timeline_file){.fd = -1,
+                                      .bytes_max = most < FILE_BYTES_MIN ? FILE_BYTES_MIN : most,
+                                      .print_algorithm = options->print_algorithm};
+    if (timeline->ring == NULL || timeline->prefix == NULL || !start_thread(timeline)) {
+        muster_log(MUSTER_LOG_WARN, "timeline %s: no memory or no thread; nothing is recorded",
+                   options->prefix);
+        free_parts(timeline);
+        return NULL;
+    }
+    return timeline;
+}
+
+void muster_timeline_destroy(struct muster_timeline *timeline)
+{
+    if (timeline == NULL) {
+        return;
+    }
+    muster_mutex_lock(&timeline->mutex);
+    timeline->closing = true;
+    (void)pthread_cond_signal(&timeline->changed);
+    muster_mutex_unlock(&timeline->mutex);
+    (void)pthread_join(timeline->thread, NULL);
+    free_parts(timeline);
+}

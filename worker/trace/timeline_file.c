@@ -1,0 +1,324 @@
+#include "worker/trace/timeline_file.h"
+
+#include "worker/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PAGE_BYTES = 4096,       /* or more: what the kernel takes of a write as a whole */
+    EVENT_MAX_BYTES = 1024,  /* less than a page */
+    RESERVE_BYTES = 8 * 1024 /* of the bound: for what says that it is reached */
+};
+
+static const char list_end[] = "\n]\n";
+
+/* Writing ------------------------------------------------------------------------------------- */
+
+/* The job goes on without. */
+static bool give_up(struct muster_timeline_file *file, const char *what)
+{
+    muster_log(MUSTER_LOG_WARN, "timeline %s: %s; nothing more is recorded", file->path, what);
+    (void)close(file->fd);
+    file->fd = -1;
+    return false;
+}
+
+/* What stood there before is whole; its end may have been overwritten. */
+static bool give_up_writing(struct muster_timeline_file *file, int error)
+{
+    if (file->at == 0) {
+        (void)unlink(file->path);
+    } else if (pwrite(file->fd, list_end, strlen(list_end), (off_t)file->at) > 0 &&
+               ftruncate(file->fd, (off_t)(file->at + strlen(list_end))) != 0) {
+        muster_log(MUSTER_LOG_WARN, "timeline %s: %s; it cannot be cut", file->path,
+                   strerror(errno));
+    }
+    return give_up(file, strerror(error));
+}
+
+bool muster_timeline_file_flush(struct muster_timeline_file *file)
+{
+    if (file->fd < 0) {
+        return false;
+    }
+    memcpy(file->buffer + file->used, list_end, strlen(list_end));
+    size_t size = file->used + strlen(list_end);
+    size_t done = 0;
+    while (file->used > 0 && done < size) {
+        ssize_t written =
+            pwrite(file->fd, file->buffer + done, size - done, (off_t)(file->at + done));
+        if (written < 0 && errno != EINTR) {
+            return give_up_writing(file, errno);
+        }
+        done += written > 0 ? (size_t)written : 0;
+    }
+    file->at += file->used;
+    file->used = 0;
+    return true;
+}
+
+/* An event with what stands before it, as a whole in one page. */
+static bool append(struct muster_timeline_file *file, const char *text, size_t size)
+{
+    size_t room = PAGE_BYTES - (file->at + file->used) % PAGE_BYTES;
+    size_t blank = size > room ? room : 0;
+    memset(file->buffer + file->used, ' ', blank);
+    memcpy(file->buffer + file->used + blank, text, size);
+    file->used += blank + size;
+    return file->used < MUSTER_TIMELINE_BUFFER_BYTES || muster_timeline_file_flush(file);
+}
+
+static bool end_at_bound(struct muster_timeline_file *file, int64_t now_ns)
+{
+    const struct muster_timeline_mark mark = {.name = "the file is full: nothing more is recorded",
+                                              .at_ns = now_ns};
+    file->bytes_max += RESERVE_BYTES;
+    if (!muster_timeline_file_mark(file, &mark) || !muster_timeline_file_flush(file)) {
+        return false;
+    }
+    return give_up(file, "it is full");
+}
+
+/* The text is there without what stands before an event. */
+static bool append_event(struct muster_timeline_file *file, int64_t now_ns, const char *text)
+{
+    char whole[EVENT_MAX_BYTES];
+    int size = snprintf(whole, sizeof whole, ",\n%s", text);
+    if (file->fd < 0 || size < 0 || (size_t)size >= sizeof whole) {
+        return file->fd >= 0;
+    }
+    if (file->at + file->used + (size_t)size + RESERVE_BYTES > file->bytes_max) {
+        return end_at_bound(file, now_ns);
+    }
+    return append(file, whole, (size_t)size);
+}
+
+/* Opening ------------------------------------------------------------------------------------- */
+
+static bool write_head(struct muster_timeline_file *file)
+{
+    char text[EVENT_MAX_BYTES];
+    int size = snprintf(text, sizeof text,
+                        "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%" PRIu32
+                        ",\"tid\":0,\"args\":{\"name\":\"rank %" PRIu32 " (process %d)\"}}",
+                        file->rank, file->rank, (int)getpid());
+    return append(file, text, (size_t)size);
+}
+
+bool muster_timeline_file_open(struct muster_timeline_file *file, const char *prefix,
+                               uint64_t generation, uint32_t rank)
+{
+    file->fd = -1;
+    file->rank = rank;
+    /* With room for what does not fit any more, and the end of the list. */
+    file->buffer = malloc(MUSTER_TIMELINE_BUFFER_BYTES + PAGE_BYTES + sizeof list_end);
+    if (file->buffer == NULL ||
+        asprintf(&file->path, "%s.%" PRIu64 ".%" PRIu32 ".json", prefix, generation, rank) < 0) {
+        file->path = NULL;
+        muster_log(MUSTER_LOG_WARN, "timeline %s: out of memory; nothing is recorded", prefix);
+        return false;
+    }
+    /* A new file: not what somebody has put there to be followed, nor what another still writes. */
+    (void)unlink(file->path);
+    file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file->fd < 0) {
+        muster_log(MUSTER_LOG_WARN, "timeline %s: %s; nothing is recorded", file->path,
+                   strerror(errno));
+        return false;
+    }
+    return write_head(file);
+}
+
+void muster_timeline_file_finish(struct muster_timeline_file *file)
+{
+    if (file->path != NULL && file->fd >= 0 && muster_timeline_file_flush(file)) {
+        (void)close(file->fd);
+    }
+    for (int stage = 0; stage < MUSTER_TIMELINE_STAGES; stage++) {
+        for (uint32_t i = 0; i < file->lanes_count[stage]; i++) {
+            free(file->lanes[stage][i].ends_ns);
+        }
+        free(file->lanes[stage]);
+    }
+    free(file->buffer);
+    free(file->path);
+    *file = (struct muster_timeline_file){.fd = -1};
+}
+
+/* Lanes --------------------------------------------------------------------------------------- */
+
+/* Those of a stage and peer; NULL when memory is out. */
+static struct muster_timeline_lanes *find_lanes(struct muster_timeline_file *file,
+                                                enum muster_timeline_stage stage, uint32_t index)
+{
+    uint32_t count = file->lanes_count[stage];
+    if (index >= count) {
+        struct muster_timeline_lanes *grown =
+            realloc(file->lanes[stage], (index + (size_t)1) * sizeof *grown);
+        if (grown == NULL) {
+            return NULL;
+        }
+        memset(grown + count, 0, (index + (size_t)1 - count) * sizeof *grown);
+        file->lanes[stage] = grown;
+        file->lanes_count[stage] = index + 1;
+    }
+    return &file->lanes[stage][index];
+}
+
+/* The first on which the span overlaps no other. Spans come by their ends, so it overlaps if it
+ * starts before the last end. */
+static uint32_t find_lane(struct muster_timeline_lanes *lanes, int64_t start_ns, bool *ret_new)
+{
+    *ret_new = false;
+    for (uint32_t i = 0; i < lanes->count; i++) {
+        if (lanes->ends_ns[i] <= start_ns) {
+            return i;
+        }
+    }
+    int64_t *grown = lanes->count < MUSTER_TIMELINE_LANES_MAX
+                         ? realloc(lanes->ends_ns, (lanes->count + (size_t)1) * sizeof *grown)
+                         : NULL;
+    if (grown == NULL) {
+        return lanes->count > 0 ? lanes->count - 1 : 0; /* then they do overlap */
+    }
+    grown[lanes->count] = INT64_MIN;
+    lanes->ends_ns = grown;
+    *ret_new = true;
+    return lanes->count++;
+}
+
+static bool name_lane(struct muster_timeline_file *file, uint32_t number,
+                      const struct muster_timeline_span *span, uint32_t lane)
+{
+    static const char *const links[MUSTER_TIMELINE_STAGES] = {
+        [MUSTER_TIMELINE_SEND] = "to",
+        [MUSTER_TIMELINE_SEND_SEGMENT] = "to",
+        [MUSTER_TIMELINE_WRITE] = "to",
+        [MUSTER_TIMELINE_RECEIVE] = "from",
+        [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "from",
+        [MUSTER_TIMELINE_REDUCE] = "from",
+    };
+    char who[32] = "";
+    char which[32] = "";
+    char text[EVENT_MAX_BYTES];
+    if (span->peer != MUSTER_TIMELINE_NOBODY) {
+        (void)snprintf(who, sizeof who, " %s %" PRIu32,
+                       links[span->stage] != NULL ? links[span->stage] : "for", span->peer);
+    }
+    if (lane > 0) {
+        (void)snprintf(which, sizeof which, " (%" PRIu32 ")", lane + 1);
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
+                   ",\"args\":{\"name\":\"%s%s%s\"}}",
+                   file->rank, number, muster_timeline_stage_name(span->stage), who, which);
+    if (!append_event(file, span->start_ns, text)) {
+        return false;
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%" PRIu32
+                   ",\"tid\":%" PRIu32 ",\"args\":{\"sort_index\":%" PRIu32 "}}",
+                   file->rank, number, number);
+    return append_event(file, span->start_ns, text);
+}
+
+/* The number of the line that the span is shown on, in the order in which they are to be shown. */
+static bool choose_lane(struct muster_timeline_file *file, const struct muster_timeline_span *span,
+                        int64_t end_ns, uint32_t *ret_number)
+{
+    uint32_t index = span->peer < MUSTER_TIMELINE_PEERS_MAX ? span->peer + 1 : 0;
+    uint32_t first = ((uint32_t)span->stage * (MUSTER_TIMELINE_PEERS_MAX + 1) + index) *
+                         MUSTER_TIMELINE_LANES_MAX +
+                     1;
+    struct muster_timeline_lanes *lanes = find_lanes(file, span->stage, index);
+    *ret_number = first;
+    if (lanes == NULL) {
+        return true;
+    }
+    bool is_new = false;
+    uint32_t lane = find_lane(lanes, span->start_ns, &is_new);
+    if (lane < lanes->count) {
+        lanes->ends_ns[lane] = end_ns;
+    }
+    *ret_number = first + lane;
+    return !is_new || name_lane(file, first + lane, span, lane);
+}
+
+/* Events -------------------------------------------------------------------------------------- */
+
+/* A number of nanoseconds as one of microseconds, for printf. */
+#define US_FORMAT "%" PRId64 ".%03" PRId64
+#define US_ARGUMENTS(ns) (ns) / 1000, (ns) % 1000
+
+/* What belongs to the stage; the text has room. */
+static void print_details(const struct muster_timeline_file *file,
+                          const struct muster_timeline_span *span, char *text, size_t size)
+{
+    int used = 0;
+    if (span->sequence != 0) {
+        used = snprintf(text, size, ",\"context\":%" PRIu32 ",\"sequence\":%" PRIu64, span->context,
+                        span->sequence);
+    }
+    if (span->stage == MUSTER_TIMELINE_CALL) {
+        char name[MUSTER_TIMELINE_NAME_SIZE] = "";
+        if (file->print_algorithm != NULL && span->algorithm != MUSTER_TIMELINE_NO_ALGORITHM) {
+            file->print_algorithm(span->algorithm, name, sizeof name);
+        }
+        (void)snprintf(text + used, size - (size_t)used, ",\"algorithm\":\"%s\"", name);
+    } else if (span->peer != MUSTER_TIMELINE_NOBODY) {
+        used += snprintf(text + used, size - (size_t)used,
+                         ",\"peer\":%" PRIu32 ",\"lane\":%" PRIu32 ",\"message\":%" PRIu32,
+                         span->peer, span->lane, span->message);
+        if (span->stage == MUSTER_TIMELINE_SEND || span->stage == MUSTER_TIMELINE_RECEIVE) {
+            (void)snprintf(text + used, size - (size_t)used, ",\"waited_us\":" US_FORMAT,
+                           US_ARGUMENTS(span->waited_ns));
+        } else {
+            (void)snprintf(text + used, size - (size_t)used, ",\"offset\":%" PRIu64,
+                           span->offset_bytes);
+        }
+    }
+}
+
+bool muster_timeline_file_span(struct muster_timeline_file *file,
+                               const struct muster_timeline_span *span, int64_t end_ns)
+{
+    char details[EVENT_MAX_BYTES / 2] = "";
+    char text[EVENT_MAX_BYTES];
+    uint32_t number = 0;
+    if (!choose_lane(file, span, end_ns, &number)) {
+        return false;
+    }
+    const char *stage = muster_timeline_stage_name(span->stage);
+    int64_t lasted_ns = end_ns - span->start_ns;
+    print_details(file, span, details, sizeof details);
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%" PRIu32
+                   ",\"tid\":%" PRIu32 ",\"ts\":" US_FORMAT ",\"dur\":" US_FORMAT
+                   ",\"args\":{\"bytes\":%" PRIu64 "%s}}",
+                   span->name != NULL ? span->name : stage, stage, file->rank, number,
+                   US_ARGUMENTS(span->start_ns), US_ARGUMENTS(lasted_ns), span->bytes, details);
+    return append_event(file, end_ns, text);
+}
+
+bool muster_timeline_file_mark(struct muster_timeline_file *file,
+                               const struct muster_timeline_mark *mark)
+{
+    char details[EVENT_MAX_BYTES / 2] = "";
+    char text[EVENT_MAX_BYTES];
+    int used = 0;
+    for (int i = 0; i < 3 && mark->words[i] != NULL; i++) {
+        used += snprintf(details + used, sizeof details - (size_t)used, "%s\"%s\":%" PRIu64,
+                         i > 0 ? "," : "", mark->words[i], mark->numbers[i]);
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"name\":\"%s\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu32
+                   ",\"tid\":0,\"ts\":" US_FORMAT ",\"args\":{%s}}",
+                   mark->name, file->rank, US_ARGUMENTS(mark->at_ns), details);
+    return append_event(file, mark->at_ns, text);
+}
