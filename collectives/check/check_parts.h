@@ -16,24 +16,24 @@ struct muster_layout muster_layout_of(const struct muster_shape *shape,
                                       const struct muster_schedule *schedule, bool in_place);
 
 /* Which cells a step's source and target begin with. */
-struct muster_places {
+struct muster_step_cells {
     uint32_t source, target;
 };
 
 /* memory_cuts.c: what one rank's elements stand for while values are checked. Out of place too
  * they are one line in which INPUT and OUTPUT lie as in place: INPUT then needs no room of its own,
  * as nobody writes it and so it never changes. */
-struct muster_memory {
-    struct muster_cells cells;    /* cut where spans of the rank's own steps begin and end */
-    struct muster_places *places; /* owned [steps of the schedule] */
-    uint32_t input, output;       /* which cells they begin with */
+struct muster_rank_cells {
+    struct muster_cells cells;        /* cut where spans of the rank's own steps begin and end */
+    struct muster_step_cells *places; /* owned [steps of the schedule] */
+    uint32_t input, output;           /* which cells they begin with */
 };
 
 /* MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_memory_init(const struct muster_shape *shape,
-                                                const struct muster_schedule *schedule,
-                                                struct muster_memory *ret_memory);
-void muster_memory_finish(struct muster_memory *memory);
+MUSTER_CHECKED muster_status muster_rank_cells_init(const struct muster_shape *shape,
+                                                    const struct muster_schedule *schedule,
+                                                    struct muster_rank_cells *ret_memory);
+void muster_rank_cells_finish(struct muster_rank_cells *memory);
 
 /* races.c: no two steps of this rank that may run at the same time touch the same elements,
  * unless both read; and no step's source overlaps its own target, unless it is the same. */

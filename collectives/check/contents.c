@@ -13,13 +13,13 @@ struct state {
     bool in_place_differs; /* something was read that is overwritten there */
     const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
-    uint32_t canonical;             /* what every sum must be; or MUSTER_TERM_NONE: in any order */
-    struct muster_memory *memories; /* [ranks] */
+    uint32_t canonical; /* what every sum must be; or MUSTER_TERM_NONE: in any order */
+    struct muster_rank_cells *memories; /* [ranks] */
     struct muster_pieces mine, theirs, sum;
 };
 
-static struct muster_places places_of(const struct state *state,
-                                      const struct muster_walk_step *where)
+static struct muster_step_cells places_of(const struct state *state,
+                                          const struct muster_walk_step *where)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[where->rank];
     return state->memories[where->rank].places[where->step - schedule->steps];
@@ -156,8 +156,8 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
 static muster_status fill(struct state *state, uint32_t rank)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
-    struct muster_memory *memory = &state->memories[rank];
-    TRY(muster_memory_init(&state->shapes[rank], schedule, memory));
+    struct muster_rank_cells *memory = &state->memories[rank];
+    TRY(muster_rank_cells_init(&state->shapes[rank], schedule, memory));
     if (!state->in_place || !muster_shape_contributes(&state->shapes[rank])) {
         return MUSTER_OK;
     }
@@ -267,7 +267,7 @@ static muster_status run(struct state *state)
 static void finish(struct state *state)
 {
     for (uint32_t rank = 0; state->memories != NULL && rank < state->walk->ranks; rank++) {
-        muster_memory_finish(&state->memories[rank]);
+        muster_rank_cells_finish(&state->memories[rank]);
     }
     free(state->memories);
     muster_terms_finish(&state->terms);

@@ -49,15 +49,15 @@ static void cut_all(const struct muster_layout *layout, const struct muster_sche
 
 /* Reads the numbers in the order in which cut_all() made the cuts. */
 static void find_places(const struct muster_schedule *schedule, const struct cuts *cuts,
-                        struct muster_memory *memory)
+                        struct muster_rank_cells *memory)
 {
     const uint32_t *cells = cuts->cells;
     memory->input = cells[2 * MUSTER_INPUT];
     memory->output = cells[2 * MUSTER_OUTPUT];
     cells += 2 * (MUSTER_SCRATCH + 1);
     for (size_t i = 0; i < schedule->step_count; i++) {
-        struct muster_places *places = &memory->places[i];
-        *places = (struct muster_places){0};
+        struct muster_step_cells *places = &memory->places[i];
+        *places = (struct muster_step_cells){0};
         if (has_source(&schedule->steps[i])) {
             places->source = *cells;
             cells += 2;
@@ -69,22 +69,23 @@ static void find_places(const struct muster_schedule *schedule, const struct cut
     }
 }
 
-muster_status muster_memory_init(const struct muster_shape *shape,
-                                 const struct muster_schedule *schedule,
-                                 struct muster_memory *ret_memory)
+muster_status muster_rank_cells_init(const struct muster_shape *shape,
+                                     const struct muster_schedule *schedule,
+                                     struct muster_rank_cells *ret_memory)
 {
     const struct muster_layout layout = muster_layout_of(shape, schedule, true);
     size_t most = 2 * (MUSTER_SCRATCH + 1) + 4 * schedule->step_count;
     AUTO_FREE uint64_t *at = malloc(most * sizeof *at);
     AUTO_FREE uint32_t *cells = malloc(most * sizeof *cells);
-    AUTO_FREE struct muster_places *places = malloc((schedule->step_count + 1) * sizeof *places);
+    AUTO_FREE struct muster_step_cells *places =
+        malloc((schedule->step_count + 1) * sizeof *places);
     if (at == NULL || cells == NULL || places == NULL) {
         return muster_error_set(MUSTER_FATAL, "check: no memory for %zu steps",
                                 schedule->step_count);
     }
     struct cuts cuts = {.at = at, .cells = cells};
     cut_all(&layout, schedule, &cuts);
-    struct muster_memory memory = {.places = places};
+    struct muster_rank_cells memory = {.places = places};
     TRY(muster_cells_init(cuts.at, cuts.used, cuts.cells, &memory.cells));
     find_places(schedule, &cuts, &memory);
     (void)TAKE(places);
@@ -92,9 +93,9 @@ muster_status muster_memory_init(const struct muster_shape *shape,
     return MUSTER_OK;
 }
 
-void muster_memory_finish(struct muster_memory *memory)
+void muster_rank_cells_finish(struct muster_rank_cells *memory)
 {
     muster_cells_finish(&memory->cells);
     free(memory->places);
-    *memory = (struct muster_memory){0};
+    *memory = (struct muster_rank_cells){0};
 }

@@ -105,7 +105,7 @@ bool muster_schedule_receives_early(const struct muster_schedule *schedule, size
         bool blocks = before->round == receive->round
                           ? before->kind != MUSTER_STEP_SEND && before->peer == receive->peer
                           : touches(schedule, receive, before);
-        if (blocks || ++seen > MUSTER_EARLY_STEPS_MAX) {
+        if (blocks || ++seen > MUSTER_UNEXPECTED_STEPS_MAX) {
             return false;
         }
     }

@@ -79,9 +79,9 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
 
 /* A receive that nothing in its lane's round before touches, the first from its peer in its own: it
  * may be posted with that round, so that its sender hears early that it may send. Other receives,
- * sends and local steps: false; also after more than MUSTER_EARLY_STEPS_MAX steps of these rounds,
- * which nobody looks through. */
-enum { MUSTER_EARLY_STEPS_MAX = 64 };
+ * sends and local steps: false; also after more than MUSTER_UNEXPECTED_STEPS_MAX steps of these
+ * rounds, which nobody looks through. */
+enum { MUSTER_UNEXPECTED_STEPS_MAX = 64 };
 bool muster_schedule_receives_early(const struct muster_schedule *schedule, size_t step);
 
 /* One line a step, for people: "lane 0 round 2  recv_reduce  from 3  output[0..128)". */

@@ -26,7 +26,7 @@ static void list_names(char text[MUSTER_ERROR_MAX])
 }
 
 /* A name alone. */
-static muster_status force_everywhere(const char *name, struct muster_forced *forced)
+static muster_status force_everywhere(const char *name, struct muster_algorithm_override *forced)
 {
     size_t length = strcspn(name, "(");
     bool known = false;
@@ -55,7 +55,7 @@ static muster_status force_everywhere(const char *name, struct muster_forced *fo
 }
 
 /* "ring", or "allreduce=ring"; an equals sign in brackets is part of the name. */
-static muster_status force(char *word, struct muster_forced *forced)
+static muster_status force(char *word, struct muster_algorithm_override *forced)
 {
     size_t length = strcspn(word, "=(");
     if (word[length] != '=') {
@@ -84,10 +84,11 @@ static char *cut_word(char *text)
     return NULL;
 }
 
-muster_status muster_forced_parse(const char *text, struct muster_forced *ret_forced)
+muster_status muster_algorithm_override_parse(const char *text,
+                                              struct muster_algorithm_override *ret_forced)
 {
     char copy[TEXT_MAX];
-    struct muster_forced forced = {0};
+    struct muster_algorithm_override forced = {0};
     if (strlen(text) >= sizeof copy) {
         return muster_error_set(MUSTER_INVALID, "algorithm \"%.32s...\": too long", text);
     }
@@ -101,8 +102,8 @@ muster_status muster_forced_parse(const char *text, struct muster_forced *ret_fo
     return MUSTER_OK;
 }
 
-bool muster_forced_find(const struct muster_forced *forced, const struct muster_plan *plan,
-                        size_t *ret_algorithm)
+bool muster_algorithm_override_find(const struct muster_algorithm_override *forced,
+                                    const struct muster_plan *plan, size_t *ret_algorithm)
 {
     char why[MUSTER_ERROR_MAX];
     uint32_t plus_one = forced->plus_one[plan->collective];

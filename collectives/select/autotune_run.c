@@ -74,21 +74,21 @@ static double price_of(const struct muster_priced *list, uint32_t count, size_t 
     return count > 0 ? list[0].us : 0;
 }
 
-muster_status muster_trial_init(struct muster_trial *ret_trial, size_t predicted,
-                                const struct muster_plan *plan, size_t element_size_bytes,
-                                const struct muster_cost_model *model)
+muster_status muster_autotune_run_init(struct muster_autotune_run *ret_trial, size_t predicted,
+                                       const struct muster_plan *plan, size_t element_size_bytes,
+                                       const struct muster_cost_model *model)
 {
     struct muster_plan any = *plan;
-    struct muster_priced list[MUSTER_TRIAL_ALGORITHMS_MAX];
-    size_t algorithms[MUSTER_TRIAL_ALGORITHMS_MAX] = {predicted};
+    struct muster_priced list[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
+    size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {predicted};
     uint32_t listed = 0;
     uint32_t count = 1;
     any.rank = 0;
     any.in_place = false;
     TRY(muster_select_several(&any, element_size_bytes, model, BUDGET_US / 4, predicted,
-                              MUSTER_TRIAL_ALGORITHMS_MAX, list, &listed));
+                              MUSTER_AUTOTUNE_ALGORITHMS_MAX, list, &listed));
     double predicted_us = price_of(list, listed, predicted);
-    for (uint32_t i = 0; i < listed && count < MUSTER_TRIAL_ALGORITHMS_MAX; i++) {
+    for (uint32_t i = 0; i < listed && count < MUSTER_AUTOTUNE_ALGORITHMS_MAX; i++) {
         bool lean = false;
         if (list[i].algorithm != predicted) {
             TRY(is_lean(list[i].algorithm, &any, element_size_bytes, &lean));
@@ -97,51 +97,52 @@ muster_status muster_trial_init(struct muster_trial *ret_trial, size_t predicted
             algorithms[count++] = list[i].algorithm;
         }
     }
-    muster_trial_begin(ret_trial, algorithms, count, predicted_us);
+    muster_autotune_run_begin(ret_trial, algorithms, count, predicted_us);
     return MUSTER_OK;
 }
 
-void muster_trial_begin(struct muster_trial *ret_trial, const size_t *algorithms, uint32_t count,
-                        double predicted_us)
+void muster_autotune_run_begin(struct muster_autotune_run *ret_trial, const size_t *algorithms,
+                               uint32_t count, double predicted_us)
 {
     bool dear = predicted_us * count * CALLS > BUDGET_US;
-    *ret_trial = (struct muster_trial){
+    *ret_trial = (struct muster_autotune_run){
         .predicted = algorithms[0], .count = count, .calls = dear ? CALLS_DEAR : CALLS};
     memcpy(ret_trial->algorithms, algorithms, count * sizeof *algorithms);
 }
 
 /* Calls --------------------------------------------------------------------------------------- */
 
-bool muster_trial_is_due(const struct muster_trial *trial)
+bool muster_autotune_run_is_due(const struct muster_autotune_run *trial)
 {
     return trial->made == trial->count * trial->calls;
 }
 
-static uint32_t turn_of(const struct muster_trial *trial)
+static uint32_t turn_of(const struct muster_autotune_run *trial)
 {
     return trial->calls < TURN ? trial->calls : TURN;
 }
 
 /* The place of an algorithm's call among all of the round. */
-static uint32_t place_of(const struct muster_trial *trial, uint32_t index, uint32_t call)
+static uint32_t place_of(const struct muster_autotune_run *trial, uint32_t index, uint32_t call)
 {
     uint32_t turn = turn_of(trial);
     return (call / turn * trial->count + index) * turn + call % turn;
 }
 
-size_t muster_trial_next(const struct muster_trial *trial)
+size_t muster_autotune_run_next(const struct muster_autotune_run *trial)
 {
     return trial->algorithms[trial->made / turn_of(trial) % trial->count];
 }
 
-void muster_trial_note(struct muster_trial *trial, double taken_us)
+void muster_autotune_run_note(struct muster_autotune_run *trial, double taken_us)
 {
     trial->taken_us[trial->made++] = (float)taken_us;
 }
 
 /* Agreement ----------------------------------------------------------------------------------- */
 
-uint32_t muster_trial_say(const struct muster_trial *trial, float ret_said[MUSTER_TRIAL_WORDS_MAX])
+uint32_t muster_autotune_run_say(const struct muster_autotune_run *trial,
+                                 float ret_said[MUSTER_AUTOTUNE_WORDS_MAX])
 {
     for (uint32_t i = 0; i < trial->made; i++) {
         ret_said[2 * i] = trial->taken_us[i];
@@ -160,7 +161,7 @@ static int compare_floats(const void *left_float, const void *right_float)
 /* The lower median: what was slow because it came first is not it. */
 static float median_of(const float *values, uint32_t count)
 {
-    float sorted[MUSTER_TRIAL_CALLS_MAX];
+    float sorted[MUSTER_AUTOTUNE_CALLS_MAX];
     memcpy(sorted, values, count * sizeof *values);
     qsort(sorted, count, sizeof *sorted, compare_floats);
     return sorted[(count - 1) / 2];
@@ -174,10 +175,11 @@ struct standing {
     float us; /* that counts */
 };
 
-static struct standing stand(const struct muster_trial *trial, const float *heard, uint32_t index)
+static struct standing stand(const struct muster_autotune_run *trial, const float *heard,
+                             uint32_t index)
 {
-    float slowest[MUSTER_TRIAL_CALLS_MAX] = {0};
-    float fastest[MUSTER_TRIAL_CALLS_MAX] = {0};
+    float slowest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
+    float fastest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
     for (uint32_t i = 0; i < trial->calls; i++) {
         const float *call = heard + 2 * (size_t)place_of(trial, index, i);
         slowest[i] = call[0];
@@ -204,7 +206,8 @@ static void sort(struct standing *standings, uint32_t count)
 /* A call takes as long as it takes its slowest member. But where members come late to calls, by
  * more than those take, the slowest are those that wait for them: then what the last one to come
  * needs says more, and that is the fastest member's. */
-static void rank(const struct muster_trial *trial, const float *heard, struct standing *standings)
+static void rank(const struct muster_autotune_run *trial, const float *heard,
+                 struct standing *standings)
 {
     bool late = true;
     for (uint32_t i = 0; i < trial->count; i++) {
@@ -218,7 +221,7 @@ static void rank(const struct muster_trial *trial, const float *heard, struct st
 }
 
 /* The fastest, or the predicted one if it is hardly slower. */
-static size_t verdict_of(const struct muster_trial *trial, const struct standing *standings)
+static size_t verdict_of(const struct muster_autotune_run *trial, const struct standing *standings)
 {
     float least = standings[0].us < long_us ? preference : preference_long;
     for (uint32_t i = 1; i < trial->count; i++) {
@@ -231,9 +234,10 @@ static size_t verdict_of(const struct muster_trial *trial, const struct standing
 }
 
 /* Half of those that there is room for in the next round, at most. */
-static uint32_t count_left(const struct muster_trial *trial, const struct standing *standings)
+static uint32_t count_left(const struct muster_autotune_run *trial,
+                           const struct standing *standings)
 {
-    uint32_t most = MUSTER_TRIAL_CALLS_MAX / (2 * trial->calls);
+    uint32_t most = MUSTER_AUTOTUNE_CALLS_MAX / (2 * trial->calls);
     uint32_t count = 1;
     while (count < trial->count && count < most &&
            standings[count].us <= left_out(trial->calls) * standings[0].us) {
@@ -252,10 +256,10 @@ static double lost_with(const struct standing *standings, uint32_t count, uint32
     return lost_us;
 }
 
-bool muster_trial_judge(struct muster_trial *trial, const float heard[MUSTER_TRIAL_WORDS_MAX],
-                        size_t *ret_algorithm)
+bool muster_autotune_run_judge(struct muster_autotune_run *trial,
+                               const float heard[MUSTER_AUTOTUNE_WORDS_MAX], size_t *ret_algorithm)
 {
-    struct standing standings[MUSTER_TRIAL_ALGORITHMS_MAX] = {{.algorithm = 0}};
+    struct standing standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
     rank(trial, heard, standings);
     trial->lost_us += lost_with(standings, trial->count, trial->calls);
     uint32_t left = count_left(trial, standings);

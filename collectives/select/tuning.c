@@ -58,8 +58,9 @@ static bool same_kind(const struct muster_tuned *one, const struct muster_tuned 
            one->element_size_bytes == other->element_size_bytes && one->ordered == other->ordered;
 }
 
-struct muster_kind *muster_tuning_find(struct muster_tuning *tuning, const struct muster_plan *plan,
-                                       size_t element_size_bytes)
+struct muster_size_class *muster_tuning_find(struct muster_tuning *tuning,
+                                             const struct muster_plan *plan,
+                                             size_t element_size_bytes)
 {
     const struct muster_tuned wanted = kind_of(plan, element_size_bytes);
     for (uint32_t i = 0; i < tuning->count; i++) {
@@ -78,11 +79,11 @@ bool muster_tuning_is_full(const struct muster_tuning *tuning)
 void muster_tuning_add(struct muster_tuning *tuning, const struct muster_plan *plan,
                        size_t element_size_bytes)
 {
-    tuning->kinds[tuning->count++] =
-        (struct muster_kind){.tuned = kind_of(plan, element_size_bytes), .count = plan->count};
+    tuning->kinds[tuning->count++] = (struct muster_size_class){
+        .tuned = kind_of(plan, element_size_bytes), .count = plan->count};
 }
 
-void muster_tuning_settle(struct muster_kind *kind, size_t algorithm)
+void muster_tuning_settle(struct muster_size_class *kind, size_t algorithm)
 {
     kind->tuned.algorithm = (uint32_t)algorithm;
     kind->settled = true;
@@ -109,7 +110,7 @@ void muster_tuning_import(struct muster_tuning *tuning, const struct muster_tune
     muster_tuning_clear(tuning);
     for (uint32_t i = 0; i < list->count; i++) {
         tuning->kinds[tuning->count++] =
-            (struct muster_kind){.tuned = list->items[i], .settled = true};
+            (struct muster_size_class){.tuned = list->items[i], .settled = true};
     }
 }
 

@@ -31,16 +31,16 @@ struct muster_tuned_list {
     struct muster_tuned items[MUSTER_TUNED_MAX];
 };
 
-struct muster_kind {
+struct muster_size_class {
     struct muster_tuned tuned; /* without its algorithm until it is settled */
     bool settled;
-    uint64_t count;             /* else: of the calls that are tried; others have other times */
-    struct muster_trial *trial; /* owned; NULL: not begun */
+    uint64_t count; /* else: of the calls that are tried; others have other times */
+    struct muster_autotune_run *trial; /* owned; NULL: not begun */
 };
 
 struct muster_tuning {
     uint32_t count;
-    struct muster_kind kinds[MUSTER_TUNED_MAX];
+    struct muster_size_class kinds[MUSTER_TUNED_MAX];
 };
 
 /* Accepts zeroed storage, and leaves it so. */
@@ -50,8 +50,9 @@ void muster_tuning_clear(struct muster_tuning *tuning);
 bool muster_tuning_suits(const struct muster_plan *plan);
 
 /* NULL: none such has been added. */
-struct muster_kind *muster_tuning_find(struct muster_tuning *tuning, const struct muster_plan *plan,
-                                       size_t element_size_bytes);
+struct muster_size_class *muster_tuning_find(struct muster_tuning *tuning,
+                                             const struct muster_plan *plan,
+                                             size_t element_size_bytes);
 
 /* No kind can be added any more. */
 bool muster_tuning_is_full(const struct muster_tuning *tuning);
@@ -61,7 +62,7 @@ void muster_tuning_add(struct muster_tuning *tuning, const struct muster_plan *p
                        size_t element_size_bytes);
 
 /* Ends the trial, if there is one. */
-void muster_tuning_settle(struct muster_kind *kind, size_t algorithm);
+void muster_tuning_settle(struct muster_size_class *kind, size_t algorithm);
 
 void muster_tuning_export(const struct muster_tuning *tuning, struct muster_tuned_list *ret_list);
 /* In place of what there was. They have passed muster_tuned_check(). */

@@ -47,10 +47,10 @@ static void text_finish(struct command_text *text)
 
 static void text_drop_half(struct command_text *text)
 {
-    size_t half = text->used / 2;
-    text->used -= half;
-    memmove(text->bytes, text->bytes + half, text->used);
-    text->looked = text->looked > half ? text->looked - half : 0;
+    size_t pending = text->used / 2;
+    text->used -= pending;
+    memmove(text->bytes, text->bytes + pending, text->used);
+    text->looked = text->looked > pending ? text->looked - pending : 0;
 }
 
 static void text_read(struct command_text *text)

@@ -157,15 +157,15 @@ static void gather(const struct contributions *all, uint32_t contributor, void *
 static void reduce_tree(const struct contributions *all, uint32_t first, uint32_t level,
                         void *ret_result)
 {
-    const uint32_t half = level == 0 ? 0 : UINT32_C(1) << (level - 1);
+    const uint32_t pending = level == 0 ? 0 : UINT32_C(1) << (level - 1);
     if (level == 0) {
         gather(all, first, ret_result);
         return;
     }
     reduce_tree(all, first, level - 1, ret_result);
-    if (first + half < all->contributors) {
+    if (first + pending < all->contributors) {
         void *upper = room_for(all->count);
-        reduce_tree(all, first + half, level - 1, upper);
+        reduce_tree(all, first + pending, level - 1, upper);
         elements_reduce(all->type, all->op, ret_result, ret_result, upper, all->count);
         free(upper);
     }

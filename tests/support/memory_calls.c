@@ -173,20 +173,21 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
     }
 }
 
-struct muster_memory_work memory_call_work(const struct memory_call *call, int64_t deadline_ns,
-                                           muster_memory_look look, void *user)
+struct muster_group_memory_work memory_call_work(const struct memory_call *call,
+                                                 int64_t deadline_ns, muster_group_memory_look look,
+                                                 void *user)
 {
-    return (struct muster_memory_work){.sequence = call->sequence,
-                                       .call = &call->call,
-                                       .shape = &call->shape,
-                                       .reduction = &call->reduction,
-                                       .method = call->method,
-                                       .buffers = call->buffers,
-                                       .in = call->in,
-                                       .out = call->out,
-                                       .deadline_ns = deadline_ns,
-                                       .look = look,
-                                       .user = user};
+    return (struct muster_group_memory_work){.sequence = call->sequence,
+                                             .call = &call->call,
+                                             .shape = &call->shape,
+                                             .reduction = &call->reduction,
+                                             .method = call->method,
+                                             .buffers = call->buffers,
+                                             .in = call->in,
+                                             .out = call->out,
+                                             .deadline_ns = deadline_ns,
+                                             .look = look,
+                                             .user = user};
 }
 
 /* Checking ------------------------------------------------------------------------------------ */

@@ -50,7 +50,7 @@ extern struct model {
     } pieces[PIECES];
     uint32_t last_version;
     /* The watch: what has gone and, while something is just being unmapped, is not to be told. */
-    struct muster_stretch log[LOG_MAX];
+    struct muster_range log[LOG_MAX];
     uint64_t logged;
     bool busy;
     bool forgets; /* the log has overflowed */

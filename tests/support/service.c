@@ -187,15 +187,16 @@ bool test_service_job(const struct test_service *service, const char *job,
 {
     struct muster_client *client = NULL;
     struct muster_job_request request = {0};
-    struct muster_patience patience = {
+    struct muster_retry_policy retry_policy = {
         .attempt_ms = 5000, .deadline_ns = muster_clock_after_ms(5000), .attempts = 1};
     json_t *answer = NULL;
     (void)snprintf(request.job, sizeof request.job, "%s", job);
     if (muster_client_create(service->url, NULL, &client) != MUSTER_OK) {
         return false;
     }
-    muster_status status = muster_client_call(
-        client, MUSTER_RPC_GET_JOB, muster_job_request_encode(&request), &patience, &answer, NULL);
+    muster_status status =
+        muster_client_call(client, MUSTER_RPC_GET_JOB, muster_job_request_encode(&request),
+                           &retry_policy, &answer, NULL);
     if (status == MUSTER_OK) {
         status = muster_job_response_decode(answer, ret_job);
         json_decref(answer);

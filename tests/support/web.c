@@ -14,7 +14,7 @@ enum { PATIENCE_S = 20 };
 
 int web_open(uint16_t port)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    const struct timeval retry_policy = {.tv_sec = PATIENCE_S};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -22,7 +22,7 @@ int web_open(uint16_t port)
         perror("connect");
         return -1;
     }
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &retry_policy, sizeof retry_policy);
     return fd;
 }
 

@@ -18,28 +18,28 @@
 enum {
     /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
      * that wait for each other sleep in turn for good once one of them was late. */
-    MUSTER_PATIENCE_NS = 200 * 1000,
+    MUSTER_SPIN_POLICY_NS = 200 * 1000,
     /* To be woken by a device costs more: it is asked for that, interrupts, and is thanked. */
-    MUSTER_PATIENCE_DEVICE_NS = 2000 * 1000,
+    MUSTER_SPIN_POLICY_DEVICE_NS = 2000 * 1000,
     /* Who gave way for longer had to wait for a whole slice of other work. */
-    MUSTER_PATIENCE_SLICE_NS = 500 * 1000,
+    MUSTER_SPIN_POLICY_SLICE_NS = 500 * 1000,
     /* Who gave way for less found nobody else on its core. */
-    MUSTER_PATIENCE_ALONE_NS = 2 * 1000,
-    MUSTER_PATIENCE_LOOKS_MAX = 100, /* at memory, before it looks at descriptors */
+    MUSTER_SPIN_POLICY_ALONE_NS = 2 * 1000,
+    MUSTER_SPIN_POLICY_LOOKS_MAX = 100, /* at memory, before it looks at descriptors */
     /* Longer than most waits of small calls, and short beside the time that it looks at all. */
-    MUSTER_PATIENCE_PAUSE_MAX_NS = 50 * 1000,
-    MUSTER_PATIENCE_PAUSE_STEP_NS = 1000,
-    MUSTER_PATIENCE_PAUSE_SURE_NS = 4000, /* who has come to this is alone on its core */
-    MUSTER_PATIENCE_REST_MIN = 16,        /* waits without a look, after a slice */
-    MUSTER_PATIENCE_REST_MAX = 4096,
+    MUSTER_SPIN_POLICY_PAUSE_MAX_NS = 50 * 1000,
+    MUSTER_SPIN_POLICY_PAUSE_STEP_NS = 1000,
+    MUSTER_SPIN_POLICY_PAUSE_SURE_NS = 4000, /* who has come to this is alone on its core */
+    MUSTER_SPIN_POLICY_REST_MIN = 16,        /* waits without a look, after a slice */
+    MUSTER_SPIN_POLICY_REST_MAX = 4096,
     /* Members that share a core though another one is free stay there as long as they only give
      * way: the scheduler looks for a free core when one wakes up. So after so many times one
      * sleeps, and if that was in vain, moves; then after twice as many, and so on. */
-    MUSTER_PATIENCE_SHARED_MIN = 16,
-    MUSTER_PATIENCE_SHARED_MAX = 256,
+    MUSTER_SPIN_POLICY_SHARED_MIN = 16,
+    MUSTER_SPIN_POLICY_SHARED_MAX = 256,
 };
 
-struct muster_patience {
+struct muster_spin_policy {
     bool looks_at_all;
     int64_t look_ns;  /* at most, in one wait */
     uint32_t looks;   /* at memory, before it looks at descriptors */
@@ -55,7 +55,7 @@ struct muster_patience {
 };
 
 /* Where a member is when a generation begins. */
-struct muster_patience_place {
+struct muster_spin_policy_place {
     uint32_t members_here; /* on this host */
     uint32_t index;        /* of this one among them */
     uint32_t cores;        /* that it may use */
@@ -64,19 +64,19 @@ struct muster_patience_place {
         quota_millis; /* thousandths of a core; UINT64_MAX: none (muster_cores_quota_millis()) */
 };
 
-void muster_patience_begin(struct muster_patience *patience,
-                           const struct muster_patience_place *place);
+void muster_spin_policy_begin(struct muster_spin_policy *spin_policy,
+                              const struct muster_spin_policy_place *place);
 
 /* A wait begins: whether to look for a while, or to sleep at once. */
-bool muster_patience_looks(struct muster_patience *patience);
+bool muster_spin_policy_looks(struct muster_spin_policy *spin_policy);
 
 /* Before it looks: whether to move to the core that is its own (muster_cores_move()). */
-bool muster_patience_moves(struct muster_patience *patience, uint32_t *ret_place);
+bool muster_spin_policy_moves(struct muster_spin_policy *spin_policy, uint32_t *ret_place);
 
 /* It gave way for so long. */
-void muster_patience_gave_way(struct muster_patience *patience, int64_t took_ns);
+void muster_spin_policy_gave_way(struct muster_spin_policy *spin_policy, int64_t took_ns);
 
 /* The looking has found what it waited for. */
-void muster_patience_found(struct muster_patience *patience);
+void muster_spin_policy_found(struct muster_spin_policy *spin_policy);
 
 #endif

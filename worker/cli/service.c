@@ -10,12 +10,12 @@ static muster_status call(struct muster_client *client, enum muster_rpc_method m
                           json_t *request, uint32_t timeout_ms, json_t **ret_answer,
                           enum muster_rpc_code *ret_code)
 {
-    const struct muster_patience patience = {
+    const struct muster_retry_policy retry_policy = {
         .attempt_ms = timeout_ms,
         .deadline_ns = muster_clock_after_ms(timeout_ms),
         .attempts = 1,
     };
-    return muster_client_call(client, method, request, &patience, ret_answer, ret_code);
+    return muster_client_call(client, method, request, &retry_policy, ret_answer, ret_code);
 }
 
 muster_status muster_service_get_job(struct muster_client *client, const char *job,

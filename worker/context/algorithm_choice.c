@@ -98,7 +98,7 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
         /* To take another would not be what was asked for. */
         TRY(muster_plan_check(forced - 1, &agreed));
     }
-    if (muster_forced_find(&choices->forced, &agreed, ret_algorithm)) {
+    if (muster_algorithm_override_find(&choices->forced, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
     return choose_by_cost(choices, &agreed, element_size_bytes, ret_algorithm);

@@ -24,7 +24,7 @@ struct muster_choice {
 
 /* What was chosen by these figures; the newest are kept. */
 struct muster_choices {
-    struct muster_forced forced;
+    struct muster_algorithm_override forced;
     struct muster_cost_model model;
     struct muster_choice kept[MUSTER_CHOICES_MAX];
     uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */

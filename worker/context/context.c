@@ -75,9 +75,9 @@ muster_status muster_context_create(const struct muster_context_options *options
         return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
                                 options->rank, options->topology->ranks);
     }
-    struct muster_forced forced = {0};
+    struct muster_algorithm_override forced = {0};
     if (options->algorithm != NULL) {
-        TRY(muster_forced_parse(options->algorithm, &forced));
+        TRY(muster_algorithm_override_parse(options->algorithm, &forced));
     }
     struct muster_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
@@ -103,7 +103,7 @@ void muster_context_destroy(struct muster_context *context)
     }
     muster_kept_clear(&context->kept);
     muster_tuning_clear(&context->tuning);
-    muster_memory_destroy(context->shared.memory);
+    muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
     pthread_cond_destroy(&context->given_back);
     pthread_mutex_destroy(&context->mutex);

@@ -33,7 +33,7 @@ static muster_status choose(struct muster_context *context, const struct muster_
         return MUSTER_OK;
     }
     if (may_tune(context, key, plan)) {
-        const struct muster_kind *kind =
+        const struct muster_size_class *kind =
             muster_tuning_find(&context->tuning, plan, key->element_size_bytes);
         if (kind != NULL && kind->settled &&
             muster_select_considers(kind->tuned.algorithm, plan, key->element_size_bytes,
@@ -139,7 +139,7 @@ muster_status muster_context_check(struct muster_context *context,
 /* What was kept while it was open how such calls are done is of no use when it is settled. */
 static bool is_outdated(struct muster_context *context, const struct muster_plan *plan)
 {
-    const struct muster_kind *kind =
+    const struct muster_size_class *kind =
         muster_tuning_find(&context->tuning, plan, context->key->element_size_bytes);
     return kind != NULL ? kind->settled : muster_tuning_is_full(&context->tuning);
 }

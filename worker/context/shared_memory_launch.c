@@ -43,7 +43,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
                                         uint32_t *ret_suspect)
 {
     struct watched watched = {.binding = binding, .ranks = shared->ranks, .size = shape->ranks};
-    const struct muster_memory_work work = {
+    const struct muster_group_memory_work work = {
         .sequence = binding->sequence,
         .call = &binding->call,
         .shape = shape,
@@ -58,9 +58,9 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
     };
     TRY(muster_fabric_check(binding->fabric, binding->generation));
     if (method == 0) {
-        return muster_memory_announce(shared->memory, &work, ret_suspect);
+        return muster_group_memory_announce(shared->memory, &work, ret_suspect);
     }
-    muster_status status = muster_memory_run(shared->memory, &work, ret_suspect);
+    muster_status status = muster_group_memory_run(shared->memory, &work, ret_suspect);
     if (status == MUSTER_INVALID) {
         /* Those who do another collective, by messages, do not look into the memory any more. */
         char text[MUSTER_ERROR_MAX];

@@ -12,7 +12,7 @@
 
 /* The memory of a context. */
 struct muster_context_memory {
-    struct muster_memory *memory; /* NULL: there is none */
+    struct muster_group_memory *memory; /* NULL: there is none */
     struct muster_memory_reach reach;
     const uint32_t *ranks; /* of the context, global; borrowed */
 };

@@ -74,8 +74,8 @@ static muster_status hand_over(const struct meeting *meeting, uint32_t peer, int
 }
 
 static muster_status take_over(const struct meeting *meeting,
-                               const struct muster_memory_options *options,
-                               struct muster_memory **memory)
+                               const struct muster_group_memory_options *options,
+                               struct muster_group_memory **memory)
 {
     int fd;
     bool shares = false;
@@ -87,7 +87,7 @@ static muster_status take_over(const struct meeting *meeting,
     }
     TRY(muster_fabric_take_descriptor(meeting->context->fabric, meeting->context->generation, first,
                                       tag_of(meeting), meeting->deadline_ns, &fd));
-    if (muster_memory_open(options, fd, memory) != MUSTER_OK) {
+    if (muster_group_memory_open(options, fd, memory) != MUSTER_OK) {
         *memory = NULL;
     }
     return MUSTER_OK;
@@ -95,10 +95,10 @@ static muster_status take_over(const struct meeting *meeting,
 
 /* *memory stays NULL: it could not be made, or does not reach here. */
 static muster_status go_there(const struct meeting *meeting,
-                              const struct muster_memory_options *options,
-                              struct muster_memory **memory)
+                              const struct muster_group_memory_options *options,
+                              struct muster_group_memory **memory)
 {
-    bool made = options->rank == 0 && muster_memory_create(options, memory) == MUSTER_OK;
+    bool made = options->rank == 0 && muster_group_memory_create(options, memory) == MUSTER_OK;
     TRY(tell_all(meeting, &made));
     if (!made) {
         return MUSTER_OK;
@@ -109,25 +109,26 @@ static muster_status go_there(const struct meeting *meeting,
     for (uint32_t i = 1; i < options->ranks; i++) {
         uint32_t peer = options->names[i];
         TRY(settle_link(meeting, peer,
-                        hand_over(meeting, peer, muster_memory_descriptor(*memory))));
+                        hand_over(meeting, peer, muster_group_memory_descriptor(*memory))));
     }
     return MUSTER_OK;
 }
 
 static muster_status settle_in(const struct meeting *meeting,
-                               const struct muster_memory_options *options,
-                               struct muster_memory **memory, struct muster_memory_reach *ret_reach)
+                               const struct muster_group_memory_options *options,
+                               struct muster_group_memory **memory,
+                               struct muster_memory_reach *ret_reach)
 {
     bool all = false;
     TRY(go_there(meeting, options, memory));
     TRY(do_all(meeting, *memory != NULL, &all));
     if (!all) {
-        muster_memory_destroy(*memory);
+        muster_group_memory_destroy(*memory);
         *memory = NULL;
         return MUSTER_OK;
     }
-    bool reads = muster_memory_probe(*memory);
-    muster_memory_begin(*memory, meeting->context->sequence + 1);
+    bool reads = muster_group_memory_probe(*memory);
+    muster_group_memory_begin(*memory, meeting->context->sequence + 1);
     TRY(do_all(meeting, reads, &reads));
     *ret_reach =
         (struct muster_memory_reach){.slot_bytes = MUSTER_MEMORY_SLOT_BYTES, .buffers = reads};
@@ -136,13 +137,13 @@ static muster_status settle_in(const struct meeting *meeting,
 
 /* All get it, or none: then ret_shared->memory is NULL. */
 static muster_status meet(const struct meeting *meeting,
-                          const struct muster_memory_options *options,
+                          const struct muster_group_memory_options *options,
                           struct muster_context_memory *ret_shared)
 {
     struct muster_context_memory shared = {.ranks = options->names};
     muster_status status = settle_in(meeting, options, &shared.memory, &shared.reach);
     if (status != MUSTER_OK) {
-        muster_memory_destroy(shared.memory);
+        muster_group_memory_destroy(shared.memory);
         return status;
     }
     *ret_shared = shared;
@@ -156,12 +157,12 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     uint32_t ranks = context->topology.ranks;
     struct muster_context_memory shared = {.memory = NULL};
-    const struct muster_memory_options options = {.rank = context->rank,
-                                                  .ranks = ranks,
-                                                  .names = context->ranks,
-                                                  .order = context->contributors,
-                                                  .crowded = muster_cores_usable() < ranks,
-                                                  .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
+    const struct muster_group_memory_options options = {.rank = context->rank,
+                                                        .ranks = ranks,
+                                                        .names = context->ranks,
+                                                        .order = context->contributors,
+                                                        .crowded = muster_cores_usable() < ranks,
+                                                        .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
     const struct meeting meeting = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
     *suspect = UINT32_MAX;

@@ -217,7 +217,7 @@ struct muster_fabric {
     uint32_t wanted;                       /* threads that wait for it to come back */
     struct muster_watch *retired_watches;
     struct muster_link *retired_links;
-    struct muster_patience patience; /* the leader's */
+    struct muster_spin_policy spin_policy; /* the leader's */
 
     struct muster_fabric_figures figures;
 };

@@ -1,7 +1,7 @@
 #include "worker/memory/allocated.h"
 
 #include "worker/base/thread.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -41,8 +41,8 @@ muster_status muster_alloc(size_t size_bytes, void **ret_memory)
     }
     int fd = -1;
     void *base = NULL;
-    TRY(muster_region_create("muster-alloc", rounded, &fd));
-    muster_status status = muster_region_map(fd, rounded, &base);
+    TRY(muster_shared_memory_create("muster-alloc", rounded, &fd));
+    muster_status status = muster_shared_memory_map(fd, rounded, &base);
     if (status == MUSTER_OK) {
         if (rounded >= HUGE_PAGE_BYTES) {
             (void)madvise(base, rounded, MADV_HUGEPAGE); /* without, it is only slower */

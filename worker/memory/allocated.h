@@ -1,6 +1,6 @@
 /*
  * The floor: what muster_alloc() has given out. Each piece is a memory without a name
- * (shared_region.h) of its own, so that a peer on this host that gets its descriptor can map it and
+ * (shared_memory.h) of its own, so that a peer on this host that gets its descriptor can map it and
  * read it in place.
  *
  * Threads: any.

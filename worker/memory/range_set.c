@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* The first whose end is at least this. */
-static size_t first_ending(const struct muster_stretches *stretches, uintptr_t at)
+static size_t first_ending(const struct muster_range_set *stretches, uintptr_t at)
 {
     size_t low = 0;
     size_t high = stretches->count;
@@ -19,14 +19,14 @@ static size_t first_ending(const struct muster_stretches *stretches, uintptr_t a
 }
 
 /* Puts these in the place of those from index to index_end - 1. */
-static bool replace(struct muster_stretches *stretches, size_t index, size_t index_end,
-                    const struct muster_stretch *by, size_t by_count)
+static bool replace(struct muster_range_set *stretches, size_t index, size_t index_end,
+                    const struct muster_range *by, size_t by_count)
 {
     size_t count = stretches->count - (index_end - index) + by_count;
-    if (count > MUSTER_STRETCHES_MAX) {
+    if (count > MUSTER_RANGES_MAX) {
         return false;
     }
-    struct muster_stretch *all = stretches->all;
+    struct muster_range *all = stretches->all;
     memmove(all + index + by_count, all + index_end, (stretches->count - index_end) * sizeof *all);
     if (by_count > 0) {
         memcpy(all + index, by, by_count * sizeof *all);
@@ -35,14 +35,14 @@ static bool replace(struct muster_stretches *stretches, size_t index, size_t ind
     return true;
 }
 
-bool muster_stretches_cover(const struct muster_stretches *stretches, struct muster_stretch stretch)
+bool muster_range_set_cover(const struct muster_range_set *stretches, struct muster_range stretch)
 {
     size_t index = first_ending(stretches, stretch.end);
     return stretch.begin >= stretch.end ||
            (index < stretches->count && stretches->all[index].begin <= stretch.begin);
 }
 
-bool muster_stretches_add(struct muster_stretches *stretches, struct muster_stretch stretch)
+bool muster_range_set_add(struct muster_range_set *stretches, struct muster_range stretch)
 {
     if (stretch.begin >= stretch.end) {
         return true;
@@ -50,18 +50,18 @@ bool muster_stretches_add(struct muster_stretches *stretches, struct muster_stre
     size_t index = first_ending(stretches, stretch.begin);
     size_t index_end = index;
     while (index_end < stretches->count && stretches->all[index_end].begin <= stretch.end) {
-        const struct muster_stretch *other = &stretches->all[index_end++];
+        const struct muster_range *other = &stretches->all[index_end++];
         stretch.begin = other->begin < stretch.begin ? other->begin : stretch.begin;
         stretch.end = other->end > stretch.end ? other->end : stretch.end;
     }
     return replace(stretches, index, index_end, &stretch, 1);
 }
 
-void muster_stretches_cut(struct muster_stretches *stretches, struct muster_stretch stretch)
+void muster_range_set_cut(struct muster_range_set *stretches, struct muster_range stretch)
 {
     size_t index = first_ending(stretches, stretch.begin + 1);
     size_t index_end = index;
-    struct muster_stretch rest[2];
+    struct muster_range rest[2];
     size_t rest_count = 0;
     while (index_end < stretches->count && stretches->all[index_end].begin < stretch.end) {
         index_end++;
@@ -69,8 +69,8 @@ void muster_stretches_cut(struct muster_stretches *stretches, struct muster_stre
     if (stretch.begin >= stretch.end || index == index_end) {
         return;
     }
-    struct muster_stretch below = {stretches->all[index].begin, stretch.begin};
-    struct muster_stretch above = {stretch.end, stretches->all[index_end - 1].end};
+    struct muster_range below = {stretches->all[index].begin, stretch.begin};
+    struct muster_range above = {stretch.end, stretches->all[index_end - 1].end};
     if (below.begin < below.end) {
         rest[rest_count++] = below;
     }

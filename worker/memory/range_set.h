@@ -9,28 +9,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MUSTER_STRETCHES_MAX = 4096 };
+enum { MUSTER_RANGES_MAX = 4096 };
 
 /* [begin, end) */
-struct muster_stretch {
+struct muster_range {
     uintptr_t begin, end;
 };
 
 /* Zeroed: the empty set. */
-struct muster_stretches {
+struct muster_range_set {
     size_t count;
-    struct muster_stretch all[MUSTER_STRETCHES_MAX]; /* sorted; gaps between them */
+    struct muster_range all[MUSTER_RANGES_MAX]; /* sorted; gaps between them */
 };
 
 /* Whether all of it is in the set. */
-bool muster_stretches_cover(const struct muster_stretches *stretches,
-                            struct muster_stretch stretch);
+bool muster_range_set_cover(const struct muster_range_set *stretches, struct muster_range stretch);
 
 /* False, and nothing has changed, if there would be too many. */
-bool muster_stretches_add(struct muster_stretches *stretches, struct muster_stretch stretch);
+bool muster_range_set_add(struct muster_range_set *stretches, struct muster_range stretch);
 
 /* Takes it out. If there would be too many then, more is taken out: the rest of a stretch, above.
  */
-void muster_stretches_cut(struct muster_stretches *stretches, struct muster_stretch stretch);
+void muster_range_set_cut(struct muster_range_set *stretches, struct muster_range stretch);
 
 #endif

@@ -41,8 +41,8 @@ static struct {
     pthread_mutex_t mutex;
     int fd; /* -1: no watch */
     int pagemap;
-    struct muster_stretches watched;
-    struct muster_stretch log[MUSTER_UNMAPPED_LOG_MAX];
+    struct muster_range_set watched;
+    struct muster_range log[MUSTER_UNMAPPED_LOG_MAX];
     uint64_t next;   /* position of the next to be logged */
     uint64_t oldest; /* that is still known */
 } state = {
@@ -53,7 +53,7 @@ static struct {
     .wake = -1,
 };
 
-static void note_locked(struct muster_stretch gone)
+static void note_locked(struct muster_range gone)
 {
     state.log[state.next++ % MUSTER_UNMAPPED_LOG_MAX] = gone;
     if (state.next - state.oldest > MUSTER_UNMAPPED_LOG_MAX) {
@@ -63,7 +63,7 @@ static void note_locked(struct muster_stretch gone)
 
 static void heed_locked(const struct uffd_msg *event)
 {
-    struct muster_stretch gone = {0};
+    struct muster_range gone = {0};
     if (event->event == UFFD_EVENT_REMAP) {
         gone.begin = (uintptr_t)event->arg.remap.from;
         gone.end = gone.begin + (uintptr_t)event->arg.remap.len;
@@ -75,7 +75,7 @@ static void heed_locked(const struct uffd_msg *event)
     }
     note_locked(gone);
     if (event->event != UFFD_EVENT_REMOVE) { /* its pages have gone, it is still watched */
-        muster_stretches_cut(&state.watched, gone);
+        muster_range_set_cut(&state.watched, gone);
     }
 }
 
@@ -283,11 +283,11 @@ static bool is_private(const void *base, size_t size_bytes)
 
 static bool watch_locked(const void *base, size_t size_bytes)
 {
-    struct muster_stretch stretch = {(uintptr_t)base, (uintptr_t)base + size_bytes};
+    struct muster_range stretch = {(uintptr_t)base, (uintptr_t)base + size_bytes};
     if (state.fd < 0 || !settle_locked()) {
         return false;
     }
-    if (muster_stretches_cover(&state.watched, stretch)) {
+    if (muster_range_set_cover(&state.watched, stretch)) {
         return true;
     }
     struct uffdio_register watched = {
@@ -295,7 +295,7 @@ static bool watch_locked(const void *base, size_t size_bytes)
         .mode = UFFDIO_REGISTER_MODE_WP, /* nothing is ever protected, so there are no faults */
     };
     return is_private(base, size_bytes) && ioctl(state.fd, UFFDIO_REGISTER, &watched) == 0 &&
-           muster_stretches_add(&state.watched, stretch);
+           muster_range_set_add(&state.watched, stretch);
 }
 
 static bool watch(const void *base, size_t size_bytes)

@@ -33,7 +33,7 @@ struct muster_unmapped_news {
     bool everything; /* anything may have gone: more than is remembered, or the watch ended */
     bool more;       /* call again */
     size_t count;
-    struct muster_stretch gone[MUSTER_UNMAPPED_NEWS_MAX];
+    struct muster_range gone[MUSTER_UNMAPPED_NEWS_MAX];
 };
 
 /* An interface, so that tests can pretend. */

@@ -131,7 +131,7 @@ static muster_status ask(struct muster_session *session, int64_t deadline_ns,
     }
     fill_request(session, request);
     uint32_t hold_ms = session->hold_ms;
-    struct muster_patience patience = {
+    struct muster_retry_policy retry_policy = {
         .attempt_ms = hold_ms > 0 ? hold_ms + JOIN_MARGIN_MS : JOIN_ATTEMPT_MS,
         .deadline_ns = deadline_ns,
         .attempts = ATTEMPTS_AT_ONCE,
@@ -141,7 +141,7 @@ static muster_status ask(struct muster_session *session, int64_t deadline_ns,
     muster_mutex_lock(&session->calling);
     muster_status status =
         muster_client_call(session->caller, MUSTER_RPC_JOIN, muster_join_request_encode(request),
-                           &patience, &answer, &code);
+                           &retry_policy, &answer, &code);
     muster_mutex_unlock(&session->calling);
     free(request);
     if (status == MUSTER_OK) {

@@ -67,7 +67,7 @@ static uint32_t revoked_pause_ms(const struct muster_session *session)
 
 /* Waits for something to watch. False: the session is closing. */
 static bool prepare(struct muster_session *session, struct follower *follower,
-                    struct muster_watch_request *request, struct muster_patience *patience)
+                    struct muster_watch_request *request, struct muster_retry_policy *retry_policy)
 {
     AUTO_LOCK(&session->mutex);
     if (follower->revoked != 0 && follower->revoked == session->generation.number &&
@@ -82,7 +82,7 @@ static bool prepare(struct muster_session *session, struct follower *follower,
     }
     uint32_t spare_ms =
         session->lease_ms > session->hold_ms ? (session->lease_ms - session->hold_ms) / 3 : 0;
-    *patience = (struct muster_patience){
+    *retry_policy = (struct muster_retry_policy){
         .attempt_ms = session->hold_ms +
                       (spare_ms > WATCH_MARGIN_LEAST_MS ? spare_ms : WATCH_MARGIN_LEAST_MS),
         .deadline_ns = MUSTER_NEVER,
@@ -169,14 +169,14 @@ static void heed_failure(struct muster_session *session, struct follower *follow
 
 static void watch_once(struct muster_session *session, struct follower *follower,
                        const struct muster_watch_request *request,
-                       const struct muster_patience *patience)
+                       const struct muster_retry_policy *retry_policy)
 {
     enum muster_rpc_code code = MUSTER_RPC_OK;
     json_t *answer = NULL;
     struct muster_watch_response response = {0};
     muster_status status =
         muster_client_call(session->follower, MUSTER_RPC_WATCH,
-                           muster_watch_request_encode(request), patience, &answer, &code);
+                           muster_watch_request_encode(request), retry_policy, &answer, &code);
     if (status == MUSTER_OK) {
         status = muster_watch_response_decode(answer, &response);
         json_decref(answer);
@@ -198,9 +198,9 @@ static void *follow(void *argument)
     struct muster_session *session = argument;
     struct follower follower = {0};
     struct muster_watch_request request;
-    struct muster_patience patience;
-    while (prepare(session, &follower, &request, &patience)) {
-        watch_once(session, &follower, &request, &patience);
+    struct muster_retry_policy retry_policy;
+    while (prepare(session, &follower, &request, &retry_policy)) {
+        watch_once(session, &follower, &request, &retry_policy);
     }
     return NULL;
 }
@@ -254,7 +254,7 @@ void muster_session_report(struct muster_session *session, uint64_t generation, 
                            const char *why)
 {
     struct muster_report_request request = {0};
-    struct muster_patience patience = {
+    struct muster_retry_policy retry_policy = {
         .attempt_ms = REPORT_ATTEMPT_MS,
         .deadline_ns = muster_clock_after_ms(REPORT_TOTAL_MS),
         .attempts = 2,
@@ -267,9 +267,9 @@ void muster_session_report(struct muster_session *session, uint64_t generation, 
     if (begin_report(session, generation, suspect, &request)) {
         enum muster_rpc_code code = MUSTER_RPC_OK;
         json_t *answer = NULL;
-        muster_status status =
-            muster_client_call(session->caller, MUSTER_RPC_REPORT,
-                               muster_report_request_encode(&request), &patience, &answer, &code);
+        muster_status status = muster_client_call(session->caller, MUSTER_RPC_REPORT,
+                                                  muster_report_request_encode(&request),
+                                                  &retry_policy, &answer, &code);
         if (status == MUSTER_OK) {
             json_decref(answer);
         } else {

@@ -219,8 +219,8 @@ static muster_status copy_rack(const char *rack, char **ret_copy)
 
 static muster_status check_algorithm(const char *text)
 {
-    struct muster_forced unused;
-    muster_status status = muster_forced_parse(text, &unused);
+    struct muster_algorithm_override unused;
+    muster_status status = muster_algorithm_override_parse(text, &unused);
     return status == MUSTER_OK ? MUSTER_OK
                                : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
 }

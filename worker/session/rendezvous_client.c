@@ -363,9 +363,9 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->url,
                    muster_rpc_method_name(method));
     /* The server answers what it holds a little before nobody waits for it any longer. */
-    char patience[64];
-    (void)snprintf(patience, sizeof patience, "Connect-Timeout-Ms: %u", timeout_ms);
-    struct curl_slist headers = {.data = patience, .next = client->headers};
+    char retry_policy[64];
+    (void)snprintf(retry_policy, sizeof retry_policy, "Connect-Timeout-Ms: %u", timeout_ms);
+    struct curl_slist headers = {.data = retry_policy, .next = client->headers};
     long connect_ms = timeout_ms < CONNECT_MAX_MS ? (long)timeout_ms : CONNECT_MAX_MS;
     client->body_size = 0;
     client->body_too_big = false;
@@ -408,29 +408,31 @@ static void back_off(struct muster_client *client, uint32_t failures, int64_t de
 }
 
 static struct attempt attempt_until(struct muster_client *client, enum muster_rpc_method method,
-                                    const char *request, const struct muster_patience *patience)
+                                    const char *request,
+                                    const struct muster_retry_policy *retry_policy)
 {
     for (uint32_t made = 0;; made++) {
         if (atomic_load(&client->interrupted)) {
             return attempt_interrupted(client);
         }
-        int left_ms = muster_clock_left_ms(patience->deadline_ns);
-        uint32_t timeout_ms =
-            (uint32_t)left_ms < patience->attempt_ms ? (uint32_t)left_ms : patience->attempt_ms;
+        int left_ms = muster_clock_left_ms(retry_policy->deadline_ns);
+        uint32_t timeout_ms = (uint32_t)left_ms < retry_policy->attempt_ms
+                                  ? (uint32_t)left_ms
+                                  : retry_policy->attempt_ms;
         struct attempt ended =
             attempt_once(client, method, request, timeout_ms > 0 ? timeout_ms : 1);
-        if (ended.status != MUSTER_RETRY || made + 1 == patience->attempts) {
+        if (ended.status != MUSTER_RETRY || made + 1 == retry_policy->attempts) {
             return ended;
         }
-        back_off(client, made, patience->deadline_ns);
-        if (muster_clock_left_ms(patience->deadline_ns) == 0) {
+        back_off(client, made, retry_policy->deadline_ns);
+        if (muster_clock_left_ms(retry_policy->deadline_ns) == 0) {
             return ended;
         }
     }
 }
 
 muster_status muster_client_call(struct muster_client *client, enum muster_rpc_method method,
-                                 json_t *request, const struct muster_patience *patience,
+                                 json_t *request, const struct muster_retry_policy *retry_policy,
                                  json_t **ret_answer, enum muster_rpc_code *ret_code)
 {
     AUTO_FREE char *text = request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -439,7 +441,7 @@ muster_status muster_client_call(struct muster_client *client, enum muster_rpc_m
     if (text == NULL) {
         ended = attempt_failed(muster_error_set(MUSTER_FATAL, "no memory"), MUSTER_RPC_INTERNAL);
     } else {
-        ended = attempt_until(client, method, text, patience);
+        ended = attempt_until(client, method, text, retry_policy);
     }
     if (ret_code != NULL) {
         *ret_code = ended.code;

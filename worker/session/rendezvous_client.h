@@ -27,7 +27,7 @@ MUSTER_CHECKED muster_status muster_client_create(const char *url, const char *t
 void muster_client_destroy(struct muster_client *client);
 
 /* How long a call may take. */
-struct muster_patience {
+struct muster_retry_policy {
     uint32_t attempt_ms; /* one attempt, connecting included; above what the server holds it */
     int64_t deadline_ns; /* no attempt is begun, and none goes on, after it */
     uint32_t attempts;   /* at most so many; 0: as many as the deadline allows */
@@ -40,7 +40,7 @@ struct muster_patience {
  * MUSTER_ENDED with MUSTER_RPC_CANCELED: interrupted; otherwise muster_rpc_code_status(). */
 MUSTER_CHECKED muster_status muster_client_call(struct muster_client *client,
                                                 enum muster_rpc_method method, json_t *request,
-                                                const struct muster_patience *patience,
+                                                const struct muster_retry_policy *retry_policy,
                                                 json_t **ret_answer,
                                                 enum muster_rpc_code *ret_code);
 

@@ -24,8 +24,8 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
 {
     struct muster_leave_request leave = {.generation = session->generation.number,
                                          .reason = reason};
-    struct muster_patience patience = {.attempt_ms = timeout_ms,
-                                       .deadline_ns = muster_clock_after_ms(timeout_ms)};
+    struct muster_retry_policy retry_policy = {.attempt_ms = timeout_ms,
+                                               .deadline_ns = muster_clock_after_ms(timeout_ms)};
     enum muster_rpc_code code = MUSTER_RPC_OK;
     json_t *answer = NULL;
     (void)snprintf(leave.job, sizeof leave.job, "%s", session->settings.job);
@@ -34,7 +34,7 @@ void muster_session_send_leave(struct muster_session *session, enum muster_leave
     AUTO_LOCK(&session->calling);
     muster_status status =
         muster_client_call(session->caller, MUSTER_RPC_LEAVE, muster_leave_request_encode(&leave),
-                           &patience, &answer, &code);
+                           &retry_policy, &answer, &code);
     if (status == MUSTER_OK) {
         json_decref(answer);
     } else if (status != MUSTER_ENDED && code != MUSTER_RPC_NOT_FOUND) {

@@ -184,9 +184,9 @@ static muster_status ask(struct muster_client *client, enum muster_rpc_method me
                          const struct muster_value_request *request, uint32_t timeout_ms,
                          json_t **ret_answer, enum muster_rpc_code *ret_code)
 {
-    const struct muster_patience patience = {
+    const struct muster_retry_policy retry_policy = {
         .attempt_ms = timeout_ms, .deadline_ns = muster_clock_after_ms(timeout_ms), .attempts = 1};
-    return muster_client_call(client, method, muster_value_request_encode(request), &patience,
+    return muster_client_call(client, method, muster_value_request_encode(request), &retry_policy,
                               ret_answer, ret_code);
 }
 

@@ -19,10 +19,10 @@ static size_t number(enum muster_collective collective, const char *name)
     return algorithm;
 }
 
-static struct muster_forced parse(const char *text)
+static struct muster_algorithm_override parse(const char *text)
 {
-    struct muster_forced forced;
-    if (muster_forced_parse(text, &forced) != MUSTER_OK) {
+    struct muster_algorithm_override forced;
+    if (muster_algorithm_override_parse(text, &forced) != MUSTER_OK) {
         fail_msg("\"%s\": %s", text, muster_last_error());
     }
     return forced;
@@ -30,8 +30,8 @@ static struct muster_forced parse(const char *text)
 
 static void refuse(const char *text, const char *word)
 {
-    struct muster_forced forced;
-    assert_int_equal(muster_forced_parse(text, &forced), MUSTER_INVALID);
+    struct muster_algorithm_override forced;
+    assert_int_equal(muster_algorithm_override_parse(text, &forced), MUSTER_INVALID);
     if (strstr(muster_last_error(), word) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", muster_last_error(), word);
     }
@@ -40,7 +40,7 @@ static void refuse(const char *text, const char *word)
 static void a_name_alone_is_for_all_collectives_that_have_it(void **state)
 {
     (void)state;
-    struct muster_forced forced = parse("ring");
+    struct muster_algorithm_override forced = parse("ring");
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_algorithm *row = &muster_algorithms[i];
         if (strcmp(row->name, "ring") == 0) {
@@ -55,7 +55,8 @@ static void a_name_alone_is_for_all_collectives_that_have_it(void **state)
 static void a_collective_can_have_its_own(void **state)
 {
     (void)state;
-    struct muster_forced forced = parse("allreduce=recursive_doubling,broadcast=binomial");
+    struct muster_algorithm_override forced =
+        parse("allreduce=recursive_doubling,broadcast=binomial");
     assert_int_equal(forced.plus_one[MUSTER_ALLREDUCE],
                      number(MUSTER_ALLREDUCE, "recursive_doubling") + 1);
     assert_int_equal(forced.plus_one[MUSTER_BROADCAST], number(MUSTER_BROADCAST, "binomial") + 1);
@@ -82,7 +83,7 @@ static void commas_and_equals_signs_in_brackets_are_the_names(void **state)
     const char *name = "hierarchical(local=ring,cross=recursive_doubling)";
     char text[128];
     (void)snprintf(text, sizeof text, "allreduce=%s,broadcast=binomial", name);
-    struct muster_forced forced = parse(text);
+    struct muster_algorithm_override forced = parse(text);
     assert_int_equal(forced.plus_one[MUSTER_ALLREDUCE], number(MUSTER_ALLREDUCE, name) + 1);
     assert_int_equal(forced.plus_one[MUSTER_BROADCAST], number(MUSTER_BROADCAST, "binomial") + 1);
     forced = parse(name);
@@ -111,19 +112,19 @@ static void a_wrong_name_is_refused_with_those_that_exist(void **state)
 static void what_does_not_fit_is_not_forced(void **state)
 {
     (void)state;
-    struct muster_forced forced = parse("hierarchical");
+    struct muster_algorithm_override forced = parse("hierarchical");
     struct muster_topology one;
     struct muster_topology two;
     size_t algorithm = SIZE_MAX;
     assert_int_equal(muster_topology_init_even(4, 1, &one), MUSTER_OK);
     assert_int_equal(muster_topology_init_even(4, 2, &two), MUSTER_OK);
     struct muster_plan plan = {.collective = MUSTER_ALLREDUCE, .topology = &one, .count = 64};
-    assert_false(muster_forced_find(&forced, &plan, &algorithm));
+    assert_false(muster_algorithm_override_find(&forced, &plan, &algorithm));
     plan.topology = &two;
-    assert_true(muster_forced_find(&forced, &plan, &algorithm));
+    assert_true(muster_algorithm_override_find(&forced, &plan, &algorithm));
     assert_int_equal(algorithm, number(MUSTER_ALLREDUCE, "hierarchical"));
     plan.collective = MUSTER_ALLTOALL;
-    assert_false(muster_forced_find(&forced, &plan, &algorithm));
+    assert_false(muster_algorithm_override_find(&forced, &plan, &algorithm));
     muster_topology_finish(&one);
     muster_topology_finish(&two);
 }

@@ -19,14 +19,14 @@ enum { MEMBERS_MAX = 5, RUNS = 400, NONE = UINT32_MAX };
 struct world {
     uint64_t random;
     uint32_t members, count;
-    double us[MUSTER_TRIAL_ALGORITHMS_MAX];
+    double us[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
     double noise; /* a call takes up to so much more, as a part of its time; one in ten much more */
     double late_us; /* all others come to calls so much after member 0, or up to twice that */
     double predicted_us;
-    uint32_t change;                               /* with this call everything gets faster */
-    double before_us[MUSTER_TRIAL_ALGORITHMS_MAX]; /* until then */
-    uint32_t made;                                 /* calls, of all */
-    uint32_t calls[MUSTER_TRIAL_ALGORITHMS_MAX];   /* and of each */
+    uint32_t change;                                  /* with this call everything gets faster */
+    double before_us[MUSTER_AUTOTUNE_ALGORITHMS_MAX]; /* until then */
+    uint32_t made;                                    /* calls, of all */
+    uint32_t calls[MUSTER_AUTOTUNE_ALGORITHMS_MAX];   /* and of each */
     uint32_t rounds;
 };
 
@@ -36,13 +36,13 @@ static double fraction(struct world *world)
 }
 
 /* One call of all: each is through when the last one has come and the work is done. */
-static void call_all(struct world *world, struct muster_trial *trials)
+static void call_all(struct world *world, struct muster_autotune_run *trials)
 {
-    size_t algorithm = muster_trial_next(&trials[0]);
+    size_t algorithm = muster_autotune_run_next(&trials[0]);
     double came[MEMBERS_MAX];
     double last = 0;
     for (uint32_t i = 0; i < world->members; i++) {
-        assert_int_equal(muster_trial_next(&trials[i]), algorithm);
+        assert_int_equal(muster_autotune_run_next(&trials[i]), algorithm);
         came[i] = i == 0 ? 0 : world->late_us * (1 + fraction(world));
         last = fmax(last, came[i]);
     }
@@ -51,29 +51,29 @@ static void call_all(struct world *world, struct muster_trial *trials)
         world->made++ < world->change ? world->before_us[algorithm] : world->us[algorithm];
     double work = usual * (1 + outlier + world->noise * fraction(world));
     for (uint32_t i = 0; i < world->members; i++) {
-        muster_trial_note(&trials[i], last - came[i] + work);
+        muster_autotune_run_note(&trials[i], last - came[i] + work);
     }
     world->calls[algorithm]++;
 }
 
 /* All hear the same; returns the verdict, or NONE for one more round. */
-static uint32_t confer(struct world *world, struct muster_trial *trials)
+static uint32_t confer(struct world *world, struct muster_autotune_run *trials)
 {
-    float heard[MUSTER_TRIAL_WORDS_MAX];
-    float said[MUSTER_TRIAL_WORDS_MAX];
+    float heard[MUSTER_AUTOTUNE_WORDS_MAX];
+    float said[MUSTER_AUTOTUNE_WORDS_MAX];
     uint32_t words = 0;
     for (uint32_t i = 0; i < world->members; i++) {
-        words = muster_trial_say(&trials[i], said);
+        words = muster_autotune_run_say(&trials[i], said);
         for (uint32_t j = 0; j < words; j++) {
             heard[j] = i == 0 || said[j] > heard[j] ? said[j] : heard[j];
         }
     }
-    assert_in_range(words, 2, MUSTER_TRIAL_WORDS_MAX);
+    assert_in_range(words, 2, MUSTER_AUTOTUNE_WORDS_MAX);
     size_t verdict = NONE;
-    bool over = muster_trial_judge(&trials[0], heard, &verdict);
+    bool over = muster_autotune_run_judge(&trials[0], heard, &verdict);
     for (uint32_t i = 1; i < world->members; i++) {
         size_t mine = NONE;
-        assert_int_equal(muster_trial_judge(&trials[i], heard, &mine), over);
+        assert_int_equal(muster_autotune_run_judge(&trials[i], heard, &mine), over);
         assert_int_equal(mine, verdict);
     }
     world->rounds++;
@@ -82,16 +82,16 @@ static uint32_t confer(struct world *world, struct muster_trial *trials)
 
 static uint32_t try_all(struct world *world)
 {
-    struct muster_trial trials[MEMBERS_MAX];
-    size_t algorithms[MUSTER_TRIAL_ALGORITHMS_MAX];
+    struct muster_autotune_run trials[MEMBERS_MAX];
+    size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
     for (uint32_t i = 0; i < world->count; i++) {
         algorithms[i] = i;
     }
     for (uint32_t i = 0; i < world->members; i++) {
-        muster_trial_begin(&trials[i], algorithms, world->count, world->predicted_us);
+        muster_autotune_run_begin(&trials[i], algorithms, world->count, world->predicted_us);
     }
     for (;;) {
-        while (!muster_trial_is_due(&trials[0])) {
+        while (!muster_autotune_run_is_due(&trials[0])) {
             call_all(world, trials);
         }
         uint32_t verdict = confer(world, trials);
@@ -114,7 +114,7 @@ static struct world random_world(uint64_t *random)
 {
     struct world world = {.random = test_random(random) | 1};
     world.members = 1 + test_random_below(random, MEMBERS_MAX);
-    world.count = 2 + test_random_below(random, MUSTER_TRIAL_ALGORITHMS_MAX - 1);
+    world.count = 2 + test_random_below(random, MUSTER_AUTOTUNE_ALGORITHMS_MAX - 1);
     double scale = pow(10, test_random_below(random, 7)); /* to a second */
     for (uint32_t i = 0; i < world.count; i++) {
         world.us[i] = scale * (1 + fraction(&world));
@@ -164,9 +164,9 @@ static void every_one_has_a_turn_and_it_ends(void **state)
         world.noise = test_random_below(&random, 3);
         world.late_us = test_random_below(&random, 2) * 10 * world.us[0];
         assert_in_range(try_all(&world), 0, world.count - 1);
-        assert_in_range(world.rounds, 1, MUSTER_TRIAL_ROUNDS_MAX);
+        assert_in_range(world.rounds, 1, MUSTER_AUTOTUNE_ROUNDS_MAX);
         assert_in_range(calls_of(&world), world.count,
-                        MUSTER_TRIAL_ROUNDS_MAX * (uintmax_t)MUSTER_TRIAL_CALLS_MAX);
+                        MUSTER_AUTOTUNE_ROUNDS_MAX * (uintmax_t)MUSTER_AUTOTUNE_CALLS_MAX);
         for (uint32_t i = 0; i < world.count; i++) {
             assert_true(world.calls[i] >= 1);
         }
@@ -264,16 +264,18 @@ static void what_soon_ends_meets_all_alike(void **state)
 static void what_is_slow_once_is_not_slow(void **state)
 {
     (void)state;
-    struct muster_trial trial;
+    struct muster_autotune_run trial;
     const size_t algorithms[] = {0, 1};
-    float heard[MUSTER_TRIAL_WORDS_MAX];
+    float heard[MUSTER_AUTOTUNE_WORDS_MAX];
     size_t verdict = NONE;
-    muster_trial_begin(&trial, algorithms, 2, 1000);
-    for (uint32_t i = 0; !muster_trial_is_due(&trial); i++) {
-        muster_trial_note(&trial, muster_trial_next(&trial) == 0 ? 300 : i % 2 == 0 ? 9000 : 100);
+    muster_autotune_run_begin(&trial, algorithms, 2, 1000);
+    for (uint32_t i = 0; !muster_autotune_run_is_due(&trial); i++) {
+        muster_autotune_run_note(&trial, muster_autotune_run_next(&trial) == 0 ? 300
+                                         : i % 2 == 0                          ? 9000
+                                                                               : 100);
     }
-    (void)muster_trial_say(&trial, heard);
-    assert_true(muster_trial_judge(&trial, heard, &verdict));
+    (void)muster_autotune_run_say(&trial, heard);
+    assert_true(muster_autotune_run_judge(&trial, heard, &verdict));
     assert_int_equal(verdict, 1);
 }
 
@@ -300,19 +302,19 @@ static void anything_may_be_heard(void **state)
     static const float values[] = {0, -1, 1, NAN, INFINITY, -INFINITY, 1e30F};
     uint64_t random = test_seed() | 1;
     for (int run = 0; run < RUNS; run++) {
-        struct muster_trial trial;
+        struct muster_autotune_run trial;
         const size_t algorithms[] = {3, 1, 4, 5};
         size_t verdict = NONE;
-        muster_trial_begin(&trial, algorithms, 4, 10);
+        muster_autotune_run_begin(&trial, algorithms, 4, 10);
         for (bool over = false; !over;) {
-            float heard[MUSTER_TRIAL_WORDS_MAX];
-            while (!muster_trial_is_due(&trial)) {
-                muster_trial_note(&trial, 1);
+            float heard[MUSTER_AUTOTUNE_WORDS_MAX];
+            while (!muster_autotune_run_is_due(&trial)) {
+                muster_autotune_run_note(&trial, 1);
             }
-            for (int i = 0; i < MUSTER_TRIAL_WORDS_MAX; i++) {
+            for (int i = 0; i < MUSTER_AUTOTUNE_WORDS_MAX; i++) {
                 heard[i] = values[test_random_below(&random, 7)];
             }
-            over = muster_trial_judge(&trial, heard, &verdict);
+            over = muster_autotune_run_judge(&trial, heard, &verdict);
         }
         assert_in_range(verdict, 1, 5);
     }
@@ -329,14 +331,14 @@ static void what_is_tried_begins_with_the_predicted_one(void **state)
         for (uint64_t count = 1; count <= 1 << 24; count *= 16) {
             const struct muster_plan plan = {
                 .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
-            struct muster_trial trial;
+            struct muster_autotune_run trial;
             size_t predicted = 0;
             assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &predicted),
                              MUSTER_OK);
             assert_int_equal(
-                muster_trial_init(&trial, predicted, &plan, 4, &muster_cost_model_default),
+                muster_autotune_run_init(&trial, predicted, &plan, 4, &muster_cost_model_default),
                 MUSTER_OK);
-            assert_in_range(trial.count, 1, MUSTER_TRIAL_ALGORITHMS_MAX);
+            assert_in_range(trial.count, 1, MUSTER_AUTOTUNE_ALGORITHMS_MAX);
             assert_int_equal(trial.algorithms[0], predicted);
             for (uint32_t j = 0; j < trial.count; j++) {
                 assert_true(test_fits(trial.algorithms[j], &plan));
@@ -360,9 +362,10 @@ static void what_is_predicted_to_be_as_fast_has_a_turn(void **state)
     size_t server = 0;
     assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &predicted), MUSTER_OK);
     assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE, "all_to_one", &server), MUSTER_OK);
-    struct muster_trial trial;
-    assert_int_equal(muster_trial_init(&trial, predicted, &plan, 4, &muster_cost_model_default),
-                     MUSTER_OK);
+    struct muster_autotune_run trial;
+    assert_int_equal(
+        muster_autotune_run_init(&trial, predicted, &plan, 4, &muster_cost_model_default),
+        MUSTER_OK);
     bool tried = false;
     for (uint32_t i = 0; i < trial.count; i++) {
         tried = tried || trial.algorithms[i] == server;
@@ -432,7 +435,7 @@ static void what_is_settled_goes_to_the_next_generation(void **state)
     assert_int_equal(muster_tuned_check(&list), MUSTER_OK);
     muster_tuning_import(&next, &list);
     assert_null(muster_tuning_find(&next, plan_for(100), 4));
-    const struct muster_kind *kind = muster_tuning_find(&next, plan_for(1000), 4);
+    const struct muster_size_class *kind = muster_tuning_find(&next, plan_for(1000), 4);
     assert_non_null(kind);
     assert_true(kind->settled && kind->tuned.algorithm == ring);
     muster_tuning_clear(&tuning);

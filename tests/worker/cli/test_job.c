@@ -71,14 +71,14 @@ static void join(const char *job, const char *token, uint32_t max_size, uint32_t
     request.info.address_count = 1;
     (void)snprintf(request.info.addresses[0], sizeof request.info.addresses[0],
                    "tcp://127.0.0.1:1");
-    const struct muster_patience patience = {.attempt_ms = HELD_MS,
-                                             .deadline_ns = muster_clock_after_ms(HELD_MS)};
+    const struct muster_retry_policy retry_policy = {.attempt_ms = HELD_MS,
+                                                     .deadline_ns = muster_clock_after_ms(HELD_MS)};
     struct muster_join_response response = {0};
     while (!response.formed) {
         json_t *answer = NULL;
         muster_status status =
             muster_client_call(client, MUSTER_RPC_JOIN, muster_join_request_encode(&request),
-                               &patience, &answer, NULL);
+                               &retry_policy, &answer, NULL);
         if (status != MUSTER_OK) {
             print_message("%s\n", muster_last_error());
         }

@@ -50,22 +50,22 @@ static size_t stream_bytes(const struct party *party)
     return party->ranks == 2 ? 1000 : party->seed % 3 * 20000;
 }
 
-static muster_status sit(struct guest *guest, struct muster_memory **ret_memory)
+static muster_status sit(struct guest *guest, struct muster_group_memory **ret_memory)
 {
     struct party *party = guest->party;
-    const struct muster_memory_options options = {.rank = guest->rank,
-                                                  .ranks = party->ranks,
-                                                  .names = party->names,
-                                                  .order = party->order,
-                                                  .crowded = party->seed % 2 == 0,
-                                                  .stream_bytes = stream_bytes(party)};
+    const struct muster_group_memory_options options = {.rank = guest->rank,
+                                                        .ranks = party->ranks,
+                                                        .names = party->names,
+                                                        .order = party->order,
+                                                        .crowded = party->seed % 2 == 0,
+                                                        .stream_bytes = stream_bytes(party)};
     if (guest->rank == 0) {
-        TRY(muster_memory_create(&options, ret_memory));
-        party->fd = muster_memory_descriptor(*ret_memory);
+        TRY(muster_group_memory_create(&options, ret_memory));
+        party->fd = muster_group_memory_descriptor(*ret_memory);
     }
     pthread_barrier_wait(&party->barrier);
     if (guest->rank != 0) {
-        TRY(muster_memory_open(&options, dup(party->fd), ret_memory));
+        TRY(muster_group_memory_open(&options, dup(party->fd), ret_memory));
     }
     pthread_barrier_wait(&party->barrier);
     return MUSTER_OK;
@@ -79,14 +79,14 @@ static uint32_t who_errs(const struct party *party, uint64_t sequence)
 }
 
 /* Who errs does another collective, here or by messages. */
-static muster_status err(struct muster_memory *memory, struct memory_call *call)
+static muster_status err(struct muster_group_memory *memory, struct memory_call *call)
 {
     uint32_t suspect = UINT32_MAX;
     call->call.count += 1;
-    const struct muster_memory_work work =
+    const struct muster_group_memory_work work =
         memory_call_work(call, muster_clock_after_ms(DEADLINE_MS), go_on, NULL);
-    return call->sequence % 2 == 0 ? muster_memory_announce(memory, &work, &suspect)
-                                   : muster_memory_run(memory, &work, &suspect);
+    return call->sequence % 2 == 0 ? muster_group_memory_announce(memory, &work, &suspect)
+                                   : muster_group_memory_run(memory, &work, &suspect);
 }
 
 /* Where data flows one way, not everybody finds out. */
@@ -96,8 +96,8 @@ static bool all_find_out(const struct memory_call *call)
            call->method == MUSTER_MEMORY_BUFFERS;
 }
 
-static void call_together(struct guest *guest, struct muster_memory *memory, uint64_t sequence,
-                          bool buffers, uint64_t *room)
+static void call_together(struct guest *guest, struct muster_group_memory *memory,
+                          uint64_t sequence, bool buffers, uint64_t *room)
 {
     struct party *party = guest->party;
     struct memory_call call;
@@ -112,9 +112,9 @@ static void call_together(struct guest *guest, struct muster_memory *memory, uin
         }
         return;
     }
-    const struct muster_memory_work work =
+    const struct muster_group_memory_work work =
         memory_call_work(&call, muster_clock_after_ms(DEADLINE_MS), go_on, NULL);
-    muster_status status = muster_memory_run(memory, &work, &suspect);
+    muster_status status = muster_group_memory_run(memory, &work, &suspect);
     bool agreed = wrong == party->ranks;
     if (status == MUSTER_OK && agreed) {
         (void)memory_call_check(&call, guest->failure, sizeof guest->failure);
@@ -153,14 +153,14 @@ static uint64_t *make_room(struct guest *guest)
 static void *attend(void *argument)
 {
     struct guest *guest = argument;
-    struct muster_memory *memory = NULL;
+    struct muster_group_memory *memory = NULL;
     uint64_t *room = NULL;
     if (sit(guest, &memory) != MUSTER_OK) {
         (void)snprintf(guest->failure, sizeof guest->failure, "%s", muster_last_error());
         return NULL;
     }
-    bool buffers = muster_memory_probe(memory);
-    muster_memory_begin(memory, 5);
+    bool buffers = muster_group_memory_probe(memory);
+    muster_group_memory_begin(memory, 5);
     pthread_barrier_wait(&guest->party->barrier);
     for (uint64_t i = 6; i < 6 + OPERATIONS && guest->failure[0] == '\0'; i++) {
         if (i % CALLS_A_ROOM == guest->rank || room == NULL) {
@@ -174,7 +174,7 @@ static void *attend(void *argument)
     if (guest->failure[0] == '\0') { /* else the others notice that it is gone */
         pthread_barrier_wait(&guest->party->barrier);
     }
-    muster_memory_destroy(memory);
+    muster_group_memory_destroy(memory);
     free_room(guest, room);
     return NULL;
 }
@@ -239,24 +239,26 @@ static void what_is_no_such_memory_is_refused(void **state)
 {
     (void)state;
     const uint32_t order[3] = {0, 1, 2};
-    struct muster_memory_options options = {.ranks = 2, .names = order, .order = order};
-    struct muster_memory *memory;
-    struct muster_memory *other = NULL;
-    assert_int_equal(muster_memory_create(&options, &memory), MUSTER_OK);
+    struct muster_group_memory_options options = {.ranks = 2, .names = order, .order = order};
+    struct muster_group_memory *memory;
+    struct muster_group_memory *other = NULL;
+    assert_int_equal(muster_group_memory_create(&options, &memory), MUSTER_OK);
     options.rank = 1;
     options.ranks = 3;
-    assert_int_equal(muster_memory_open(&options, dup(muster_memory_descriptor(memory)), &other),
-                     MUSTER_INVALID);
+    assert_int_equal(
+        muster_group_memory_open(&options, dup(muster_group_memory_descriptor(memory)), &other),
+        MUSTER_INVALID);
     options.ranks = 2;
-    assert_int_equal(muster_memory_open(&options, dup(STDERR_FILENO), &other), MUSTER_INVALID);
+    assert_int_equal(muster_group_memory_open(&options, dup(STDERR_FILENO), &other),
+                     MUSTER_INVALID);
     int fd = memfd_create("unsealed", MFD_CLOEXEC);
     struct stat size;
-    assert_int_equal(fstat(muster_memory_descriptor(memory), &size), 0);
+    assert_int_equal(fstat(muster_group_memory_descriptor(memory), &size), 0);
     assert_int_equal(ftruncate(fd, size.st_size), 0);
-    assert_int_equal(muster_memory_open(&options, fd, &other), MUSTER_INVALID);
+    assert_int_equal(muster_group_memory_open(&options, fd, &other), MUSTER_INVALID);
     assert_null(other);
-    muster_memory_destroy(memory);
-    muster_memory_destroy(NULL);
+    muster_group_memory_destroy(memory);
+    muster_group_memory_destroy(NULL);
 }
 
 int main(void)

@@ -53,32 +53,33 @@ static muster_status go_on(void *user, uint32_t *ret_suspect)
     return MUSTER_OK;
 }
 
-static struct muster_memory *sit(const struct board *board, uint32_t rank)
+static struct muster_group_memory *sit(const struct board *board, uint32_t rank)
 {
-    struct muster_memory *memory = NULL;
-    const struct muster_memory_options options = {.rank = rank,
-                                                  .ranks = board->ranks,
-                                                  .names = board->order,
-                                                  .order = board->order,
-                                                  .crowded = true};
-    return muster_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
+    struct muster_group_memory *memory = NULL;
+    const struct muster_group_memory_options options = {.rank = rank,
+                                                        .ranks = board->ranks,
+                                                        .names = board->order,
+                                                        .order = board->order,
+                                                        .crowded = true};
+    return muster_group_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
 }
 
 /* Goes on until it ends badly. */
-static void work(struct board *board, uint32_t rank, struct muster_memory *memory, uint64_t *room)
+static void work(struct board *board, uint32_t rank, struct muster_group_memory *memory,
+                 uint64_t *room)
 {
     struct memory_call call;
-    bool buffers = muster_memory_probe(memory);
+    bool buffers = muster_group_memory_probe(memory);
     muster_status status = MUSTER_OK;
     uint32_t suspect = UINT32_MAX;
     bool right = true;
-    muster_memory_begin(memory, 0);
+    muster_group_memory_begin(memory, 0);
     pthread_barrier_wait(&board->barrier);
     for (uint64_t i = 1; status == MUSTER_OK && right; i++) {
         memory_call_make(board->seed, i, board->order, rank, board->ranks, buffers, room, &call);
-        const struct muster_memory_work next =
+        const struct muster_group_memory_work next =
             memory_call_work(&call, muster_clock_after_ms(board->deadline_ms), go_on, NULL);
-        status = muster_memory_run(memory, &next, &suspect);
+        status = muster_group_memory_run(memory, &next, &suspect);
         (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
         if (status == MUSTER_OK) {
             right = memory_call_check(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
@@ -94,7 +95,7 @@ static void work(struct board *board, uint32_t rank, struct muster_memory *memor
 
 static _Noreturn void be_rank(struct board *board, uint32_t rank)
 {
-    struct muster_memory *memory = sit(board, rank);
+    struct muster_group_memory *memory = sit(board, rank);
     pthread_barrier_wait(&board->barrier);
     uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
     if (memory == NULL || room == NULL) {
@@ -102,7 +103,7 @@ static _Noreturn void be_rank(struct board *board, uint32_t rank)
         _exit(1);
     }
     work(board, rank, memory, room);
-    muster_memory_destroy(memory);
+    muster_group_memory_destroy(memory);
     free(room);
     _exit(0);
 }
@@ -116,12 +117,12 @@ static void prepare(struct board *board)
     for (uint32_t i = 0; i < board->ranks; i++) {
         board->order[i] = i;
     }
-    const struct muster_memory_options options = {
+    const struct muster_group_memory_options options = {
         .ranks = board->ranks, .names = board->order, .order = board->order};
-    struct muster_memory *memory;
-    assert_int_equal(muster_memory_create(&options, &memory), MUSTER_OK);
-    board->fd = dup(muster_memory_descriptor(memory));
-    muster_memory_destroy(memory);
+    struct muster_group_memory *memory;
+    assert_int_equal(muster_group_memory_create(&options, &memory), MUSTER_OK);
+    board->fd = dup(muster_group_memory_descriptor(memory));
+    muster_group_memory_destroy(memory);
     (void)fflush(stdout);
 }
 
@@ -264,22 +265,22 @@ static void do_one(struct board *board, uint32_t rank, int told, struct companio
     struct memory_call call;
     char byte = 0;
     uint32_t suspect = UINT32_MAX;
-    struct muster_memory *memory = sit(board, rank);
+    struct muster_group_memory *memory = sit(board, rank);
     uint64_t *room = malloc(memory_calls_room(board->ranks) * sizeof *room);
     pthread_barrier_wait(&board->barrier);
-    bool buffers = muster_memory_probe(memory);
+    bool buffers = muster_group_memory_probe(memory);
     memory_call_make(board->seed, 1, board->order, rank, board->ranks, buffers, room, &call);
-    muster_memory_begin(memory, 0);
+    muster_group_memory_begin(memory, 0);
     pthread_barrier_wait(&board->barrier);
     board->seats[rank].failed = rank == 1 && read(told, &byte, 1) != 1;
-    const struct muster_memory_work work = memory_call_work(
+    const struct muster_group_memory_work work = memory_call_work(
         &call, muster_clock_after_ms(LONG_MS), rank == 0 ? let_it_go : go_on, companion);
-    board->seats[rank].status = muster_memory_run(memory, &work, &suspect);
+    board->seats[rank].status = muster_group_memory_run(memory, &work, &suspect);
     (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
     board->seats[rank].failed |=
         board->seats[rank].status != MUSTER_OK ||
         !memory_call_check(&call, board->seats[rank].text, MUSTER_ERROR_MAX);
-    muster_memory_destroy(memory);
+    muster_group_memory_destroy(memory);
     free(room);
 }
 

@@ -1,6 +1,6 @@
 /* Memory that peers can map: given out, found, given back. */
 #include "worker/memory/allocated.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ static void test_another_mapping_of_its_descriptor_shows_what_is_written(void **
     void *mapped = NULL;
     assert_int_equal(muster_alloc(3 << 20, &memory), MUSTER_OK);
     assert_true(muster_allocated_find(memory, 3 << 20, &found));
-    assert_int_equal(muster_region_check(found.fd, found.size_bytes), MUSTER_OK);
-    assert_int_equal(muster_region_map(found.fd, found.size_bytes, &mapped), MUSTER_OK);
+    assert_int_equal(muster_shared_memory_check(found.fd, found.size_bytes), MUSTER_OK);
+    assert_int_equal(muster_shared_memory_map(found.fd, found.size_bytes, &mapped), MUSTER_OK);
     memset(memory, 42, 3 << 20);
     uint64_t freed = muster_allocated_freed();
     muster_free(memory); /* the other mapping stays good */

@@ -21,13 +21,13 @@ static uint32_t below(uint32_t bound)
     return (uint32_t)((z ^ (z >> 31)) % bound);
 }
 
-static void check(const struct muster_stretches *stretches, const bool *table)
+static void check(const struct muster_range_set *stretches, const bool *table)
 {
     for (uintptr_t begin = 0; begin < BYTES; begin++) {
         bool all = true;
         for (uintptr_t end = begin; end <= BYTES; end++) {
             all = all && (end == begin || table[end - 1]);
-            assert_int_equal(muster_stretches_cover(stretches, (struct muster_stretch){begin, end}),
+            assert_int_equal(muster_range_set_cover(stretches, (struct muster_range){begin, end}),
                              all);
         }
     }
@@ -40,7 +40,7 @@ static void check(const struct muster_stretches *stretches, const bool *table)
 static void test_it_has_what_a_table_of_bytes_has(void **state)
 {
     (void)state;
-    static struct muster_stretches stretches;
+    static struct muster_range_set stretches;
     const char *only = getenv("MUSTER_SEED");
     uint64_t seed = only != NULL ? strtoull(only, NULL, 10) : 1;
     uint64_t seed_end = only != NULL ? seed + 1 : seed + SEEDS;
@@ -51,12 +51,12 @@ static void test_it_has_what_a_table_of_bytes_has(void **state)
         stretches.count = 0;
         for (int i = 0; i < STEPS; i++) {
             uintptr_t begin = below(BYTES);
-            struct muster_stretch stretch = {begin, begin + below((uint32_t)(BYTES - begin) + 1)};
+            struct muster_range stretch = {begin, begin + below((uint32_t)(BYTES - begin) + 1)};
             bool add = below(2) == 0;
             if (add) {
-                assert_true(muster_stretches_add(&stretches, stretch));
+                assert_true(muster_range_set_add(&stretches, stretch));
             } else {
-                muster_stretches_cut(&stretches, stretch);
+                muster_range_set_cut(&stretches, stretch);
             }
             memset(table + begin, add, stretch.end - begin);
             check(&stretches, table);
@@ -67,20 +67,20 @@ static void test_it_has_what_a_table_of_bytes_has(void **state)
 static void test_a_full_set_takes_no_more_and_loses_rather_than_breaks(void **state)
 {
     (void)state;
-    static struct muster_stretches stretches;
+    static struct muster_range_set stretches;
     stretches.count = 0;
-    for (uintptr_t i = 0; i < MUSTER_STRETCHES_MAX; i++) {
-        assert_true(muster_stretches_add(&stretches, (struct muster_stretch){10 * i, 10 * i + 6}));
+    for (uintptr_t i = 0; i < MUSTER_RANGES_MAX; i++) {
+        assert_true(muster_range_set_add(&stretches, (struct muster_range){10 * i, 10 * i + 6}));
     }
-    uintptr_t end = (uintptr_t)10 * MUSTER_STRETCHES_MAX;
-    assert_false(muster_stretches_add(&stretches, (struct muster_stretch){end, end + 1}));
-    assert_int_equal(stretches.count, MUSTER_STRETCHES_MAX);
-    assert_true(muster_stretches_add(&stretches, (struct muster_stretch){3, 8})); /* of one */
-    muster_stretches_cut(&stretches, (struct muster_stretch){13, 14});
-    assert_int_equal(stretches.count, MUSTER_STRETCHES_MAX);
-    assert_true(muster_stretches_cover(&stretches, (struct muster_stretch){10, 13}));
-    assert_false(muster_stretches_cover(&stretches, (struct muster_stretch){14, 15}));
-    assert_true(muster_stretches_cover(&stretches, (struct muster_stretch){20, 26}));
+    uintptr_t end = (uintptr_t)10 * MUSTER_RANGES_MAX;
+    assert_false(muster_range_set_add(&stretches, (struct muster_range){end, end + 1}));
+    assert_int_equal(stretches.count, MUSTER_RANGES_MAX);
+    assert_true(muster_range_set_add(&stretches, (struct muster_range){3, 8})); /* of one */
+    muster_range_set_cut(&stretches, (struct muster_range){13, 14});
+    assert_int_equal(stretches.count, MUSTER_RANGES_MAX);
+    assert_true(muster_range_set_cover(&stretches, (struct muster_range){10, 13}));
+    assert_false(muster_range_set_cover(&stretches, (struct muster_range){14, 15}));
+    assert_true(muster_range_set_cover(&stretches, (struct muster_range){20, 26}));
 }
 
 int main(void)

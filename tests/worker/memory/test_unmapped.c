@@ -53,7 +53,7 @@ static char *map(size_t size)
  * cannot be told. */
 static bool has_gone_since(uint64_t *since, const char *begin, size_t size)
 {
-    static _Thread_local struct muster_stretches all;
+    static _Thread_local struct muster_range_set all;
     struct muster_unmapped_news news = {.more = true};
     all.count = 0;
     while (news.more) {
@@ -61,14 +61,14 @@ static bool has_gone_since(uint64_t *since, const char *begin, size_t size)
             sched_yield();
         }
         if (news.everything) {
-            assert_true(muster_stretches_add(&all, (struct muster_stretch){0, UINTPTR_MAX}));
+            assert_true(muster_range_set_add(&all, (struct muster_range){0, UINTPTR_MAX}));
         }
         for (size_t i = 0; i < news.count; i++) {
-            assert_true(muster_stretches_add(&all, news.gone[i]));
+            assert_true(muster_range_set_add(&all, news.gone[i]));
         }
     }
-    return muster_stretches_cover(
-        &all, (struct muster_stretch){(uintptr_t)begin, (uintptr_t)begin + size});
+    return muster_range_set_cover(&all,
+                                  (struct muster_range){(uintptr_t)begin, (uintptr_t)begin + size});
 }
 
 static bool has_gone(const char *begin, size_t size)

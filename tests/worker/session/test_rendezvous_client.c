@@ -111,10 +111,10 @@ static void stop(struct server *server)
     (void)close(server->listener);
 }
 
-static struct muster_patience patience(uint32_t attempt_ms, uint32_t total_ms)
+static struct muster_retry_policy retry_policy(uint32_t attempt_ms, uint32_t total_ms)
 {
-    return (struct muster_patience){.attempt_ms = attempt_ms,
-                                    .deadline_ns = muster_clock_after_ms(total_ms)};
+    return (struct muster_retry_policy){.attempt_ms = attempt_ms,
+                                        .deadline_ns = muster_clock_after_ms(total_ms)};
 }
 
 static const char broken_off[] =
@@ -142,7 +142,7 @@ static void a_call_posts_json_with_the_token(void **state)
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_UNKNOWN;
     start(&server);
-    struct muster_patience long_enough = patience(20000, 20000);
+    struct muster_retry_policy long_enough = retry_policy(20000, 20000);
     assert_int_equal(muster_client_create(server.url, "s3cret", &client), MUSTER_OK);
     assert_int_equal(muster_client_call(client, MUSTER_RPC_WATCH, json_pack("{s:s}", "job", "x"),
                                         &long_enough, &answer, &code),
@@ -170,7 +170,7 @@ static void an_overloaded_server_is_asked_again(void **state)
     struct muster_client *client = NULL;
     json_t *answer = NULL;
     start(&server);
-    struct muster_patience long_enough = patience(20000, 20000);
+    struct muster_retry_policy long_enough = retry_policy(20000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_WATCH, json_object(), &long_enough, &answer, NULL),
@@ -189,7 +189,7 @@ static void a_refusal_comes_back_at_once_with_its_text(void **state)
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_OK;
     start(&server);
-    struct muster_patience long_enough = patience(20000, 20000);
+    struct muster_retry_policy long_enough = retry_policy(20000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_enough, &answer, &code),
@@ -219,7 +219,7 @@ static void no_server_ends_at_the_deadline_and_names_the_url(void **state)
     enum muster_rpc_code code = MUSTER_RPC_OK;
     start(&server);
     stop(&server); /* the port is free again, and nobody listens */
-    struct muster_patience short_one = patience(5000, 300);
+    struct muster_retry_policy short_one = retry_policy(5000, 300);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &short_one, &answer, &code),
@@ -239,7 +239,7 @@ static void a_process_without_descriptors_is_told_so_at_once(void **state)
     json_t *answer = NULL;
     start(&server);
     stop(&server); /* it could not accept, either */
-    struct muster_patience long_one = patience(5000, 20000);
+    struct muster_retry_policy long_one = retry_policy(5000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     descriptors_take_away(&before);
     muster_status status =
@@ -248,7 +248,7 @@ static void a_process_without_descriptors_is_told_so_at_once(void **state)
     assert_int_equal(status, MUSTER_FATAL);
     assert_non_null(strstr(muster_last_error(), server.url));
     assert_non_null(strstr(muster_last_error(), "no descriptor left"));
-    struct muster_patience short_one = patience(5000, 300);
+    struct muster_retry_policy short_one = retry_policy(5000, 300);
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &short_one, &answer, NULL),
         MUSTER_RETRY);
@@ -263,7 +263,7 @@ static void a_server_that_never_answers_is_left(void **state)
     struct muster_client *client = NULL;
     json_t *answer = NULL;
     start(&server);
-    struct muster_patience short_one = patience(200, 20000);
+    struct muster_retry_policy short_one = retry_policy(200, 20000);
     short_one.attempts = 1;
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
@@ -294,7 +294,7 @@ static void another_thread_ends_a_held_call(void **state)
     pthread_t thread;
     enum muster_rpc_code code = MUSTER_RPC_OK;
     start(&server);
-    struct muster_patience long_enough = patience(60000, 60000);
+    struct muster_retry_policy long_enough = retry_policy(60000, 60000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     void *both[] = {&server, client};
     assert_int_equal(pthread_create(&thread, NULL, interrupt_when_asked, both), 0);
@@ -325,7 +325,7 @@ static void an_answer_without_end_is_cut_off(void **state)
     struct muster_client *client = NULL;
     json_t *answer = NULL;
     start(&server);
-    struct muster_patience long_enough = patience(20000, 20000);
+    struct muster_retry_policy long_enough = retry_policy(20000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
     assert_int_equal(
         muster_client_call(client, MUSTER_RPC_GET_JOB, json_object(), &long_enough, &answer, NULL),

@@ -30,14 +30,14 @@ struct work {
 static void ask_service(const struct work *work)
 {
     struct muster_client *client = NULL;
-    struct muster_patience patience = {.attempt_ms = 20000,
-                                       .deadline_ns = muster_clock_after_ms(20000)};
+    struct muster_retry_policy retry_policy = {.attempt_ms = 20000,
+                                               .deadline_ns = muster_clock_after_ms(20000)};
     json_t *answer = NULL;
     json_t *request = json_pack("{s:s, s:i, s:s}", "job", work->member->crew->job, "targetSize", 2,
                                 "why", "enough of it");
     MEMBER_OK(work->member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(work->member,
-              muster_client_call(client, work->ask_for, request, &patience, &answer, NULL));
+              muster_client_call(client, work->ask_for, request, &retry_policy, &answer, NULL));
     json_decref(answer);
     muster_client_destroy(client);
 }

@@ -224,7 +224,7 @@ static const char *const absurd[] = {"", "nonsense", negative, huge};
 static void put_text(struct crew_member *member, const char *text)
 {
     struct muster_value_request request = {0};
-    const struct muster_patience patience = {
+    const struct muster_retry_policy retry_policy = {
         .attempt_ms = TIMEOUT_MS, .deadline_ns = muster_clock_after_ms(TIMEOUT_MS), .attempts = 1};
     struct muster_client *client = NULL;
     json_t *answer = NULL;
@@ -247,7 +247,7 @@ static void put_text(struct crew_member *member, const char *text)
     MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(member,
               muster_client_call(client, MUSTER_RPC_PUT, muster_value_request_encode(&request),
-                                 &patience, &answer, NULL));
+                                 &retry_policy, &answer, NULL));
     json_decref(answer);
     muster_client_destroy(client);
 }

@@ -31,9 +31,9 @@ struct ghost {
 static bool ask(struct ghost *ghost, enum muster_rpc_method method, json_t *request,
                 json_t **ret_answer)
 {
-    struct muster_patience patience = {.attempt_ms = ATTEMPT_MS,
-                                       .deadline_ns = muster_clock_after_ms(WAIT_MS)};
-    return muster_client_call(ghost->client, method, request, &patience, ret_answer, NULL) ==
+    struct muster_retry_policy retry_policy = {.attempt_ms = ATTEMPT_MS,
+                                               .deadline_ns = muster_clock_after_ms(WAIT_MS)};
+    return muster_client_call(ghost->client, method, request, &retry_policy, ret_answer, NULL) ==
            MUSTER_OK;
 }
 

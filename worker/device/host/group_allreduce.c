@@ -11,13 +11,13 @@
 
 #include "collectives/select/host_memory.h"
 
-static struct muster_span share_of(const struct muster_memory_run *run, uint32_t rank)
+static struct muster_span share_of(const struct muster_group_memory_run *run, uint32_t rank)
 {
     return muster_span_part((struct muster_span){.count = run->work->shape->count},
                             muster_memory_rank_count(run), rank);
 }
 
-static muster_status allreduce_in_slots(struct muster_memory_run *run,
+static muster_status allreduce_in_slots(struct muster_group_memory_run *run,
                                         const struct muster_memory_exposure *exposure)
 {
     TRY(muster_memory_expose(run, exposure));
@@ -27,7 +27,7 @@ static muster_status allreduce_in_slots(struct muster_memory_run *run,
 }
 
 /* The share of that rank's result; it stands there. */
-static muster_status take_result(struct muster_memory_run *run, uint32_t rank)
+static muster_status take_result(struct muster_group_memory_run *run, uint32_t rank)
 {
     const struct muster_span share = share_of(run, rank);
     size_t offset = share.offset * run->element_size_bytes;
@@ -53,7 +53,7 @@ static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
  * the results so that the other one can take them, and waiting for it, where all of it goes past
  * the caches. But nobody may write over an input that the other one still reads. Both come to the
  * same. */
-static bool is_done_twice(const struct muster_memory_run *run, uint64_t size_bytes)
+static bool is_done_twice(const struct muster_group_memory_run *run, uint64_t size_bytes)
 {
     bool apart = true;
     for (uint32_t rank = 0; rank < muster_memory_rank_count(run); rank++) {
@@ -67,7 +67,7 @@ static bool is_done_twice(const struct muster_memory_run *run, uint64_t size_byt
 }
 
 /* All have posted. */
-static muster_status allreduce_twice(struct muster_memory_run *run,
+static muster_status allreduce_twice(struct muster_group_memory_run *run,
                                      const struct muster_memory_inputs *inputs)
 {
     const struct muster_span whole = {.count = run->work->shape->count};
@@ -76,7 +76,7 @@ static muster_status allreduce_twice(struct muster_memory_run *run,
 }
 
 /* All have posted. What the others take right away is not written past the caches. */
-static muster_status allreduce_in_buffers(struct muster_memory_run *run,
+static muster_status allreduce_in_buffers(struct muster_group_memory_run *run,
                                           const struct muster_memory_exposure *exposure)
 {
     struct muster_memory_inputs inputs;
@@ -104,20 +104,20 @@ struct window {
     uint64_t step; /* the first of its two: the inputs stand there, the shares stand there */
 };
 
-static struct muster_span share_of_window(const struct muster_memory_run *run,
+static struct muster_span share_of_window(const struct muster_group_memory_run *run,
                                           const struct window *window, uint32_t rank)
 {
     return muster_span_part((struct muster_span){.count = window->span.count},
                             muster_memory_rank_count(run), rank);
 }
 
-static char *window_slot(const struct muster_memory_run *run, const struct window *window,
+static char *window_slot(const struct muster_group_memory_run *run, const struct window *window,
                          uint32_t rank)
 {
     return muster_memory_region_slot(&run->memory->region, rank, window->turn);
 }
 
-static void lay_down(const struct muster_memory_run *run, const struct window *window)
+static void lay_down(const struct muster_group_memory_run *run, const struct window *window)
 {
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_memory_own_rank(run));
@@ -130,7 +130,7 @@ static void lay_down(const struct muster_memory_run *run, const struct window *w
 }
 
 /* All inputs stand there. */
-static muster_status reduce_window(struct muster_memory_run *run, const struct window *window)
+static muster_status reduce_window(struct muster_group_memory_run *run, const struct window *window)
 {
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_memory_own_rank(run));
@@ -158,7 +158,7 @@ static muster_status reduce_window(struct muster_memory_run *run, const struct w
 
 /* Window i may use the slot of window i - 2 when all have begun window i - 1. The last one uses the
  * slot that is this operation's, so that the next operation finds its own free. All have posted. */
-static muster_status allreduce_in_windows(struct muster_memory_run *run, uint64_t elements)
+static muster_status allreduce_in_windows(struct muster_group_memory_run *run, uint64_t elements)
 {
     const struct muster_span whole = {.count = run->work->shape->count};
     uint64_t windows = (whole.count + elements - 1) / elements;
@@ -175,7 +175,7 @@ static muster_status allreduce_in_windows(struct muster_memory_run *run, uint64_
 }
 
 /* More than a slot holds. What all have got from muster_alloc() is read where it is. */
-static muster_status allreduce_at_large(struct muster_memory_run *run,
+static muster_status allreduce_at_large(struct muster_group_memory_run *run,
                                         const struct muster_memory_exposure *exposure,
                                         uint64_t elements)
 {
@@ -190,7 +190,7 @@ static muster_status allreduce_at_large(struct muster_memory_run *run,
 }
 
 /* If it is one window, the inputs stand there when the post does. */
-static muster_status allreduce_in_shares(struct muster_memory_run *run,
+static muster_status allreduce_in_shares(struct muster_group_memory_run *run,
                                          const struct muster_memory_exposure *exposure)
 {
     uint64_t elements = MUSTER_MEMORY_SLOT_BYTES / run->element_size_bytes;
@@ -206,7 +206,7 @@ static muster_status allreduce_in_shares(struct muster_memory_run *run,
     return reduce_window(run, &only);
 }
 
-muster_status muster_memory_allreduce(struct muster_memory_run *run,
+muster_status muster_memory_allreduce(struct muster_group_memory_run *run,
                                       const struct muster_memory_exposure *exposure)
 {
     return run->work->method == MUSTER_MEMORY_SLOTS ? allreduce_in_slots(run, exposure)

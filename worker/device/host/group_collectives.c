@@ -14,7 +14,7 @@
 
 #include "collectives/select/host_memory.h"
 
-static muster_status reduce_scatter(struct muster_memory_run *run,
+static muster_status reduce_scatter(struct muster_group_memory_run *run,
                                     const struct muster_memory_exposure *exposure)
 {
     TRY(muster_memory_expose(run, exposure));
@@ -24,7 +24,7 @@ static muster_status reduce_scatter(struct muster_memory_run *run,
     return exposure->in_buffers ? muster_memory_leave_buffers(run) : MUSTER_OK;
 }
 
-static muster_status reduce(struct muster_memory_run *run,
+static muster_status reduce(struct muster_group_memory_run *run,
                             const struct muster_memory_exposure *exposure)
 {
     bool root = run->work->shape->root == muster_memory_own_rank(run);
@@ -39,7 +39,7 @@ static muster_status reduce(struct muster_memory_run *run,
     return exposure->in_buffers ? muster_memory_leave_buffers(run) : MUSTER_OK;
 }
 
-static muster_status broadcast(struct muster_memory_run *run,
+static muster_status broadcast(struct muster_group_memory_run *run,
                                const struct muster_memory_exposure *exposure)
 {
     struct muster_memory_small_room room;
@@ -62,7 +62,7 @@ static muster_status broadcast(struct muster_memory_run *run,
     return exposure->in_buffers ? muster_memory_leave_buffers(run) : MUSTER_OK;
 }
 
-static muster_status allgather(struct muster_memory_run *run,
+static muster_status allgather(struct muster_group_memory_run *run,
                                const struct muster_memory_exposure *exposure)
 {
     const struct muster_shape *shape = run->work->shape;
@@ -90,16 +90,16 @@ static muster_status allgather(struct muster_memory_run *run,
     return exposure->in_buffers ? muster_memory_leave_buffers(run) : MUSTER_OK;
 }
 
-static muster_status barrier(struct muster_memory_run *run,
+static muster_status barrier(struct muster_group_memory_run *run,
                              const struct muster_memory_exposure *exposure)
 {
     TRY(muster_memory_expose(run, exposure));
     return muster_memory_meet_all(run);
 }
 
-static muster_status carry_out(struct muster_memory_run *run)
+static muster_status carry_out(struct muster_group_memory_run *run)
 {
-    const struct muster_memory_work *work = run->work;
+    const struct muster_group_memory_work *work = run->work;
     const struct muster_memory_exposure exposure = {
         .in_buffers = work->method == MUSTER_MEMORY_BUFFERS,
         .size_bytes = muster_shape_input_count(work->shape) * run->element_size_bytes};
@@ -124,7 +124,8 @@ static muster_status carry_out(struct muster_memory_run *run)
 }
 
 /* Ends an operation: who gives up says so before its buffers become the caller's again. */
-static muster_status end(struct muster_memory_run *run, muster_status status, uint32_t *ret_suspect)
+static muster_status end(struct muster_group_memory_run *run, muster_status status,
+                         uint32_t *ret_suspect)
 {
     if (status == MUSTER_OK || status == MUSTER_INVALID) {
         return status;
@@ -140,29 +141,31 @@ static muster_status end(struct muster_memory_run *run, muster_status status, ui
 }
 
 /* What is changed in place has been read, and so is in the caches as far as they reach. */
-static bool streams(const struct muster_memory *memory, const struct muster_memory_work *work,
-                    size_t element_size_bytes)
+static bool streams(const struct muster_group_memory *memory,
+                    const struct muster_group_memory_work *work, size_t element_size_bytes)
 {
     return work->in != work->out && muster_shape_output_count(work->shape) * element_size_bytes >=
                                         memory->options.stream_bytes;
 }
 
-muster_status muster_memory_run(struct muster_memory *memory, const struct muster_memory_work *work,
-                                uint32_t *ret_suspect)
+muster_status muster_group_memory_run(struct muster_group_memory *memory,
+                                      const struct muster_group_memory_work *work,
+                                      uint32_t *ret_suspect)
 {
     size_t element_size_bytes = muster_type_size_bytes((muster_type)work->call->type);
-    struct muster_memory_run run = {.memory = memory,
-                                    .work = work,
-                                    .element_size_bytes = element_size_bytes,
-                                    .streams = streams(memory, work, element_size_bytes),
-                                    .suspect = UINT32_MAX};
+    struct muster_group_memory_run run = {.memory = memory,
+                                          .work = work,
+                                          .element_size_bytes = element_size_bytes,
+                                          .streams = streams(memory, work, element_size_bytes),
+                                          .suspect = UINT32_MAX};
     return end(&run, carry_out(&run), ret_suspect);
 }
 
-muster_status muster_memory_announce(struct muster_memory *memory,
-                                     const struct muster_memory_work *work, uint32_t *ret_suspect)
+muster_status muster_group_memory_announce(struct muster_group_memory *memory,
+                                           const struct muster_group_memory_work *work,
+                                           uint32_t *ret_suspect)
 {
-    struct muster_memory_run run = {.memory = memory, .work = work, .suspect = UINT32_MAX};
+    struct muster_group_memory_run run = {.memory = memory, .work = work, .suspect = UINT32_MAX};
     muster_status status = muster_memory_settle(&run);
     if (status == MUSTER_OK) {
         muster_memory_say(&run, (const uint64_t[2]){0, 0});

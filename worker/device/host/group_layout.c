@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 enum { PAGE = 4096 };
 
@@ -38,7 +38,7 @@ char *muster_memory_region_slot(const struct muster_memory_region *region, uint3
 static muster_status map(int fd, uint32_t ranks, struct muster_memory_region *ret_region)
 {
     void *base = NULL;
-    muster_status status = muster_region_map(fd, size_of(ranks), &base);
+    muster_status status = muster_shared_memory_map(fd, size_of(ranks), &base);
     if (status != MUSTER_OK) {
         close(fd);
         return status;
@@ -51,14 +51,14 @@ static muster_status map(int fd, uint32_t ranks, struct muster_memory_region *re
 muster_status muster_memory_region_make(uint32_t ranks, struct muster_memory_region *ret_region)
 {
     int fd;
-    TRY(muster_region_create("muster collectives", size_of(ranks), &fd));
+    TRY(muster_shared_memory_create("muster collectives", size_of(ranks), &fd));
     return map(fd, ranks, ret_region);
 }
 
 muster_status muster_memory_region_open(int fd, uint32_t ranks,
                                         struct muster_memory_region *ret_region)
 {
-    muster_status status = muster_region_check(fd, size_of(ranks));
+    muster_status status = muster_shared_memory_check(fd, size_of(ranks));
     if (status != MUSTER_OK) {
         close(fd);
         return status;

@@ -10,13 +10,13 @@
 
 /* Making -------------------------------------------------------------------------------------- */
 
-static struct muster_memory_seat *own_seat(const struct muster_memory *memory)
+static struct muster_memory_seat *own_seat(const struct muster_group_memory *memory)
 {
     return muster_memory_region_seat(&memory->region, memory->options.rank);
 }
 
 /* Sits down in the region that it has. */
-static muster_status sit_down(struct muster_memory *memory)
+static muster_status sit_down(struct muster_group_memory *memory)
 {
     size_t room_bytes = (size_t)MUSTER_MEMORY_LEVELS * 2 * MUSTER_MEMORY_SEGMENT_BYTES;
     void *room = NULL;
@@ -39,10 +39,10 @@ static muster_status sit_down(struct muster_memory *memory)
 }
 
 /* fd is -1: there is none yet. Takes it, also on failure. */
-static muster_status make(const struct muster_memory_options *options, int fd,
-                          struct muster_memory **ret_memory)
+static muster_status make(const struct muster_group_memory_options *options, int fd,
+                          struct muster_group_memory **ret_memory)
 {
-    struct muster_memory *memory = calloc(1, sizeof *memory);
+    struct muster_group_memory *memory = calloc(1, sizeof *memory);
     if (memory == NULL) {
         if (fd >= 0) {
             close(fd);
@@ -56,26 +56,26 @@ static muster_status make(const struct muster_memory_options *options, int fd,
         status = sit_down(memory);
     }
     if (status != MUSTER_OK) {
-        muster_memory_destroy(memory);
+        muster_group_memory_destroy(memory);
         return status;
     }
     *ret_memory = memory;
     return MUSTER_OK;
 }
 
-muster_status muster_memory_create(const struct muster_memory_options *options,
-                                   struct muster_memory **ret_memory)
+muster_status muster_group_memory_create(const struct muster_group_memory_options *options,
+                                         struct muster_group_memory **ret_memory)
 {
     return make(options, -1, ret_memory);
 }
 
-muster_status muster_memory_open(const struct muster_memory_options *options, int fd,
-                                 struct muster_memory **ret_memory)
+muster_status muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
+                                       struct muster_group_memory **ret_memory)
 {
     return make(options, fd, ret_memory);
 }
 
-void muster_memory_destroy(struct muster_memory *memory)
+void muster_group_memory_destroy(struct muster_group_memory *memory)
 {
     if (memory == NULL) {
         return;
@@ -94,7 +94,7 @@ void muster_memory_destroy(struct muster_memory *memory)
     free(memory);
 }
 
-int muster_memory_descriptor(const struct muster_memory *memory)
+int muster_group_memory_descriptor(const struct muster_group_memory *memory)
 {
     return memory->region.fd;
 }
@@ -112,7 +112,7 @@ static bool reads(const struct muster_memory_seat *seat, int64_t pid)
            value == atomic_load(&seat->probe_value);
 }
 
-bool muster_memory_probe(struct muster_memory *memory)
+bool muster_group_memory_probe(struct muster_group_memory *memory)
 {
     bool all = true;
     for (uint32_t rank = 0; rank < memory->options.ranks; rank++) {
@@ -125,7 +125,7 @@ bool muster_memory_probe(struct muster_memory *memory)
     return all;
 }
 
-void muster_memory_begin(struct muster_memory *memory, uint64_t sequence)
+void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence)
 {
     struct muster_memory_seat *seat = own_seat(memory);
     for (uint64_t i = 0; i < 2 && i <= sequence; i++) {

@@ -1,10 +1,10 @@
 /*
  * Collectives of ranks that share memory, done in it as one: host-local group steps.
  *
- * One struct muster_memory is one rank's part of one group (a context) in one generation. All ranks
- * call the same operations in the same order, as in any context.
+ * One struct muster_group_memory is one rank's part of one group (a context) in one generation. All
+ * ranks call the same operations in the same order, as in any context.
  *
- * Threads: one at a time, but for muster_memory_create() and _open().
+ * Threads: one at a time, but for muster_group_memory_create() and _open().
  *
  * May use: base, the words and kernels of collectives. May not know: schedules, fabrics, contexts.
  */
@@ -15,7 +15,7 @@
 #include "collectives/call/shape.h"
 #include "collectives/reduce/reduce.h"
 
-struct muster_memory;
+struct muster_group_memory;
 
 enum {
     MUSTER_MEMORY_RANKS_MAX = 64,
@@ -23,7 +23,7 @@ enum {
     MUSTER_MEMORY_STREAM_BYTES = 4 << 20, /* an output that a core's caches do not hold */
 };
 
-struct muster_memory_options {
+struct muster_group_memory_options {
     uint32_t rank, ranks;  /* 2 to MUSTER_MEMORY_RANKS_MAX */
     const uint32_t *names; /* [ranks] how texts call them; borrowed for its life */
     const uint32_t *order; /* [ranks] in which their inputs are reduced; borrowed likewise */
@@ -34,28 +34,29 @@ struct muster_memory_options {
 /* Makes the memory, for one rank; the others get the descriptor from it and open that.
  * MUSTER_FATAL: no memory or descriptors; MUSTER_INVALID: the descriptor is not of such memory, or
  * the seat is taken. */
-MUSTER_CHECKED muster_status muster_memory_create(const struct muster_memory_options *options,
-                                                  struct muster_memory **ret_memory);
+MUSTER_CHECKED muster_status muster_group_memory_create(
+    const struct muster_group_memory_options *options, struct muster_group_memory **ret_memory);
 /* Takes the descriptor, also on failure. */
-MUSTER_CHECKED muster_status muster_memory_open(const struct muster_memory_options *options, int fd,
-                                                struct muster_memory **ret_memory);
+MUSTER_CHECKED muster_status
+muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
+                         struct muster_group_memory **ret_memory);
 /* Says so to those who would wait for this rank. Accepts NULL. */
-void muster_memory_destroy(struct muster_memory *memory);
+void muster_group_memory_destroy(struct muster_group_memory *memory);
 
 /* To be handed to the others; the memory's own. */
-int muster_memory_descriptor(const struct muster_memory *memory);
+int muster_group_memory_descriptor(const struct muster_group_memory *memory);
 
 /* Once all have opened it: true if this process may read the others' own buffers. */
-bool muster_memory_probe(struct muster_memory *memory);
+bool muster_group_memory_probe(struct muster_group_memory *memory);
 
 /* Operations are numbered from the one after this. All say the same, before the first of them. */
-void muster_memory_begin(struct muster_memory *memory, uint64_t sequence);
+void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
 
 /* Ends a wait early. Asked every now and then; MUSTER_OK: go on waiting. */
-typedef muster_status (*muster_memory_look)(void *user, uint32_t *ret_suspect);
+typedef muster_status (*muster_group_memory_look)(void *user, uint32_t *ret_suspect);
 
 /* One operation, on one rank. Everything is borrowed for the call. */
-struct muster_memory_work {
+struct muster_group_memory_work {
     uint64_t sequence;
     const struct muster_call *call; /* compared with the others' */
     const struct muster_shape *shape;
@@ -65,7 +66,7 @@ struct muster_memory_work {
     const void *in;
     void *out;
     int64_t deadline_ns;
-    muster_memory_look look;
+    muster_group_memory_look look;
     void *user; /* of look */
 };
 
@@ -74,15 +75,15 @@ struct muster_memory_work {
  * or gave up, or `look` said so. ret_suspect: who died or is waited for, by its name, else
  * unchanged. The input is intact, unless the call was in place. After MUSTER_RETRY and
  * MUSTER_REJOIN this rank takes part no more. */
-MUSTER_CHECKED muster_status muster_memory_run(struct muster_memory *memory,
-                                               const struct muster_memory_work *work,
-                                               uint32_t *ret_suspect);
+MUSTER_CHECKED muster_status muster_group_memory_run(struct muster_group_memory *memory,
+                                                     const struct muster_group_memory_work *work,
+                                                     uint32_t *ret_suspect);
 
 /* For an operation that is done elsewhere: says so to those who do something else here, so that
  * they end with MUSTER_INVALID. Waits until all have begun the operation before. Of work it needs
  * the sequence, the call, the deadline and look. */
-MUSTER_CHECKED muster_status muster_memory_announce(struct muster_memory *memory,
-                                                    const struct muster_memory_work *work,
-                                                    uint32_t *ret_suspect);
+MUSTER_CHECKED muster_status
+muster_group_memory_announce(struct muster_group_memory *memory,
+                             const struct muster_group_memory_work *work, uint32_t *ret_suspect);
 
 #endif

@@ -9,7 +9,7 @@
 #include "collectives/reduce/stream.h"
 
 struct segment {
-    struct muster_memory_run *run;
+    struct muster_group_memory_run *run;
     const struct muster_memory_inputs *inputs;
     uint64_t offset_bytes;
     size_t size_bytes, count;
@@ -61,7 +61,7 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
     return result;
 }
 
-muster_status muster_memory_reduce(struct muster_memory_run *run,
+muster_status muster_memory_reduce(struct muster_group_memory_run *run,
                                    const struct muster_memory_inputs *inputs,
                                    struct muster_span span, bool streams, void *target)
 {

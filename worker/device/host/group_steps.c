@@ -41,7 +41,7 @@ static struct muster_call unpack(const uint64_t words[5])
     return call;
 }
 
-static muster_status differs(const struct muster_memory_run *run, uint32_t rank,
+static muster_status differs(const struct muster_group_memory_run *run, uint32_t rank,
                              const uint64_t words[5])
 {
     char text[256] = "nothing"; /* what this library does not put into a call */
@@ -52,7 +52,7 @@ static muster_status differs(const struct muster_memory_run *run, uint32_t rank,
 }
 
 /* The post has come: is it of the same call? */
-static muster_status compare(const struct muster_memory_run *run, uint32_t rank)
+static muster_status compare(const struct muster_group_memory_run *run, uint32_t rank)
 {
     const struct muster_memory_post *post = muster_memory_post_of(run, rank, run->work->sequence);
     uint64_t sequence = atomic_load_explicit(&post->sequence, memory_order_relaxed);
@@ -74,7 +74,7 @@ static muster_status compare(const struct muster_memory_run *run, uint32_t rank)
 /* Posts --------------------------------------------------------------------------------------- */
 
 /* All have finished what used this rank's post and slot before. */
-muster_status muster_memory_settle(struct muster_memory_run *run)
+muster_status muster_memory_settle(struct muster_group_memory_run *run)
 {
     uint64_t before = run->work->sequence - 1;
     for (uint32_t i = 0; run->memory->settled < before && i + 1 < muster_memory_rank_count(run);
@@ -87,7 +87,7 @@ muster_status muster_memory_settle(struct muster_memory_run *run)
     return MUSTER_OK;
 }
 
-void muster_memory_say(const struct muster_memory_run *run, const uint64_t small[2])
+void muster_memory_say(const struct muster_group_memory_run *run, const uint64_t small[2])
 {
     struct muster_memory_post *mine =
         muster_memory_post_of(run, muster_memory_own_rank(run), run->work->sequence);
@@ -103,14 +103,14 @@ void muster_memory_say(const struct muster_memory_run *run, const uint64_t small
     muster_memory_ring(muster_memory_seat_of(run, muster_memory_own_rank(run)));
 }
 
-muster_status muster_memory_meet(struct muster_memory_run *run, uint32_t rank)
+muster_status muster_memory_meet(struct muster_group_memory_run *run, uint32_t rank)
 {
     const struct muster_memory_post *theirs = muster_memory_post_of(run, rank, run->work->sequence);
     TRY(muster_memory_wait(run, rank, &theirs->sequence, run->work->sequence));
     return compare(run, rank);
 }
 
-muster_status muster_memory_meet_all(struct muster_memory_run *run)
+muster_status muster_memory_meet_all(struct muster_group_memory_run *run)
 {
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
         TRY(muster_memory_meet(run, muster_memory_other(run, i)));
@@ -121,7 +121,7 @@ muster_status muster_memory_meet_all(struct muster_memory_run *run)
 
 /* Steps --------------------------------------------------------------------------------------- */
 
-void muster_memory_finish_step(const struct muster_memory_run *run, uint64_t step)
+void muster_memory_finish_step(const struct muster_group_memory_run *run, uint64_t step)
 {
     struct muster_memory_seat *seat = muster_memory_seat_of(run, muster_memory_own_rank(run));
     atomic_store_explicit(&seat->progress, MUSTER_MEMORY_PROGRESS(run->work->sequence, step),
@@ -129,13 +129,14 @@ void muster_memory_finish_step(const struct muster_memory_run *run, uint64_t ste
     muster_memory_ring(seat);
 }
 
-muster_status muster_memory_await_step(struct muster_memory_run *run, uint32_t rank, uint64_t step)
+muster_status muster_memory_await_step(struct muster_group_memory_run *run, uint32_t rank,
+                                       uint64_t step)
 {
     return muster_memory_wait(run, rank, &muster_memory_seat_of(run, rank)->progress,
                               MUSTER_MEMORY_PROGRESS(run->work->sequence, step));
 }
 
-muster_status muster_memory_await_step_of_all(struct muster_memory_run *run, uint64_t step)
+muster_status muster_memory_await_step_of_all(struct muster_group_memory_run *run, uint64_t step)
 {
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
         TRY(muster_memory_await_step(run, muster_memory_other(run, i), step));
@@ -144,7 +145,7 @@ muster_status muster_memory_await_step_of_all(struct muster_memory_run *run, uin
 }
 
 /* What was read of buffers counts only if their owners had not given up by then. */
-muster_status muster_memory_check_buffers(struct muster_memory_run *run)
+muster_status muster_memory_check_buffers(struct muster_group_memory_run *run)
 {
     atomic_thread_fence(memory_order_acquire);
     for (uint32_t i = 0; i + 1 < muster_memory_rank_count(run); i++) {
@@ -157,7 +158,7 @@ muster_status muster_memory_check_buffers(struct muster_memory_run *run)
     return MUSTER_OK;
 }
 
-muster_status muster_memory_leave_buffers(struct muster_memory_run *run)
+muster_status muster_memory_leave_buffers(struct muster_group_memory_run *run)
 {
     TRY(muster_memory_check_buffers(run));
     muster_memory_finish_step(run, MUSTER_MEMORY_STEP_TAKEN);
@@ -171,10 +172,10 @@ static bool fits_post(uint64_t size_bytes)
     return size_bytes <= MUSTER_MEMORY_SMALL_BYTES;
 }
 
-muster_status muster_memory_expose(struct muster_memory_run *run,
+muster_status muster_memory_expose(struct muster_group_memory_run *run,
                                    const struct muster_memory_exposure *exposure)
 {
-    const struct muster_memory_work *work = run->work;
+    const struct muster_group_memory_work *work = run->work;
     uint64_t small[2] = {0, 0};
     TRY(muster_memory_settle(run));
     if (exposure->in_buffers) {
@@ -194,7 +195,7 @@ muster_status muster_memory_expose(struct muster_memory_run *run,
     return MUSTER_OK;
 }
 
-void muster_memory_find_input(const struct muster_memory_run *run,
+void muster_memory_find_input(const struct muster_group_memory_run *run,
                               const struct muster_memory_exposure *exposure, uint32_t rank,
                               struct muster_memory_small_room *room,
                               struct muster_memory_inputs *inputs)
@@ -217,7 +218,7 @@ void muster_memory_find_input(const struct muster_memory_run *run,
     }
 }
 
-void muster_memory_find_inputs(const struct muster_memory_run *run,
+void muster_memory_find_inputs(const struct muster_group_memory_run *run,
                                const struct muster_memory_exposure *exposure,
                                struct muster_memory_small_room *room,
                                struct muster_memory_inputs *inputs)
@@ -227,8 +228,8 @@ void muster_memory_find_inputs(const struct muster_memory_run *run,
     }
 }
 
-void muster_memory_copy_out(const struct muster_memory_run *run, void *target, const void *source,
-                            size_t size_bytes)
+void muster_memory_copy_out(const struct muster_group_memory_run *run, void *target,
+                            const void *source, size_t size_bytes)
 {
     if (run->streams) {
         muster_stream_copy(target, source, size_bytes);
@@ -238,7 +239,7 @@ void muster_memory_copy_out(const struct muster_memory_run *run, void *target, c
 }
 
 /* target = elements [span) of that rank's input. */
-muster_status muster_memory_take(struct muster_memory_run *run,
+muster_status muster_memory_take(struct muster_group_memory_run *run,
                                  const struct muster_memory_inputs *inputs, uint32_t rank,
                                  struct muster_span span, char *target)
 {
@@ -258,7 +259,7 @@ muster_status muster_memory_take(struct muster_memory_run *run,
 }
 
 /* All inputs, or of a reduce_scatter this rank's block of them, to OUTPUT. */
-muster_status muster_memory_reduce_here(struct muster_memory_run *run,
+muster_status muster_memory_reduce_here(struct muster_group_memory_run *run,
                                         const struct muster_memory_exposure *exposure,
                                         struct muster_span span)
 {

@@ -71,15 +71,15 @@ static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *w
 
 /* Seeing after the other ---------------------------------------------------------------------- */
 
-static muster_status dead(struct muster_memory_run *run, uint32_t rank)
+static muster_status dead(struct muster_group_memory_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_REJOIN, "rank %u died", run->suspect);
 }
 
-muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t rank)
+muster_status muster_memory_look_after(struct muster_group_memory_run *run, uint32_t rank)
 {
-    struct muster_memory *memory = run->memory;
+    struct muster_group_memory *memory = run->memory;
     const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
     uint32_t name = memory->options.names[rank];
     /* First whether it lives: it says that it goes before it goes. */
@@ -92,7 +92,7 @@ muster_status muster_memory_look_after(struct muster_memory_run *run, uint32_t r
     return lives ? MUSTER_OK : dead(run, rank);
 }
 
-static muster_status late(struct muster_memory_run *run, uint32_t rank)
+static muster_status late(struct muster_group_memory_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
@@ -102,7 +102,7 @@ static muster_status late(struct muster_memory_run *run, uint32_t rank)
 /* Waiting ------------------------------------------------------------------------------------- */
 
 /* False at once where ranks have not a core each. */
-static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least)
+static bool spin(struct muster_group_memory *memory, const _Atomic uint64_t *word, uint64_t least)
 {
     uint32_t spins = memory->options.crowded ? 0 : memory->spins;
     for (uint32_t i = 0; i < spins; i++) {
@@ -117,7 +117,7 @@ static bool spin(struct muster_memory *memory, const _Atomic uint64_t *word, uin
 /* Looking keeps back who is waited for, if that one has been put on this core though there are
  * others. So it is made shorter each time that there was somebody, and longer again when there was
  * nobody: giving way hands the core even to work of the lowest priority, for a slice. */
-static void note_gave_way(struct muster_memory *memory, int64_t took_ns)
+static void note_gave_way(struct muster_group_memory *memory, int64_t took_ns)
 {
     if (took_ns < ALONE_NS) {
         memory->spins = memory->spins < SPINS_MIN       ? SPINS_MIN
@@ -131,8 +131,8 @@ static void note_gave_way(struct muster_memory *memory, int64_t took_ns)
     memory->shared += took_ns < OTHERS_NS;
 }
 
-static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word, uint64_t least,
-                     int64_t until_ns)
+static bool give_way(struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                     uint64_t least, int64_t until_ns)
 {
     int64_t now_ns = muster_clock_ns();
     while (now_ns < until_ns) {
@@ -150,7 +150,7 @@ static bool give_way(struct muster_memory *memory, const _Atomic uint64_t *word,
 /* Ranks that share a core though there are others stay there as long as they only give way: the
  * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
  * vain, it moves to a core of its own. True: it is to sleep. */
-static bool come_apart(struct muster_memory *memory)
+static bool come_apart(struct muster_group_memory *memory)
 {
     uint32_t doublings = memory->partings / 2;
     uint32_t most = (uint32_t)SHARED_MIN
@@ -173,7 +173,7 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
 
 /* Sees after the rank that is waited for. It may have done its part and gone since it was looked
  * for, as members do after the last operation of a generation: that is no death. */
-static muster_status see_after(struct muster_memory_run *run, uint32_t rank,
+static muster_status see_after(struct muster_group_memory_run *run, uint32_t rank,
                                const _Atomic uint64_t *word, uint64_t least)
 {
     muster_status status = muster_memory_look_after(run, rank);
@@ -184,10 +184,10 @@ static muster_status see_after(struct muster_memory_run *run, uint32_t rank,
     return status;
 }
 
-muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t rank,
+muster_status muster_memory_wait_slowly(struct muster_group_memory_run *run, uint32_t rank,
                                         const _Atomic uint64_t *word, uint64_t least)
 {
-    const struct muster_memory_work *work = run->work;
+    const struct muster_group_memory_work *work = run->work;
     if (spin(run->memory, word, least)) {
         return MUSTER_OK;
     }
@@ -212,8 +212,8 @@ muster_status muster_memory_wait_slowly(struct muster_memory_run *run, uint32_t 
 
 /* The other's own memory ---------------------------------------------------------------------- */
 
-muster_status muster_memory_fetch(struct muster_memory_run *run, uint32_t rank, uint64_t address,
-                                  void *target, size_t size_bytes)
+muster_status muster_memory_fetch(struct muster_group_memory_run *run, uint32_t rank,
+                                  uint64_t address, void *target, size_t size_bytes)
 {
     size_t done = 0;
     while (done < size_bytes) {

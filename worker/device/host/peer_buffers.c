@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "worker/memory/allocated.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 /* Saying -------------------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ static bool say_piece(struct muster_memory_piece *piece, const void *data, size_
     return there;
 }
 
-void muster_memory_say_pieces(const struct muster_memory_run *run, size_t in_bytes,
+void muster_memory_say_pieces(const struct muster_group_memory_run *run, size_t in_bytes,
                               size_t out_bytes)
 {
     struct muster_memory_seat *seat = muster_memory_seat_of(run, muster_memory_own_rank(run));
@@ -39,7 +39,7 @@ void muster_memory_say_pieces(const struct muster_memory_run *run, size_t in_byt
     (void)say_piece(&pieces[MUSTER_MEMORY_OUT], run->work->out, out_bytes);
 }
 
-bool muster_memory_all_in_pieces(const struct muster_memory_run *run)
+bool muster_memory_all_in_pieces(const struct muster_group_memory_run *run)
 {
     for (uint32_t rank = 0; rank < muster_memory_rank_count(run); rank++) {
         const struct muster_memory_piece *pieces =
@@ -62,7 +62,7 @@ static void unmap(struct muster_memory_mapping *mapping)
     }
 }
 
-void muster_memory_unmap_all(struct muster_memory *memory, uint32_t rank)
+void muster_memory_unmap_all(struct muster_group_memory *memory, uint32_t rank)
 {
     for (int i = 0; i < MUSTER_MEMORY_MAPPINGS_MAX; i++) {
         unmap(&memory->mappings[rank].items[i]);
@@ -90,7 +90,7 @@ static bool map(int64_t pid, const struct muster_memory_piece *piece,
     if (fd < 0) {
         return false;
     }
-    void *base = muster_region_check(fd, size_bytes) == MUSTER_OK
+    void *base = muster_shared_memory_check(fd, size_bytes) == MUSTER_OK
                      ? mmap(NULL, size_bytes, PROT_READ, MAP_SHARED, fd, 0)
                      : MAP_FAILED;
     close(fd);
@@ -106,7 +106,7 @@ static bool map(int64_t pid, const struct muster_memory_piece *piece,
 }
 
 /* NULL: it cannot be mapped. */
-static const struct muster_memory_mapping *find(struct muster_memory *memory, uint32_t rank,
+static const struct muster_memory_mapping *find(struct muster_group_memory *memory, uint32_t rank,
                                                 const struct muster_memory_piece *piece)
 {
     struct muster_memory_mappings *mappings = &memory->mappings[rank];
@@ -122,11 +122,11 @@ static const struct muster_memory_mapping *find(struct muster_memory *memory, ui
     return map(memory->pids[rank], piece, mapping) ? mapping : NULL;
 }
 
-const void *muster_memory_find_piece(const struct muster_memory_run *run, uint32_t rank,
+const void *muster_memory_find_piece(const struct muster_group_memory_run *run, uint32_t rank,
                                      enum muster_memory_side side, uint64_t address,
                                      size_t size_bytes)
 {
-    struct muster_memory *memory = run->memory;
+    struct muster_group_memory *memory = run->memory;
     const struct muster_memory_seat *seat = muster_memory_seat_of(run, rank);
     const struct muster_memory_piece *piece = &seat->pieces[run->work->sequence % 2][side];
     uint64_t freed = atomic_load_explicit(&seat->freed, memory_order_relaxed);

@@ -19,13 +19,13 @@ static muster_status shm_start(struct muster_fabric *fabric,
     if (shm == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_halves_init(&shm->halves, fabric, &muster_shm_half_ops);
+    muster_pending_connections_init(&shm->pending_list, fabric, &muster_shm_pending_ops);
     shm->own = own;
     shm->piece = aligned_alloc(MUSTER_CACHE_LINE, MUSTER_PIECE_BYTES);
     muster_status status = shm->piece == NULL ? muster_error_set(MUSTER_FATAL, "out of memory")
                                               : muster_shm_listen(shm);
     if (status != MUSTER_OK) {
-        muster_halves_stop(&shm->halves);
+        muster_pending_connections_stop(&shm->pending_list);
         return status;
     }
     *ret_transport = shm;
@@ -44,7 +44,7 @@ static uint32_t shm_addresses(const void *transport, uint32_t most,
 
 static bool is_open(const struct shm_link *end)
 {
-    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_OPEN;
+    return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
 /* Those of generations before this one. */
@@ -65,11 +65,11 @@ static void shm_begin_generation(void *transport)
 {
     struct shm *shm = transport;
     struct muster_dialler *each = NULL;
-    DL_FOREACH(shm->halves.diallers, each)
+    DL_FOREACH(shm->pending_list.diallers, each)
     {
-        drop_descriptors((struct shm_link *)each, shm->halves.fabric->generation);
+        drop_descriptors((struct shm_link *)each, shm->pending_list.fabric->generation);
     }
-    muster_ends_begin_generation(shm);
+    muster_common_link_begin_generation(shm);
 }
 
 /* Looking ------------------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
     }
     drop_descriptors(end, UINT64_MAX);
     muster_shm_unmap_pieces(end);
-    muster_end_destroy(link, ret_sends);
+    muster_common_link_destroy(link, ret_sends);
 }
 
 static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -216,7 +216,7 @@ muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uin
     const struct shm_link *end = link->end;
     const struct shm_packet packet = {
         .kind = SHM_DESCRIPTOR, .generation = generation, .word = tag};
-    if (!muster_shm_packet_send(end->path->half.watch.fd, &packet, fd)) {
+    if (!muster_shm_packet_send(end->path->pending.watch.fd, &packet, fd)) {
         return muster_error_errno(MUSTER_RETRY, "a descriptor for rank %u (host %s)", link->rank,
                                   link->peer.host);
     }
@@ -241,25 +241,25 @@ int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
 const struct muster_link_ops muster_shm_ops = {
     .scheme = "shm",
     .start = shm_start,
-    .stop = muster_ends_stop,
+    .stop = muster_common_link_stop,
     .addresses = shm_addresses,
-    .woken = muster_ends_woken,
-    .refresh = muster_ends_refresh,
+    .woken = muster_common_link_woken,
+    .refresh = muster_common_link_refresh,
     .begin_generation = shm_begin_generation,
-    .timers = muster_ends_timers,
+    .timers = muster_common_link_timers,
     .has_news = shm_has_news,
     .take_news = shm_take_news,
     .doze = shm_doze,
-    .open = muster_end_open,
+    .open = muster_common_link_open,
     .post_send = shm_post_send,
-    .post_receive = muster_end_post_receive,
+    .post_receive = muster_common_link_post_receive,
     .withdraw = shm_withdraw,
-    .abort = muster_end_abort,
-    .announce = muster_end_announce,
+    .abort = muster_common_link_abort,
+    .announce = muster_common_link_announce,
     .progress = shm_progress,
     .goodbye = shm_goodbye,
     .said_goodbye = shm_said_goodbye,
     .left = shm_left,
-    .has_arrived = muster_end_has_arrived,
+    .has_arrived = muster_common_link_has_arrived,
     .close = shm_close,
 };

@@ -108,7 +108,7 @@ bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
 
 /* One connection and its memory. */
 struct shm_path {
-    struct muster_half half; /* first: the path is found by it */
+    struct muster_pending_connection pending; /* first: the path is found by it */
     struct shm *shm;
     struct shm_link *link; /* NULL until it is known */
     uint32_t side;         /* 0: the dialler's */
@@ -173,14 +173,14 @@ struct shm_link {
 #define SHM_ROOM UINT64_MAX
 
 struct shm {
-    struct muster_halves halves; /* first */
+    struct muster_pending_connections pending_list; /* first */
     struct shm_address own;
     struct shm_link *open; /* changed by the leader, or while it moves nothing */
     unsigned char *piece;
 };
 
 /* shm_connect.c */
-extern const struct muster_half_ops muster_shm_half_ops;
+extern const struct muster_pending_ops muster_shm_pending_ops;
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
 void muster_shm_path_close(struct shm_path *path);

@@ -2,7 +2,7 @@
  * memory. */
 #include "worker/base/clock.h"
 #include "worker/fabric/shm/shm.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,10 +25,10 @@ static void free_path(struct muster_watch *watch)
 
 void muster_shm_path_close(struct shm_path *path)
 {
-    if (path->half.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
+    if (path->pending.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
         DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
     }
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     if (path->link != NULL && path->link->path == path) {
         path->link->path = NULL;
     }
@@ -37,14 +37,14 @@ void muster_shm_path_close(struct shm_path *path)
         close(path->memory_fd);
         path->memory_fd = -1;
     }
-    muster_watch_retire(path->shm->halves.fabric, &path->half.watch);
+    muster_watch_retire(path->shm->pending_list.fabric, &path->pending.watch);
 }
 
 /* Takes the descriptor, also on failure. */
 static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase phase)
 {
     const struct muster_watch watch = {.fd = fd, .events = EPOLLIN, .free = free_path};
-    struct shm_path *path = muster_half_create(&shm->halves, sizeof *path, phase, &watch);
+    struct shm_path *path = muster_pending_create(&shm->pending_list, sizeof *path, phase, &watch);
     if (path == NULL) {
         return NULL;
     }
@@ -62,7 +62,7 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
 static void open_path(struct shm_path *path)
 {
     struct shm_link *link = path->link;
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     link->dialler.redial_ns = MUSTER_NEVER;
     muster_shm_bind(link, path);
     muster_shm_write_tickets(link);
@@ -101,7 +101,7 @@ static bool find_address(const struct shm_link *link, struct shm_address *ret_ad
 static bool send_hello(struct shm_path *path)
 {
     int memory_fd = -1;
-    if (muster_region_create("muster-link", SHM_REGION_BYTES, &memory_fd) != MUSTER_OK) {
+    if (muster_shared_memory_create("muster-link", SHM_REGION_BYTES, &memory_fd) != MUSTER_OK) {
         return false;
     }
     AUTO_CLOSE int passed = memory_fd;
@@ -114,7 +114,7 @@ static bool send_hello(struct shm_path *path)
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     const struct muster_hello hello = muster_hello_to(path->link->link);
     muster_hello_encode(&hello, packet.hello);
-    return muster_shm_packet_send(path->half.watch.fd, &packet, passed);
+    return muster_shm_packet_send(path->pending.watch.fd, &packet, passed);
 }
 
 void muster_shm_dial(struct shm_link *link)
@@ -153,8 +153,8 @@ static void confirm(struct shm_path *path, const struct shm_packet *answer)
     const struct shm_packet packet = {.kind = SHM_CONFIRM};
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
         muster_link_try_next(path->link->link, "it does not see the same memory");
-    } else if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
-        muster_half_hung_up(&path->half, path->link->link);
+    } else if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
+        muster_pending_hung_up(&path->pending, path->link->link);
     } else {
         open_path(path);
     }
@@ -168,78 +168,80 @@ static void answered(struct shm_path *path, const struct shm_packet *packet)
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
     } else if (packet->word != MUSTER_WAIT) {
-        muster_half_refused(&path->half, link, (enum muster_verdict)packet->word);
+        muster_pending_refused(&path->pending, link, (enum muster_verdict)packet->word);
     }
 }
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_half(struct muster_half *half)
+static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_shm_path_close((struct shm_path *)half);
+    muster_shm_path_close((struct shm_path *)pending);
 }
 
-static bool answer(struct muster_half *half, enum muster_verdict verdict)
+static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     const struct shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
-    return muster_shm_packet_send(half->watch.fd, &packet, -1);
+    return muster_shm_packet_send(pending->watch.fd, &packet, -1);
 }
 
-static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+static void say_from(const struct muster_pending_connection *pending,
+                     char ret_from[MUSTER_ADDRESS_SIZE])
 {
-    (void)half;
+    (void)pending;
     (void)snprintf(ret_from, MUSTER_ADDRESS_SIZE, "shm");
 }
 
-static struct muster_half *accepted(struct muster_halves *halves, int fd,
-                                    const struct muster_socket_address *remote)
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
 {
     (void)remote;
-    struct shm_path *path = make_path((struct shm *)halves, fd, MUSTER_PHASE_HELLO);
-    return path != NULL ? &path->half : NULL;
+    struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
+    return path != NULL ? &path->pending : NULL;
 }
 
 static bool calls(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
-    return end->path != NULL && end->path->half.phase == MUSTER_PHASE_GREETING;
+    return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
 }
 
-static void take_call(struct muster_half *half, struct muster_link *link)
+static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct shm_path *path = (struct shm_path *)half;
-    if (!muster_half_counts(half, link)) {
+    struct shm_path *path = (struct shm_path *)pending;
+    if (!muster_pending_counts(pending, link)) {
         return;
     }
     struct shm_link *end = link->end;
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
-    muster_half_prove(half);
+    muster_pending_prove(pending);
     path->link = end;
     end->path = path;
     if (!muster_shm_prove(path)) {
-        (void)answer(half, MUSTER_REFUSED_MEMORY);
+        (void)answer(pending, MUSTER_REFUSED_MEMORY);
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
     }
     struct shm_packet packet = {.kind = SHM_ANSWER, .word = MUSTER_WELCOME};
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
-    if (!muster_shm_packet_send(path->half.watch.fd, &packet, -1)) {
-        muster_half_unheard(half, link);
+    if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
+        muster_pending_unheard(pending, link);
     }
 }
 
 static void greeted(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
 {
     if (packet->kind != SHM_HELLO) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
         return;
     }
     path->memory_fd = TAKE_FD(*memory_fd);
     memcpy(path->nonce, packet->nonce, SHM_NONCE_BYTES);
-    muster_half_greeted(&path->half, packet->hello);
+    muster_pending_greeted(&path->pending, packet->hello);
 }
 
 static void confirmed(struct shm_path *path, const struct shm_packet *packet)
@@ -255,16 +257,16 @@ static void confirmed(struct shm_path *path, const struct shm_packet *packet)
 
 static void hung_up(struct shm_path *path)
 {
-    switch (path->half.phase) {
+    switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* connect() does not wait */
         break;
     case MUSTER_PHASE_GREETING:
-        muster_half_hung_up(&path->half, path->link->link);
+        muster_pending_hung_up(&path->pending, path->link->link);
         break;
     case MUSTER_PHASE_HELLO:
     case MUSTER_PHASE_PARKED:
-        muster_half_refuse(&path->half,
-                           errno == EPROTO ? MUSTER_STRANGER_GARBAGE : MUSTER_STRANGER_SILENT);
+        muster_pending_refuse(&path->pending,
+                              errno == EPROTO ? MUSTER_REJECTED_GARBAGE : MUSTER_REJECTED_SILENT);
         break;
     case MUSTER_PHASE_PROVING:
         muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
@@ -277,7 +279,7 @@ static void hung_up(struct shm_path *path)
 
 static void packet_came(struct shm_path *path, const struct shm_packet *packet, int *fd)
 {
-    switch (path->half.phase) {
+    switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING: /* connect() does not wait */
         break;
     case MUSTER_PHASE_GREETING:
@@ -287,7 +289,7 @@ static void packet_came(struct shm_path *path, const struct shm_packet *packet, 
         greeted(path, packet, fd);
         break;
     case MUSTER_PHASE_PARKED:
-        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE); /* it has to wait for us */
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE); /* it has to wait for us */
         break;
     case MUSTER_PHASE_PROVING:
         confirmed(path, packet);
@@ -299,7 +301,7 @@ static void packet_came(struct shm_path *path, const struct shm_packet *packet, 
 
 bool muster_shm_packets(struct shm_path *path)
 {
-    const struct muster_watch *watch = &path->half.watch;
+    const struct muster_watch *watch = &path->pending.watch;
     for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
         struct shm_packet packet;
         AUTO_CLOSE int fd = -1;
@@ -324,9 +326,9 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-static void free_shm(struct muster_halves *halves)
+static void free_shm(struct muster_pending_connections *pending_list)
 {
-    struct shm *shm = (struct shm *)halves;
+    struct shm *shm = (struct shm *)pending_list;
     free(shm->piece);
     free(shm);
 }
@@ -345,12 +347,12 @@ muster_status muster_shm_listen(struct shm *shm)
     if (bind(fd, (const struct sockaddr *)&own, size) != 0 || listen(fd, SOMAXCONN) != 0) {
         return muster_error_errno(MUSTER_FATAL, "a socket for this host's members");
     }
-    return muster_halves_listen(&shm->halves, TAKE_FD(fd));
+    return muster_pending_connections_listen(&shm->pending_list, TAKE_FD(fd));
 }
 
-static void expired(struct muster_half *half)
+static void expired(struct muster_pending_connection *pending)
 {
-    struct shm_path *path = (struct shm_path *)half;
+    struct shm_path *path = (struct shm_path *)pending;
     muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
 }
 
@@ -376,15 +378,15 @@ static void init_end(struct muster_link *link)
 static bool ended(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
-    return muster_half_ended(&end->path->half);
+    return muster_pending_ended(&end->path->pending);
 }
 
-const struct muster_half_ops muster_shm_half_ops = {
+const struct muster_pending_ops muster_shm_pending_ops = {
     .elsewhere = MUSTER_REFUSED_MEMORY,
     .accepted = accepted,
     .ready = path_ready,
     .answer = answer,
-    .close = close_half,
+    .close = close_pending,
     .from = say_from,
     .end_size_bytes = sizeof(struct shm_link),
     .init_end = init_end,

@@ -22,7 +22,7 @@
 enum { PIECES_MAX = 4 }; /* in one go, then other links have their turn */
 
 /* False if it does not say where the data is: the peer may write what it likes. */
-static bool read_offer(const struct muster_early *take, struct shm_offer *ret_offer)
+static bool read_offer(const struct muster_unexpected *take, struct shm_offer *ret_offer)
 {
     if (take->frame.length != sizeof *ret_offer) {
         return false;
@@ -98,7 +98,7 @@ static bool read_piece(const struct reading *reading)
 /* Another process may have the number of one that is dead; its socket tells. */
 static bool peer_lives(const struct shm_path *path)
 {
-    struct pollfd look = {.fd = path->half.watch.fd, .events = POLLRDHUP};
+    struct pollfd look = {.fd = path->pending.watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 0 || (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 
@@ -110,7 +110,7 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void take_piece(struct shm_link *link, struct muster_early *take,
+static void take_piece(struct shm_link *link, struct muster_unexpected *take,
                        const struct shm_offer *offer, struct muster_transfer *receive)
 {
     struct muster_fabric *fabric = link->link->fabric;
@@ -165,7 +165,7 @@ bool muster_shm_take_offers(struct shm_link *end)
         if (link->end != end || link->opened != opened || link->state != MUSTER_LINK_OPEN) {
             return false;
         }
-        struct muster_early *take = end->match.takes;
+        struct muster_unexpected *take = end->match.takes;
         if (take == NULL) {
             return true;
         }

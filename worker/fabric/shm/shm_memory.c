@@ -1,6 +1,6 @@
 /* The memory of a shared memory link: how it is mapped, and that it is the dialler's. */
 #include "worker/fabric/shm/shm.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -52,7 +52,7 @@ void muster_shm_bind(struct shm_link *link, const struct shm_path *path)
 
 bool muster_shm_prove(struct shm_path *path)
 {
-    return muster_region_check(path->memory_fd, SHM_REGION_BYTES) == MUSTER_OK &&
+    return muster_shared_memory_check(path->memory_fd, SHM_REGION_BYTES) == MUSTER_OK &&
            muster_shm_map(path, 1) &&
            memcmp(path->theirs->nonce, path->nonce, SHM_NONCE_BYTES) == 0;
 }

@@ -34,7 +34,7 @@ static void tell(struct shm_link *link, uint32_t what)
     }
     const struct shm_packet packet = {.kind = SHM_WAKE};
     /* If the socket is full of packets the peer has something to wake for. */
-    (void)muster_shm_packet_send(link->path->half.watch.fd, &packet, -1);
+    (void)muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1);
 }
 
 static bool put(struct shm_link *link, const unsigned char *header, const unsigned char *data,

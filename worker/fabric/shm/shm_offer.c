@@ -2,7 +2,7 @@
  * to read them. shm_direct.c has the receiver, and how the two agree. */
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/allocated.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ static void forget_freed(struct shm_link *link)
     for (uint32_t i = 0; i < link->told_count; i++) {
         const struct shm_packet packet = {.kind = SHM_FREED, .word = link->told[i]};
         if (muster_allocated_lives(link->told[i]) ||
-            !muster_shm_packet_send(link->path->half.watch.fd, &packet, -1)) {
+            !muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1)) {
             link->told[kept++] = link->told[i];
         }
     }
@@ -45,7 +45,7 @@ static bool tell_piece(struct shm_link *link, const struct muster_allocated *pie
     const struct shm_packet packet = {
         .kind = SHM_PIECE, .word = piece->id, .generation = piece->size_bytes};
     if (link->told_count == SHM_PIECES_MAX ||
-        !muster_shm_packet_send(link->path->half.watch.fd, &packet, piece->fd)) {
+        !muster_shm_packet_send(link->path->pending.watch.fd, &packet, piece->fd)) {
         return false;
     }
     link->told[link->told_count++] = piece->id;
@@ -54,7 +54,7 @@ static bool tell_piece(struct shm_link *link, const struct muster_allocated *pie
 
 static bool is_open(const struct shm_link *link)
 {
-    return link->path != NULL && link->path->half.phase == MUSTER_PHASE_OPEN;
+    return link->path != NULL && link->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
 static void write_ticket(struct shm_link *link, uint32_t slot)
@@ -140,7 +140,7 @@ void muster_shm_map_piece(struct shm_link *link, const struct shm_packet *packet
 {
     void *base = NULL;
     if (link->piece_count == SHM_PIECES_MAX ||
-        muster_region_check(fd, packet->generation) != MUSTER_OK) {
+        muster_shared_memory_check(fd, packet->generation) != MUSTER_OK) {
         return; /* it is read otherwise, then */
     }
     base = mmap(NULL, packet->generation, PROT_READ, MAP_SHARED, fd, 0);

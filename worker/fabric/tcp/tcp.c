@@ -38,14 +38,14 @@ static muster_status tcp_start(struct muster_fabric *fabric,
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_halves_init(&tcp->halves, fabric, &muster_tcp_half_ops);
+    muster_pending_connections_init(&tcp->pending_list, fabric, &muster_tcp_pending_ops);
     tcp->connections = options->connections == 0 ? 1 : options->connections;
     tcp->silence_ms = options->silence_ms == 0 ? TCP_SILENCE_MS : options->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = begin(tcp, options);
     if (status != MUSTER_OK) {
-        muster_halves_stop(&tcp->halves);
+        muster_pending_connections_stop(&tcp->pending_list);
         return status;
     }
     *ret_transport = tcp;
@@ -67,14 +67,14 @@ static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
     muster_tls_renew(&tcp->tls);
-    muster_ends_begin_generation(tcp);
+    muster_common_link_begin_generation(tcp);
 }
 
 static void look_for_silence(struct tcp *tcp)
 {
     struct muster_dialler *each = NULL;
     struct muster_dialler *next = NULL;
-    DL_FOREACH_SAFE(tcp->halves.diallers, each, next)
+    DL_FOREACH_SAFE(tcp->pending_list.diallers, each, next)
     {
         muster_tcp_lose_silent((struct tcp_link *)each);
     }
@@ -88,7 +88,7 @@ static int64_t tcp_timers(void *transport, int64_t now_ns)
         tcp->look_ns = muster_clock_after_ms(pause_ms);
         look_for_silence(tcp);
     }
-    int64_t due_ns = muster_halves_timers(&tcp->halves, now_ns);
+    int64_t due_ns = muster_pending_connections_timers(&tcp->pending_list, now_ns);
     return due_ns < tcp->look_ns ? due_ns : tcp->look_ns;
 }
 
@@ -99,7 +99,7 @@ static void part_at_once(struct tcp_link *end)
 {
     struct tcp_path *path = end->path;
     const struct muster_frame_queue *control = &end->match.control;
-    if (path->half.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
+    if (path->pending.phase == MUSTER_PHASE_OPEN && end->bundle == NULL && path->frame_count == 0 &&
         path->control.start == path->control.end) {
         struct iovec part = {.iov_base = control->bytes + control->start,
                              .iov_len = control->end - control->start};
@@ -115,7 +115,7 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
     }
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(end->bundle);
-    muster_end_destroy(link, ret_sends);
+    muster_common_link_destroy(link, ret_sends);
 }
 
 static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -172,7 +172,7 @@ static void tcp_progress(struct muster_link *link)
         return;
     }
     if (!muster_match_progress(&end->match, end->tcp->piece) || path == NULL ||
-        path->half.watch.retired) {
+        path->pending.watch.retired) {
         return;
     }
     if (end->bundle != NULL) {
@@ -185,22 +185,22 @@ static void tcp_progress(struct muster_link *link)
 const struct muster_link_ops muster_tcp_ops = {
     .scheme = "tcp",
     .start = tcp_start,
-    .stop = muster_ends_stop,
+    .stop = muster_common_link_stop,
     .addresses = tcp_addresses,
-    .woken = muster_ends_woken,
-    .refresh = muster_ends_refresh,
+    .woken = muster_common_link_woken,
+    .refresh = muster_common_link_refresh,
     .begin_generation = tcp_begin_generation,
     .timers = tcp_timers,
-    .open = muster_end_open,
+    .open = muster_common_link_open,
     .post_send = tcp_post_send,
-    .post_receive = muster_end_post_receive,
+    .post_receive = muster_common_link_post_receive,
     .withdraw = tcp_withdraw,
-    .abort = muster_end_abort,
-    .announce = muster_end_announce,
+    .abort = muster_common_link_abort,
+    .announce = muster_common_link_announce,
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,
     .said_goodbye = tcp_said_goodbye,
     .left = tcp_left,
-    .has_arrived = muster_end_has_arrived,
+    .has_arrived = muster_common_link_has_arrived,
     .close = tcp_close,
 };

@@ -47,7 +47,7 @@ struct tcp_outgoing {
 
 /* One connection. */
 struct tcp_path {
-    struct muster_half half; /* first: the path is found by it */
+    struct muster_pending_connection pending; /* first: the path is found by it */
     struct tcp *tcp;
     struct tcp_link *link; /* NULL until it is known */
     struct muster_socket_address remote;
@@ -106,7 +106,7 @@ struct tcp_link {
 };
 
 struct tcp {
-    struct muster_halves halves; /* first */
+    struct muster_pending_connections pending_list; /* first */
     struct muster_host_addresses here;
     struct muster_socket_address own[TCP_LISTEN_MAX]; /* best first */
     uint32_t own_count;
@@ -156,11 +156,11 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
                           uint32_t ticket);
 /* One more connection of a bundle. */
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
-/* Reads up to `size` bytes of a hello or an answer. Returns as muster_half_heard() does. */
+/* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 /* tcp_connect.c */
-extern const struct muster_half_ops muster_tcp_half_ops;
+extern const struct muster_pending_ops muster_tcp_pending_ops;
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
                                                const struct muster_fabric_options *options);
 

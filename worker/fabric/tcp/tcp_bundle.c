@@ -310,10 +310,10 @@ enum outcome {
 
 static enum outcome send_batch(struct tcp_path *path)
 {
-    struct muster_fabric *fabric = path->tcp->halves.fabric;
+    struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     struct batch batch = {.count = 0};
     muster_fabric_yield(fabric);
-    if (path->half.watch.retired) {
+    if (path->pending.watch.retired) {
         return OUT_GONE;
     }
     fill(&batch, path);
@@ -341,7 +341,7 @@ static struct tcp_path *choose_path(const struct tcp_link *link)
 {
     for (uint32_t i = 0; i < link->path_count; i++) {
         struct tcp_path *path = link->paths[(link->bundle->turn + i) % link->path_count];
-        if (!path->deaf && (path->half.watch.events & EPOLLOUT) == 0) {
+        if (!path->deaf && (path->pending.watch.events & EPOLLOUT) == 0) {
             return path;
         }
     }
@@ -528,12 +528,12 @@ muster_status muster_tcp_bundle_end(struct tcp_path *path)
         if (status != MUSTER_OK) {
             return status;
         }
-        if (path->half.watch.retired) {
+        if (path->pending.watch.retired) {
             return MUSTER_OK;
         }
         muster_link_mark(path->link->link);
-        muster_fabric_yield(path->tcp->halves.fabric);
-        if (path->half.watch.retired) {
+        muster_fabric_yield(path->tcp->pending_list.fabric);
+        if (path->pending.watch.retired) {
             return MUSTER_OK;
         }
     }

@@ -13,41 +13,43 @@
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_half(struct muster_half *half)
+static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_tcp_path_close((struct tcp_path *)half);
+    muster_tcp_path_close((struct tcp_path *)pending);
 }
 
-static bool answer(struct muster_half *half, enum muster_verdict verdict)
+static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
-    return muster_tcp_path_say((struct tcp_path *)half, bytes, sizeof bytes);
+    return muster_tcp_path_say((struct tcp_path *)pending, bytes, sizeof bytes);
 }
 
-static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+static void say_from(const struct muster_pending_connection *pending,
+                     char ret_from[MUSTER_ADDRESS_SIZE])
 {
-    const struct tcp_path *path = (const struct tcp_path *)half;
+    const struct tcp_path *path = (const struct tcp_path *)pending;
     muster_address_print(&path->remote, ret_from);
 }
 
-static struct muster_half *accepted(struct muster_halves *halves, int fd,
-                                    const struct muster_socket_address *remote)
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
 {
     struct tcp_path *path =
-        muster_tcp_path_create((struct tcp *)halves, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+        muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
     if (path == NULL) {
         return NULL;
     }
     path->remote = *remote;
-    return &path->half;
+    return &path->pending;
 }
 
 static bool calls(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
     for (uint32_t i = 0; i < end->dialling.call_count; i++) {
-        if (end->dialling.calls[i]->half.phase == MUSTER_PHASE_GREETING) {
+        if (end->dialling.calls[i]->pending.phase == MUSTER_PHASE_GREETING) {
             return true;
         }
     }
@@ -59,32 +61,32 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
 {
     struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
     bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
-                end->bundle->ticket == path->half.hello.ticket &&
+                end->bundle->ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
-    if (!answer(&path->half, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+    if (!answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
         muster_tcp_path_close(path);
         return;
     }
     muster_tcp_widen_link(path, end);
 }
 
-static void take_call(struct muster_half *half, struct muster_link *link)
+static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct tcp_path *path = (struct tcp_path *)half;
-    if (half->hello.index > 0) {
+    struct tcp_path *path = (struct tcp_path *)pending;
+    if (pending->hello.index > 0) {
         take_other_call(path, link);
         return;
     }
-    if (!muster_half_counts(half, link)) {
+    if (!muster_pending_counts(pending, link)) {
         return;
     }
     struct tcp_link *end = link->end;
     muster_tcp_calls_drop(end, NULL);
-    if (!answer(half, MUSTER_WELCOME)) {
-        muster_half_unheard(half, link);
+    if (!answer(pending, MUSTER_WELCOME)) {
+        muster_pending_unheard(pending, link);
         return;
     }
-    muster_tcp_open_link(path, end, half->hello.connections, half->hello.ticket);
+    muster_tcp_open_link(path, end, pending->hello.connections, pending->hello.ticket);
 }
 
 static void read_hello(struct tcp_path *path)
@@ -94,27 +96,27 @@ static void read_hello(struct tcp_path *path)
     }
     int got = muster_tcp_read_greeting(path, MUSTER_HELLO_SIZE);
     if (got < 0) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_SILENT);
         return;
     }
     if (!muster_hello_begins(path->header, path->have)) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
         return;
     }
     if (got == 0) {
         return;
     }
     if (path->tcp->tls != NULL && path->tls == NULL) {
-        muster_half_turn_away(&path->half, MUSTER_REFUSED_TLS, MUSTER_STRANGER_PLAIN);
+        muster_pending_turn_away(&path->pending, MUSTER_REFUSED_TLS, MUSTER_REJECTED_PLAIN);
         return;
     }
-    muster_half_greeted(&path->half, path->header);
+    muster_pending_greeted(&path->pending, path->header);
 }
 
 static void path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
-    switch (path->half.phase) {
+    switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING:
         muster_tcp_connected(path);
         return;
@@ -125,7 +127,8 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
         read_hello(path);
         return;
     case MUSTER_PHASE_PARKED:
-        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT); /* it has hung up, most likely */
+        muster_pending_refuse(&path->pending,
+                              MUSTER_REJECTED_SILENT); /* it has hung up, most likely */
         return;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:
@@ -136,7 +139,7 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
     }
     if ((events & EPOLLOUT) != 0 && !watch->retired) {
         if (path->link->bundle != NULL) {
-            muster_watch_change(path->tcp->halves.fabric, watch, EPOLLIN);
+            muster_watch_change(path->tcp->pending_list.fabric, watch, EPOLLIN);
         }
         muster_link_mark(path->link->link);
     }
@@ -144,9 +147,9 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 
 /* Listening ---------------------------------------------------------------------------------- */
 
-static void free_tcp(struct muster_halves *halves)
+static void free_tcp(struct muster_pending_connections *pending_list)
 {
-    struct tcp *tcp = (struct tcp *)halves;
+    struct tcp *tcp = (struct tcp *)pending_list;
     free(tcp->staging);
     free(tcp->piece);
     muster_tls_release(tcp->tls);
@@ -196,7 +199,7 @@ static muster_status listen_within(struct tcp *tcp, const struct muster_socket_a
             error == EADDRINUSE && ports->last > ports->first ? "every port of the range: " : "",
             strerror(error));
     }
-    TRY(muster_halves_listen(&tcp->halves, TAKE_FD(fd)));
+    TRY(muster_pending_connections_listen(&tcp->pending_list, TAKE_FD(fd)));
     tcp->own[tcp->own_count++] = own;
     return MUSTER_OK;
 }
@@ -248,9 +251,9 @@ muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_opti
                : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", options->listen);
 }
 
-static void expired(struct muster_half *half)
+static void expired(struct muster_pending_connection *pending)
 {
-    muster_tcp_dial_failed((struct tcp_path *)half, ETIMEDOUT);
+    muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
 }
 
 static void dial(struct muster_dialler *dialler)
@@ -272,19 +275,19 @@ static bool ended(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
     for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_half_ended(&end->paths[i]->half)) {
+        if (!muster_pending_ended(&end->paths[i]->pending)) {
             return false;
         }
     }
     return true;
 }
 
-const struct muster_half_ops muster_tcp_half_ops = {
+const struct muster_pending_ops muster_tcp_pending_ops = {
     .elsewhere = MUSTER_REFUSED_CROSSED,
     .accepted = accepted,
     .ready = path_ready,
     .answer = answer,
-    .close = close_half,
+    .close = close_pending,
     .from = say_from,
     .end_size_bytes = sizeof(struct tcp_link),
     .init_end = init_end,

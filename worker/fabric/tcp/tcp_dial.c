@@ -49,7 +49,7 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     int fd = socket(address->storage.ss_family, type, 0);
     int failed = fd < 0 ? errno : 0;
-    if (muster_is_exhausted(failed) && muster_half_make_room(&link->tcp->halves)) {
+    if (muster_is_exhausted(failed) && muster_pending_make_room(&link->tcp->pending_list)) {
         fd = socket(address->storage.ss_family, type, 0);
         failed = fd < 0 ? errno : 0;
     }
@@ -69,12 +69,12 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
     path->remote = *address;
     path->link = link;
     path->index = index;
-    path->half.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
+    path->pending.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
         struct tcp_dialling *dialling = &link->dialling;
         dialling->calls[dialling->call_count++] = path;
-        if (dialling->give_up_ns < path->half.deadline_ns) {
-            path->half.deadline_ns = dialling->give_up_ns;
+        if (dialling->give_up_ns < path->pending.deadline_ns) {
+            path->pending.deadline_ns = dialling->give_up_ns;
         }
     }
     return 0;
@@ -110,10 +110,10 @@ void muster_tcp_lost_one(struct tcp_link *link)
 static uint32_t count_calls(const struct tcp_link *link)
 {
     uint32_t count = 0;
-    const struct muster_half *half = NULL;
-    DL_FOREACH(link->tcp->halves.list, half)
+    const struct muster_pending_connection *pending = NULL;
+    DL_FOREACH(link->tcp->pending_list.list, pending)
     {
-        count += ((const struct tcp_path *)half)->link == link;
+        count += ((const struct tcp_path *)pending)->link == link;
     }
     return count;
 }
@@ -135,7 +135,7 @@ static void dial_others(struct tcp_link *link)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
-    if (dialling->exhausted && link->tcp->halves.half_open > 0 &&
+    if (dialling->exhausted && link->tcp->pending_list.half_open > 0 &&
         muster_dialler_again(&link->dialler)) {
         return; /* strangers have some of them, but not for long */
     }
@@ -186,7 +186,7 @@ static void call_next(struct tcp_link *link)
 
 void muster_tcp_dial(struct tcp_link *link)
 {
-    const struct muster_fabric *fabric = link->tcp->halves.fabric;
+    const struct muster_fabric *fabric = link->tcp->pending_list.fabric;
     struct tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
     memset(dialling, 0, sizeof *dialling);
@@ -239,8 +239,8 @@ void muster_tcp_dial_failed(struct tcp_path *path, int error)
 
 static void await_answer(struct tcp_path *path)
 {
-    path->half.phase = MUSTER_PHASE_GREETING;
-    path->half.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
+    path->pending.phase = MUSTER_PHASE_GREETING;
+    path->pending.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
     muster_tcp_path_watch(path, false);
 }
 
@@ -308,7 +308,7 @@ void muster_tcp_connected(struct tcp_path *path)
     int error = 0;
     socklen_t size = sizeof error;
     if (path->tls == NULL) {
-        (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        (void)getsockopt(path->pending.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (error != 0) {
         muster_tcp_dial_failed(path, error);
@@ -326,7 +326,7 @@ static void crossed(struct tcp_path *path)
     dialling->next = dialling->count;
     muster_tcp_path_close(path);
     for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1]->half.phase == MUSTER_PHASE_DIALLING) {
+        if (dialling->calls[i - 1]->pending.phase == MUSTER_PHASE_DIALLING) {
             muster_tcp_path_close(dialling->calls[i - 1]);
         }
     }

@@ -18,7 +18,7 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what)
     }
     muster_tcp_bundle_abandon(path);
     muster_tcp_path_close(path);
-    path->tcp->halves.fabric->figures.connections_lost++;
+    path->tcp->pending_list.fabric->figures.connections_lost++;
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
                link->peer.host, end->path_count, what);
     muster_tcp_lost_one(end);
@@ -30,7 +30,7 @@ static bool is_silent(const struct tcp_path *path)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
-    if (getsockopt(path->half.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    if (getsockopt(path->pending.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
         return false;
     }
     bool due =

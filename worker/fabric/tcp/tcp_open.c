@@ -7,12 +7,12 @@
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     path->have = 0;
     path->link = link;
     link->paths[link->path_count++] = path;
-    muster_tcp_bound_sending(path->half.watch.fd);
-    muster_tcp_be_patient(path->half.watch.fd);
+    muster_tcp_bound_sending(path->pending.watch.fd);
+    muster_tcp_be_patient(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);
     muster_link_mark(link->link); /* frames may have come with the hello or the answer */
 }
@@ -22,7 +22,7 @@ static void say_open(const struct tcp_path *path, const struct muster_link *link
     char here[MUSTER_ADDRESS_SIZE];
     char there[MUSTER_ADDRESS_SIZE];
     struct muster_socket_address own = {.size = sizeof own.storage};
-    (void)getsockname(path->half.watch.fd, (struct sockaddr *)&own.storage, &own.size);
+    (void)getsockname(path->pending.watch.fd, (struct sockaddr *)&own.storage, &own.size);
     muster_address_print(&own, here);
     muster_address_print(&path->remote, there);
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s link from %s to %s", link->rank, link->peer.host,
@@ -48,7 +48,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
-    link->tcp->halves.fabric->figures.connections_opened++;
+    link->tcp->pending_list.fabric->figures.connections_opened++;
     muster_link_mark(link->link);
 }
 
@@ -56,5 +56,5 @@ int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
 {
     struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
     ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
-    return muster_half_heard(got, size, &path->have);
+    return muster_pending_heard(got, size, &path->have);
 }

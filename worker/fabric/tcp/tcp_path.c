@@ -47,21 +47,21 @@ static void leave_link(struct tcp_path *path)
 
 void muster_tcp_path_close(struct tcp_path *path)
 {
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     muster_arrival_finish(&path->in);
     if (path->link != NULL) {
         leave_link(path);
     }
-    muster_watch_retire(path->tcp->halves.fabric, &path->half.watch);
+    muster_watch_retire(path->tcp->pending_list.fabric, &path->pending.watch);
 }
 
 void muster_tcp_paths_close(struct tcp_link *link)
 {
-    struct muster_half *half = NULL;
-    struct muster_half *next = NULL;
-    DL_FOREACH_SAFE(link->tcp->halves.list, half, next)
+    struct muster_pending_connection *pending = NULL;
+    struct muster_pending_connection *next = NULL;
+    DL_FOREACH_SAFE(link->tcp->pending_list.list, pending, next)
     {
-        struct tcp_path *path = (struct tcp_path *)half;
+        struct tcp_path *path = (struct tcp_path *)pending;
         if (path->link == link) {
             muster_tcp_path_close(path);
         }
@@ -91,7 +91,7 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
         return muster_tls_send(path->tls, parts, count);
     }
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    return sendmsg(path->half.watch.fd, &message, MSG_NOSIGNAL);
+    return sendmsg(path->pending.watch.fd, &message, MSG_NOSIGNAL);
 }
 
 bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size)
@@ -104,7 +104,7 @@ ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts
                                 bool held)
 {
     return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, held)
-                             : readv(path->half.watch.fd, parts, count);
+                             : readv(path->pending.watch.fd, parts, count);
 }
 
 const char *muster_tcp_path_words(const struct tcp_path *path, int error)
@@ -117,13 +117,14 @@ void muster_tcp_path_end(struct tcp_path *path)
     if (path->tls != NULL) {
         muster_tls_end(path->tls);
     }
-    (void)shutdown(path->half.watch.fd, SHUT_WR); /* fails if the peer is gone: then it is read */
+    (void)shutdown(path->pending.watch.fd,
+                   SHUT_WR); /* fails if the peer is gone: then it is read */
 }
 
 void muster_tcp_path_watch(struct tcp_path *path, bool room)
 {
     bool out = room || muster_tls_has_backlog(path->tls);
-    muster_watch_change(path->tcp->halves.fabric, &path->half.watch,
+    muster_watch_change(path->tcp->pending_list.fabric, &path->pending.watch,
                         out ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
 }
 
@@ -165,7 +166,7 @@ struct tcp_path *muster_tcp_path_create(struct tcp *tcp, int fd, enum muster_pha
                                         uint32_t events)
 {
     const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
-    struct tcp_path *path = muster_half_create(&tcp->halves, sizeof *path, phase, &watch);
+    struct tcp_path *path = muster_pending_create(&tcp->pending_list, sizeof *path, phase, &watch);
     if (path != NULL) {
         path->tcp = tcp;
         path->in.piece = tcp->piece;

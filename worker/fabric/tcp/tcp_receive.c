@@ -27,12 +27,12 @@ static void end_frame(struct tcp_path *path)
 {
     path->in_payload = false;
     if (is_bundled(path)) {
-        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->half.watch.retired) {
+        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->pending.watch.retired) {
             lose_by_rule(path);
         }
     } else if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
         struct muster_match *match = &path->link->match;
-        if (muster_match_progress(match, path->in.piece) && !path->half.watch.retired) {
+        if (muster_match_progress(match, path->in.piece) && !path->pending.watch.retired) {
             muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
         }
     } else if (muster_match_arrived(&path->link->match, &path->in) != MUSTER_OK) {
@@ -106,14 +106,14 @@ static void take_payload(struct tcp_path *path, uint32_t size)
         return;
     }
     muster_arrival_filled(&path->link->match, &path->in, size);
-    if (!path->half.watch.retired && path->in.left == 0) {
+    if (!path->pending.watch.retired && path->in.left == 0) {
         end_frame(path);
     }
 }
 
 static void take_staged(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
-    while (size > 0 && !path->half.watch.retired) {
+    while (size > 0 && !path->pending.watch.retired) {
         if (!path->in_payload) {
             size_t taken = take_header(path, bytes, size);
             bytes += taken;
@@ -135,8 +135,8 @@ static bool receive_once(struct tcp_path *path, bool held)
 {
     struct tcp *tcp = path->tcp;
     struct iovec parts[2];
-    muster_fabric_yield(tcp->halves.fabric);
-    if (path->half.watch.retired) {
+    muster_fabric_yield(tcp->pending_list.fabric);
+    if (path->pending.watch.retired) {
         return false;
     }
     uint32_t room = 0;
@@ -149,10 +149,10 @@ static bool receive_once(struct tcp_path *path, bool held)
     /* If the place is smaller than the payload, what follows is still payload: staged too. */
     size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
     parts[count++].iov_len = staged;
-    muster_fabric_unlock(tcp->halves.fabric);
+    muster_fabric_unlock(tcp->pending_list.fabric);
     ssize_t got = muster_tcp_path_receive(path, parts, count, held);
     int error = errno;
-    muster_fabric_lock(tcp->halves.fabric);
+    muster_fabric_lock(tcp->pending_list.fabric);
     if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
@@ -167,7 +167,7 @@ static bool receive_once(struct tcp_path *path, bool held)
         take_payload(path, (uint32_t)placed);
     }
     take_staged(path, tcp->staging, bytes - placed);
-    return !path->half.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
+    return !path->pending.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
 }
 
 void muster_tcp_receive(struct tcp_path *path)

@@ -11,7 +11,7 @@ enum { DRAIN_BYTES = 64 * 1024 };
 /* Looks at the peer's first byte and leaves it there. 1: it is there; 0: not yet; -1: never. */
 static int hear(struct tcp_path *path, unsigned char *ret_first)
 {
-    ssize_t got = recv(path->half.watch.fd, ret_first, 1, MSG_PEEK);
+    ssize_t got = recv(path->pending.watch.fd, ret_first, 1, MSG_PEEK);
     path->heard = got == 1;
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
@@ -22,15 +22,15 @@ static int hear(struct tcp_path *path, unsigned char *ret_first)
 /* Public keys take a while, so others may post meanwhile. */
 static enum muster_tcp_secured shake_hands(struct tcp_path *path)
 {
-    struct muster_fabric *fabric = path->tcp->halves.fabric;
+    struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_yield(fabric);
-    if (path->half.watch.retired) {
+    if (path->pending.watch.retired) {
         return TCP_UNSECURED;
     }
     muster_fabric_unlock(fabric);
     muster_status status = muster_tls_handshake(path->tls);
     muster_fabric_lock(fabric);
-    if (path->half.watch.retired) {
+    if (path->pending.watch.retired) {
         return TCP_UNSECURED;
     }
     path->secured = status == MUSTER_OK;
@@ -40,15 +40,15 @@ static enum muster_tcp_secured shake_hands(struct tcp_path *path)
 
 static bool begin(struct tcp_path *path, bool dialling)
 {
-    path->tls = muster_tls_channel_create(path->tcp->tls, path->half.watch.fd, dialling);
+    path->tls = muster_tls_channel_create(path->tcp->tls, path->pending.watch.fd, dialling);
     return path->tls != NULL;
 }
 
 /* What was not read would have the kernel reset the connection, and our answer might be lost. */
 static void refuse_tls(struct tcp_path *path)
 {
-    (void)recv(path->half.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
-    muster_half_turn_away(&path->half, MUSTER_REFUSED_PLAIN, MUSTER_STRANGER_TLS);
+    (void)recv(path->pending.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
+    muster_pending_turn_away(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
 static enum muster_tcp_secured hear_accepted(struct tcp_path *path)
@@ -66,7 +66,7 @@ static enum muster_tcp_secured hear_accepted(struct tcp_path *path)
         return TCP_UNSECURED;
     }
     if (!begin(path, false)) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_PUSHED);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_PUSHED);
         return TCP_UNSECURED;
     }
     return TCP_SECURED;
@@ -88,10 +88,10 @@ enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path)
     }
     enum muster_tcp_secured secured = shake_hands(path);
     if (secured == TCP_BROKEN) {
-        muster_half_refuse_because(&path->half,
-                                   muster_tls_is_cut(path->tls) ? MUSTER_STRANGER_SILENT
-                                                                : MUSTER_STRANGER_HANDSHAKE,
-                                   muster_tls_reason(path->tls));
+        muster_pending_refuse_because(&path->pending,
+                                      muster_tls_is_cut(path->tls) ? MUSTER_REJECTED_SILENT
+                                                                   : MUSTER_REJECTED_HANDSHAKE,
+                                      muster_tls_reason(path->tls));
         return TCP_UNSECURED;
     }
     return secured;
@@ -104,7 +104,7 @@ enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path)
         return TCP_INSECURE;
     }
     if (path->tls == NULL) {
-        path->half.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
+        path->pending.deadline_ns = MUSTER_NEVER; /* the peer answers when it looks */
         if (!begin(path, true)) {
             errno = ENOMEM;
             return TCP_BROKEN;

@@ -144,8 +144,8 @@ static void nothing_left(struct tcp_path *path)
 static bool flush_once(struct tcp_path *path)
 {
     struct iovec parts[2 * TCP_FRAMES_MAX + 1];
-    muster_fabric_yield(path->tcp->halves.fabric);
-    if (path->half.watch.retired) {
+    muster_fabric_yield(path->tcp->pending_list.fabric);
+    if (path->pending.watch.retired) {
         return false;
     }
     take_control(path);
@@ -159,7 +159,7 @@ static bool flush_once(struct tcp_path *path)
     for (int i = 0; i < count; i++) {
         total += parts[i].iov_len;
     }
-    struct muster_fabric *fabric = path->tcp->halves.fabric;
+    struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_unlock(fabric);
     ssize_t sent = muster_tcp_path_send(path, parts, count);
     int error = errno;

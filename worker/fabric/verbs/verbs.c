@@ -28,7 +28,7 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
         *device = (struct muster_verbs_device){0};
         return status;
     }
-    device->timeline = verbs->halves.fabric->timeline;
+    device->timeline = verbs->pending_list.fabric->timeline;
     verbs->device_count++;
     return MUSTER_OK;
 }
@@ -93,7 +93,7 @@ static void verbs_stop(void *transport)
 {
     struct verbs *verbs = transport;
     muster_verbs_events_stop(verbs);
-    muster_halves_stop(&verbs->halves);
+    muster_pending_connections_stop(&verbs->pending_list);
 }
 
 static muster_status verbs_start(struct muster_fabric *fabric,
@@ -106,7 +106,7 @@ static muster_status verbs_start(struct muster_fabric *fabric,
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_halves_init(&verbs->halves, fabric, &muster_verbs_half_ops);
+    muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_pending_ops);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = begin(verbs, options);
     if (status != MUSTER_OK) {
@@ -159,8 +159,8 @@ static void hand_back(struct verbs *verbs, struct muster_transfer_list *sends,
 static void say_leaving(const struct verbs_link *end)
 {
     for (uint32_t i = 0; i < end->path_end; i++) {
-        if (end->paths[i] != NULL && end->paths[i]->half.phase == MUSTER_PHASE_OPEN) {
-            (void)send(end->paths[i]->half.watch.fd, "L", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (end->paths[i] != NULL && end->paths[i]->pending.phase == MUSTER_PHASE_OPEN) {
+            (void)send(end->paths[i]->pending.watch.fd, "L", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
 }
@@ -177,7 +177,7 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
     muster_verbs_finish_receives(end);
     muster_arrival_finish(&end->arrival);
     struct verbs *verbs = end->verbs;
-    muster_end_destroy(link, &sends);
+    muster_common_link_destroy(link, &sends);
     hand_back(verbs, &sends, ret_sends);
 }
 
@@ -270,23 +270,23 @@ const struct muster_link_ops muster_verbs_ops = {
     .start = verbs_start,
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,
-    .woken = muster_ends_woken,
-    .refresh = muster_ends_refresh,
-    .begin_generation = muster_ends_begin_generation,
-    .timers = muster_ends_timers,
+    .woken = muster_common_link_woken,
+    .refresh = muster_common_link_refresh,
+    .begin_generation = muster_common_link_begin_generation,
+    .timers = muster_common_link_timers,
     .has_news = verbs_has_news,
     .take_news = verbs_take_news,
     .doze = verbs_doze,
-    .open = muster_end_open,
+    .open = muster_common_link_open,
     .post_send = verbs_post_send,
-    .post_receive = muster_end_post_receive,
+    .post_receive = muster_common_link_post_receive,
     .withdraw = verbs_withdraw,
-    .abort = muster_end_abort,
-    .announce = muster_end_announce,
+    .abort = muster_common_link_abort,
+    .announce = muster_common_link_announce,
     .progress = verbs_progress,
     .goodbye = verbs_goodbye,
     .said_goodbye = verbs_said_goodbye,
     .left = verbs_left,
-    .has_arrived = muster_end_has_arrived,
+    .has_arrived = muster_common_link_has_arrived,
     .close = verbs_close,
 };

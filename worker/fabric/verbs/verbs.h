@@ -82,7 +82,7 @@ struct verbs_memory {
 
 /* One connection and its queue pair. */
 struct verbs_path {
-    struct muster_half half; /* first: the path is found by it */
+    struct muster_pending_connection pending; /* first: the path is found by it */
     struct verbs *verbs;
     struct muster_verbs_device *device;
     struct verbs_link *link; /* NULL until it is known */
@@ -162,7 +162,7 @@ struct verbs_link {
 };
 
 struct verbs {
-    struct muster_halves halves; /* first */
+    struct muster_pending_connections pending_list; /* first */
     struct muster_verbs_device devices[MUSTER_VERBS_DEVICES_MAX];
     uint32_t device_count;
     uint32_t next_device; /* whose queue is looked into next */
@@ -189,7 +189,7 @@ uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
                                 char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
 
 /* verbs_connect.c */
-extern const struct muster_half_ops muster_verbs_half_ops;
+extern const struct muster_pending_ops muster_verbs_pending_ops;
 void muster_verbs_dial(struct verbs_link *link);
 /* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
  * come: called with what the device has reported. False if the link is

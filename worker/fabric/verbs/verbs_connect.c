@@ -21,19 +21,19 @@
 /* Says it whole: a socket that has just begun has room, or is useless. */
 static bool say(const struct verbs_path *path, const unsigned char *bytes, size_t size)
 {
-    return send(path->half.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
+    return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
-/* Reads as muster_half_heard() says. */
+/* Reads as muster_pending_heard() says. */
 static int hear(struct verbs_path *path, uint32_t size)
 {
-    ssize_t got = recv(path->half.watch.fd, path->bytes + path->have, size - path->have, 0);
-    return muster_half_heard(got, size, &path->have);
+    ssize_t got = recv(path->pending.watch.fd, path->bytes + path->have, size - path->have, 0);
+    return muster_pending_heard(got, size, &path->have);
 }
 
-static bool answer(struct muster_half *half, enum muster_verdict verdict)
+static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
-    const struct verbs_path *path = (const struct verbs_path *)half;
+    const struct verbs_path *path = (const struct verbs_path *)pending;
     unsigned char bytes[VERBS_ANSWER_SIZE] = {0};
     muster_answer_encode(verdict, bytes);
     if (verdict == MUSTER_WELCOME) {
@@ -146,7 +146,7 @@ static void say_open(const struct verbs_path *path)
     const struct muster_link *link = path->link->link;
     char there[MUSTER_ADDRESS_SIZE];
     struct muster_socket_address remote = {.size = sizeof remote.storage};
-    (void)getpeername(path->half.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
+    (void)getpeername(path->pending.watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
     muster_verbs_print_address(&remote, there);
     bool opens = is_opening(path->link);
     muster_log(opens ? MUSTER_LOG_INFO : MUSTER_LOG_DEBUG,
@@ -158,7 +158,7 @@ static void open_path(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     say_open(path);
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     if (!is_opening(link)) {
         link->link->fabric->figures.connections_opened++;
         return;
@@ -174,7 +174,7 @@ static muster_status connect_path(struct verbs_path *path)
     path->connecting = false;
     muster_status status = muster_verbs_pair_connect(path);
     if (!path->dialler) {
-        if (!answer(&path->half, status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
+        if (!answer(&path->pending, status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
             return muster_error_set(MUSTER_INVALID, "it hangs up");
         }
     } else if (status == MUSTER_OK) {
@@ -196,7 +196,7 @@ static bool give_up_proof(struct verbs_path *path, const char *what)
 
 bool muster_verbs_prove(struct verbs_path *path)
 {
-    if (path->half.phase != MUSTER_PHASE_PROVING) {
+    if (path->pending.phase != MUSTER_PHASE_PROVING) {
         return true;
     }
     if (path->connecting && connect_path(path) != MUSTER_OK) {
@@ -215,10 +215,10 @@ bool muster_verbs_prove(struct verbs_path *path)
     return true;
 }
 
-static void expired(struct muster_half *half)
+static void expired(struct muster_pending_connection *pending)
 {
-    struct verbs_path *path = (struct verbs_path *)half;
-    if (half->phase == MUSTER_PHASE_DIALLING) {
+    struct verbs_path *path = (struct verbs_path *)pending;
+    if (pending->phase == MUSTER_PHASE_DIALLING) {
         (void)give_up(path, "it cannot be reached in time");
     } else {
         (void)give_up_proof(path, "nothing comes through between the RDMA devices");
@@ -270,7 +270,7 @@ static struct verbs_path *call(struct verbs_link *link, uint32_t place)
     }
     place_path(path, link, place);
     path->dialler = true;
-    path->half.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
+    path->pending.deadline_ns = muster_clock_after_ms(VERBS_DIAL_MS);
     return path;
 }
 
@@ -300,7 +300,7 @@ void muster_verbs_dial(struct verbs_link *link)
 static void hung_up(struct verbs_path *path)
 {
     if (is_opening(path->link)) {
-        muster_half_hung_up(&path->half, path->link->link);
+        muster_pending_hung_up(&path->pending, path->link->link);
     } else {
         (void)give_up(path, "it closes the connection without an answer");
     }
@@ -313,7 +313,7 @@ static void connected(struct verbs_path *path)
     struct verbs_greeting greeting;
     int error = 0;
     socklen_t size = sizeof error;
-    (void)getsockopt(path->half.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    (void)getsockopt(path->pending.watch.fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
         (void)give_up(path, strerror(error));
         return;
@@ -330,9 +330,9 @@ static void connected(struct verbs_path *path)
     muster_hello_encode(&hello, bytes);
     muster_verbs_greeting_of(path, &greeting);
     muster_verbs_greeting_encode(&greeting, bytes + MUSTER_HELLO_SIZE);
-    path->half.phase = MUSTER_PHASE_GREETING;
-    path->half.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
-    muster_watch_change(path->verbs->halves.fabric, &path->half.watch, EPOLLIN);
+    path->pending.phase = MUSTER_PHASE_GREETING;
+    path->pending.deadline_ns = MUSTER_NEVER; /* it may compute: the caller's deadline counts */
+    muster_watch_change(path->verbs->pending_list.fabric, &path->pending.watch, EPOLLIN);
     if (!say(path, bytes, sizeof bytes)) {
         hung_up(path);
     }
@@ -341,7 +341,7 @@ static void connected(struct verbs_path *path)
 /* The leader connects it in its turn. */
 static void connect_soon(struct verbs_path *path)
 {
-    muster_half_prove(&path->half);
+    muster_pending_prove(&path->pending);
     path->connecting = true;
     muster_link_mark(path->link->link);
 }
@@ -354,7 +354,7 @@ static void judge_answer(struct verbs_path *path)
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
     } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
-        muster_half_refused(&path->half, path->link->link, verdict);
+        muster_pending_refused(&path->pending, path->link->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
         (void)give_up(path, muster_verdict_text(verdict));
     } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
@@ -377,25 +377,27 @@ static void read_answer(struct verbs_path *path)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_half(struct muster_half *half)
+static void close_pending(struct muster_pending_connection *pending)
 {
-    muster_verbs_path_close((struct verbs_path *)half);
+    muster_verbs_path_close((struct verbs_path *)pending);
 }
 
-static void say_from(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE])
+static void say_from(const struct muster_pending_connection *pending,
+                     char ret_from[MUSTER_ADDRESS_SIZE])
 {
     struct muster_socket_address remote = {.size = sizeof remote.storage};
-    (void)getpeername(half->watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
+    (void)getpeername(pending->watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
     muster_verbs_print_address(&remote, ret_from);
 }
 
-static struct muster_half *accepted(struct muster_halves *halves, int fd,
-                                    const struct muster_socket_address *remote)
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
 {
     (void)remote;
     struct verbs_path *path =
-        muster_verbs_path_create((struct verbs *)halves, fd, MUSTER_PHASE_HELLO, EPOLLIN);
-    return path != NULL ? &path->half : NULL;
+        muster_verbs_path_create((struct verbs *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    return path != NULL ? &path->pending : NULL;
 }
 
 static bool calls(const struct muster_link *link)
@@ -403,7 +405,8 @@ static bool calls(const struct muster_link *link)
     const struct verbs_link *end = link->end;
     const struct verbs_path *path = end->paths[0];
     return path != NULL && path->dialler &&
-           (path->half.phase == MUSTER_PHASE_GREETING || path->half.phase == MUSTER_PHASE_PROVING);
+           (path->pending.phase == MUSTER_PHASE_GREETING ||
+            path->pending.phase == MUSTER_PHASE_PROVING);
 }
 
 /* What the caller is not told now, it is told when the queue pair is connected. */
@@ -416,7 +419,7 @@ static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_
         return;
     }
     warn(link);
-    (void)answer(&path->half, MUSTER_REFUSED_VERBS);
+    (void)answer(&path->pending, MUSTER_REFUSED_VERBS);
     (void)give_up(path, muster_last_error());
 }
 
@@ -424,31 +427,31 @@ static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_
 static void take_other_call(struct verbs_path *path, struct muster_link *link)
 {
     struct verbs_link *end = link->transport == path->verbs ? link->end : NULL;
-    uint32_t place = path->half.hello.index - 1U;
+    uint32_t place = path->pending.hello.index - 1U;
     if (link->state != MUSTER_LINK_OPEN || end == NULL || place >= VERBS_PATHS_MAX ||
-        end->ticket != path->half.hello.ticket || end->paths[place] != NULL) {
-        (void)answer(&path->half, MUSTER_REFUSED_CROSSED);
+        end->ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
+        (void)answer(&path->pending, MUSTER_REFUSED_CROSSED);
         muster_verbs_path_close(path);
         return;
     }
     begin_path(path, end, place);
 }
 
-static void take_call(struct muster_half *half, struct muster_link *link)
+static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    struct verbs_path *path = (struct verbs_path *)half;
-    if (half->hello.index > 0) {
+    struct verbs_path *path = (struct verbs_path *)pending;
+    if (pending->hello.index > 0) {
         take_other_call(path, link);
         return;
     }
-    if (!muster_half_counts(half, link)) {
+    if (!muster_pending_counts(pending, link)) {
         return;
     }
     struct verbs_link *end = link->end;
     if (end->paths[0] != NULL) {
         muster_verbs_path_close(end->paths[0]);
     }
-    end->ticket = half->hello.ticket;
+    end->ticket = pending->hello.ticket;
     begin_path(path, end, 0);
 }
 
@@ -456,13 +459,13 @@ static void read_hello(struct verbs_path *path)
 {
     int got = hear(path, VERBS_HELLO_SIZE);
     if (got < 0) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_SILENT);
     } else if (!muster_hello_begins(path->bytes, path->have) ||
                (got > 0 && muster_verbs_greeting_decode(path->bytes + MUSTER_HELLO_SIZE,
                                                         &path->theirs) != MUSTER_OK)) {
-        muster_half_refuse(&path->half, MUSTER_STRANGER_GARBAGE);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
     } else if (got > 0) {
-        muster_half_greeted(&path->half, path->bytes);
+        muster_pending_greeted(&path->pending, path->bytes);
     }
 }
 
@@ -472,7 +475,7 @@ static void read_hello(struct verbs_path *path)
 static void read_end(struct verbs_path *path)
 {
     unsigned char byte = 0;
-    ssize_t got = recv(path->half.watch.fd, &byte, 1, 0);
+    ssize_t got = recv(path->pending.watch.fd, &byte, 1, 0);
     if (got == 1) {
         path->leaving = true;
         return;
@@ -481,7 +484,7 @@ static void read_end(struct verbs_path *path)
         return;
     }
     const char *what = got == 0 ? "it closed the connection without goodbye" : strerror(errno);
-    if (path->half.phase == MUSTER_PHASE_OPEN) {
+    if (path->pending.phase == MUSTER_PHASE_OPEN) {
         (void)muster_verbs_ended(path, what);
         return;
     }
@@ -500,7 +503,7 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct verbs_path *path = (struct verbs_path *)watch;
     (void)events;
-    switch (path->half.phase) {
+    switch (path->pending.phase) {
     case MUSTER_PHASE_DIALLING:
         connected(path);
         break;
@@ -511,7 +514,8 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
         read_hello(path);
         break;
     case MUSTER_PHASE_PARKED:
-        muster_half_refuse(&path->half, MUSTER_STRANGER_SILENT); /* it has hung up, most likely */
+        muster_pending_refuse(&path->pending,
+                              MUSTER_REJECTED_SILENT); /* it has hung up, most likely */
         break;
     case MUSTER_PHASE_PROVING:
     case MUSTER_PHASE_OPEN:
@@ -528,9 +532,9 @@ static void dial(struct muster_dialler *dialler)
     muster_verbs_dial((struct verbs_link *)dialler);
 }
 
-static void free_verbs(struct muster_halves *halves)
+static void free_verbs(struct muster_pending_connections *pending_list)
 {
-    struct verbs *verbs = (struct verbs *)halves;
+    struct verbs *verbs = (struct verbs *)pending_list;
     for (uint32_t i = 0; i < verbs->device_count; i++) {
         muster_verbs_device_close(&verbs->devices[i]);
     }
@@ -554,19 +558,19 @@ static bool ended(const struct muster_link *link)
     const struct verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
-            !muster_half_ended(&end->paths[i]->half)) {
+            !muster_pending_ended(&end->paths[i]->pending)) {
             return false;
         }
     }
     return true;
 }
 
-const struct muster_half_ops muster_verbs_half_ops = {
+const struct muster_pending_ops muster_verbs_pending_ops = {
     .elsewhere = MUSTER_REFUSED_VERBS,
     .accepted = accepted,
     .ready = path_ready,
     .answer = answer,
-    .close = close_half,
+    .close = close_pending,
     .from = say_from,
     .end_size_bytes = sizeof(struct verbs_link),
     .init_end = init_end,

@@ -213,7 +213,7 @@ static muster_status watch_device(struct verbs *verbs, struct muster_verbs_devic
     record->device = device;
     record->watch =
         (struct muster_watch){.fd = copy, .events = EPOLLIN, .ready = ready, .free = free_watch};
-    muster_status status = muster_watch_add(verbs->halves.fabric, &record->watch);
+    muster_status status = muster_watch_add(verbs->pending_list.fabric, &record->watch);
     if (status != MUSTER_OK) {
         close(copy);
         free(record);
@@ -239,7 +239,7 @@ void muster_verbs_events_stop(struct verbs *verbs)
 {
     for (uint32_t i = 0; i < 2 * MUSTER_VERBS_DEVICES_MAX; i++) {
         if (verbs->watches[i] != NULL) {
-            muster_watch_retire(verbs->halves.fabric, verbs->watches[i]);
+            muster_watch_retire(verbs->pending_list.fabric, verbs->watches[i]);
         }
     }
 }

@@ -135,7 +135,7 @@ static muster_status listen_at(struct verbs *verbs, uint32_t index,
         getsockname(fd, (struct sockaddr *)&own->storage, &own->size) != 0) {
         return muster_error_errno(MUSTER_FATAL, "listen");
     }
-    return muster_halves_listen(&verbs->halves, TAKE_FD(fd));
+    return muster_pending_connections_listen(&verbs->pending_list, TAKE_FD(fd));
 }
 
 muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_fabric_options *options)

@@ -284,7 +284,7 @@ static int make_sending(const struct verbs_path *path)
  * post meanwhile. */
 muster_status muster_verbs_pair_connect(struct verbs_path *path)
 {
-    struct muster_fabric *fabric = path->verbs->halves.fabric;
+    struct muster_fabric *fabric = path->verbs->pending_list.fabric;
     TRY(check_fit(path));
     muster_fabric_unlock(fabric);
     int error = make_ready(path);
@@ -320,7 +320,8 @@ bool muster_verbs_pair_drain(struct verbs_path *path, const char *what)
 
 bool muster_verbs_path_serves(const struct verbs_path *path)
 {
-    return path->half.phase == MUSTER_PHASE_OPEN && path->pair != NULL && path->failure[0] == '\0';
+    return path->pending.phase == MUSTER_PHASE_OPEN && path->pair != NULL &&
+           path->failure[0] == '\0';
 }
 
 /* Records -------------------------------------------------------------------------------------- */
@@ -334,7 +335,8 @@ struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum mu
                                             uint32_t events)
 {
     const struct muster_watch watch = {.fd = fd, .events = events, .free = free_path};
-    struct verbs_path *path = muster_half_create(&verbs->halves, sizeof *path, phase, &watch);
+    struct verbs_path *path =
+        muster_pending_create(&verbs->pending_list, sizeof *path, phase, &watch);
     if (path != NULL) {
         path->verbs = verbs;
         path->device = &verbs->devices[0];
@@ -358,7 +360,7 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
 
 void muster_verbs_path_close(struct verbs_path *path)
 {
-    muster_half_leave(&path->half);
+    muster_pending_leave(&path->pending);
     if (path->link != NULL && path->link->paths[path->place] == path) {
         path->link->paths[path->place] = NULL;
     }
@@ -366,5 +368,5 @@ void muster_verbs_path_close(struct verbs_path *path)
     muster_verbs_pair_destroy(path);
     free_memory(path->device, &path->slots);
     free_memory(path->device, &path->segments);
-    muster_watch_retire(path->verbs->halves.fabric, &path->half.watch);
+    muster_watch_retire(path->verbs->pending_list.fabric, &path->pending.watch);
 }

@@ -214,7 +214,7 @@ bool muster_verbs_receive(struct verbs_link *end)
     }
     for (uint32_t i = 0; taken == TAKEN_NOTHING && i < end->path_end; i++) {
         struct verbs_path *path = end->paths[i];
-        if (path != NULL && path->half.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
+        if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
             !muster_verbs_lose(path, path->failure)) {
             taken = TAKEN_LAST;
         }

@@ -11,25 +11,25 @@ static struct muster_match *match_of(const struct muster_link *link)
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-void muster_ends_stop(void *transport)
+void muster_common_link_stop(void *transport)
 {
-    muster_halves_stop(transport);
+    muster_pending_connections_stop(transport);
 }
 
-void muster_ends_woken(void *transport)
+void muster_common_link_woken(void *transport)
 {
     (void)transport;
 }
 
-void muster_ends_refresh(void *transport)
+void muster_common_link_refresh(void *transport)
 {
-    struct muster_halves *halves = transport;
+    struct muster_pending_connections *pending_list = transport;
     struct muster_dialler *each = NULL;
     struct muster_dialler *next = NULL;
-    DL_FOREACH_SAFE(halves->diallers, each, next)
+    DL_FOREACH_SAFE(pending_list->diallers, each, next)
     {
         struct muster_link *link = each->match->link;
-        if (link->state == MUSTER_LINK_OPEN && halves->ops->ended(link)) {
+        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->ended(link)) {
             struct muster_transfer_list none = {0};
             link->ops->close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -37,59 +37,61 @@ void muster_ends_refresh(void *transport)
     }
 }
 
-void muster_ends_begin_generation(void *transport)
+void muster_common_link_begin_generation(void *transport)
 {
-    struct muster_halves *halves = transport;
+    struct muster_pending_connections *pending_list = transport;
     struct muster_dialler *each = NULL;
-    DL_FOREACH(halves->diallers, each)
+    DL_FOREACH(pending_list->diallers, each)
     {
         muster_match_begin_generation(each->match);
     }
-    muster_halves_judge_parked(halves);
+    muster_pending_connections_judge_parked(pending_list);
 }
 
-int64_t muster_ends_timers(void *transport, int64_t now_ns)
+int64_t muster_common_link_timers(void *transport, int64_t now_ns)
 {
-    return muster_halves_timers(transport, now_ns);
+    return muster_pending_connections_timers(transport, now_ns);
 }
 
 /* A link -------------------------------------------------------------------------------------- */
 
-void muster_end_open(struct muster_link *link)
+void muster_common_link_open(struct muster_link *link)
 {
-    struct muster_halves *halves = link->transport;
-    if (muster_dialler_begin(halves, link)) {
-        halves->ops->dial(link->end);
+    struct muster_pending_connections *pending_list = link->transport;
+    if (muster_dialler_begin(pending_list, link)) {
+        pending_list->ops->dial(link->end);
     }
 }
 
-void muster_end_post_receive(struct muster_link *link, struct muster_transfer *transfer)
+void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer)
 {
     muster_match_post_receive(match_of(link), transfer);
 }
 
-void muster_end_abort(struct muster_link *link, const struct muster_operation_id *operation,
-                      const char *reason)
+void muster_common_link_abort(struct muster_link *link, const struct muster_operation_id *operation,
+                              const char *reason)
 {
     muster_match_abort(match_of(link), operation, reason);
 }
 
-void muster_end_announce(struct muster_link *link, const struct muster_operation_id *operation)
+void muster_common_link_announce(struct muster_link *link,
+                                 const struct muster_operation_id *operation)
 {
     muster_match_announce(match_of(link), operation);
 }
 
-bool muster_end_has_arrived(const struct muster_link *link, const struct muster_message_key *key)
+bool muster_common_link_has_arrived(const struct muster_link *link,
+                                    const struct muster_message_key *key)
 {
-    return muster_early_holds(&match_of(link)->early, key);
+    return muster_unexpected_holds(&match_of(link)->early, key);
 }
 
-void muster_end_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends)
+void muster_common_link_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct muster_halves *halves = link->transport;
+    struct muster_pending_connections *pending_list = link->transport;
     struct muster_dialler *end = link->end;
     muster_match_finish(end->match, ret_sends);
-    DL_DELETE(halves->diallers, end);
+    DL_DELETE(pending_list->diallers, end);
     link->end = NULL;
     free(end);
 }

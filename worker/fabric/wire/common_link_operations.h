@@ -1,7 +1,7 @@
 /*
  * The slots of struct muster_link_ops that are alike for all transports which carry frames and have
  * half-open connections: TCP, shared memory, RDMA. Of such a transport the object begins with a
- * struct muster_halves, and what link->end points to with a struct muster_dialler.
+ * struct muster_pending_connections, and what link->end points to with a struct muster_dialler.
  *
  * Threads: the fabric's lock.
  */
@@ -12,20 +12,22 @@
 #include "worker/fabric/wire/pending_connections.h"
 
 /* Slots: link.h says what each does. */
-void muster_ends_stop(void *transport);
+void muster_common_link_stop(void *transport);
 /* Nothing: posts have marked their links. */
-void muster_ends_woken(void *transport);
-void muster_ends_refresh(void *transport);
-void muster_ends_begin_generation(void *transport);
-int64_t muster_ends_timers(void *transport, int64_t now_ns);
-void muster_end_open(struct muster_link *link);
-void muster_end_post_receive(struct muster_link *link, struct muster_transfer *transfer);
-void muster_end_abort(struct muster_link *link, const struct muster_operation_id *operation,
-                      const char *reason);
-void muster_end_announce(struct muster_link *link, const struct muster_operation_id *operation);
-bool muster_end_has_arrived(const struct muster_link *link, const struct muster_message_key *key);
+void muster_common_link_woken(void *transport);
+void muster_common_link_refresh(void *transport);
+void muster_common_link_begin_generation(void *transport);
+int64_t muster_common_link_timers(void *transport, int64_t now_ns);
+void muster_common_link_open(struct muster_link *link);
+void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer);
+void muster_common_link_abort(struct muster_link *link, const struct muster_operation_id *operation,
+                              const char *reason);
+void muster_common_link_announce(struct muster_link *link,
+                                 const struct muster_operation_id *operation);
+bool muster_common_link_has_arrived(const struct muster_link *link,
+                                    const struct muster_message_key *key);
 
 /* The last part of the slot close, when the transport has let go of all else. */
-void muster_end_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends);
+void muster_common_link_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends);
 
 #endif

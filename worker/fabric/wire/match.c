@@ -114,7 +114,7 @@ static bool may_go_eagerly(const struct muster_match *match, const struct muster
            match->eager_out_bytes + charge_of(transfer) <= MUSTER_EAGER_WINDOW_BYTES;
 }
 
-void muster_match_make_due(struct muster_match *match, struct muster_early *early)
+void muster_match_make_due(struct muster_match *match, struct muster_unexpected *early)
 {
     DL_APPEND(match->due, early);
     muster_link_mark(match->link);
@@ -122,8 +122,8 @@ void muster_match_make_due(struct muster_match *match, struct muster_early *earl
 
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer)
 {
-    struct muster_early *grant =
-        match->early.count > 0 ? muster_early_take(&match->early, &transfer->key, true) : NULL;
+    struct muster_unexpected *grant =
+        match->early.count > 0 ? muster_unexpected_take(&match->early, &transfer->key, true) : NULL;
     if (grant != NULL) {
         muster_transfer_table_insert(&match->waiting, transfer);
         if (grant->frame.offset == MUSTER_GRANT_TO_TAKE) {
@@ -143,8 +143,9 @@ void muster_match_post_send(struct muster_match *match, struct muster_transfer *
 
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer)
 {
-    struct muster_early *early =
-        match->early.count > 0 ? muster_early_take(&match->early, &transfer->key, false) : NULL;
+    struct muster_unexpected *early =
+        match->early.count > 0 ? muster_unexpected_take(&match->early, &transfer->key, false)
+                               : NULL;
     if (early != NULL) {
         muster_match_make_due(match, early);
     } else if (transfer->size_bytes > MUSTER_EAGER_MAX) {
@@ -187,9 +188,9 @@ void muster_match_goodbye(struct muster_match *match)
 
 /* Taking back -------------------------------------------------------------------------------- */
 
-static void drop_early(struct muster_match *match, struct muster_early *early)
+static void drop_early(struct muster_match *match, struct muster_unexpected *early)
 {
-    uint64_t charge = muster_early_charge(&early->frame);
+    uint64_t charge = muster_unexpected_charge(&early->frame);
     match->early_bytes -= charge;
     muster_match_credit(match, charge);
     free(early);
@@ -197,8 +198,8 @@ static void drop_early(struct muster_match *match, struct muster_early *early)
 
 static void drop_due(struct muster_match *match, const struct muster_operation_id *operation)
 {
-    struct muster_early *early = NULL;
-    struct muster_early *next = NULL;
+    struct muster_unexpected *early = NULL;
+    struct muster_unexpected *next = NULL;
     DL_FOREACH_SAFE(match->due, early, next)
     {
         if (operation == NULL || muster_operation_has(operation, &early->frame.key)) {
@@ -211,8 +212,8 @@ static void drop_due(struct muster_match *match, const struct muster_operation_i
 /* Those of the operation, or with NULL all. */
 static void drop_takes(struct muster_match *match, const struct muster_operation_id *operation)
 {
-    struct muster_early *take = NULL;
-    struct muster_early *next = NULL;
+    struct muster_unexpected *take = NULL;
+    struct muster_unexpected *next = NULL;
     DL_FOREACH_SAFE(match->takes, take, next)
     {
         if (operation == NULL || muster_operation_has(operation, &take->frame.key)) {
@@ -239,7 +240,7 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
     }
     muster_transfer_list_splice(&waiting, ret_sends);
     drop_takes(match, operation);
-    uint64_t credit = muster_early_drop(&match->early, operation, 0);
+    uint64_t credit = muster_unexpected_drop(&match->early, operation, 0);
     match->early_bytes -= credit;
     muster_match_credit(match, credit);
     drop_due(match, operation);
@@ -249,7 +250,7 @@ void muster_match_begin_generation(struct muster_match *match)
 {
     drop_due(match, NULL);
     drop_takes(match, NULL);
-    uint64_t credit = muster_early_drop(&match->early, NULL, match->link->fabric->generation);
+    uint64_t credit = muster_unexpected_drop(&match->early, NULL, match->link->fabric->generation);
     match->early_bytes -= credit;
     muster_match_credit(match, credit);
 }
@@ -265,9 +266,9 @@ void muster_match_left(struct muster_match *match, struct muster_transfer_list *
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
     muster_match_left(match, ret_sends);
-    (void)muster_early_drop(&match->early, NULL, UINT64_MAX);
-    struct muster_early *early = NULL;
-    struct muster_early *next = NULL;
+    (void)muster_unexpected_drop(&match->early, NULL, UINT64_MAX);
+    struct muster_unexpected *early = NULL;
+    struct muster_unexpected *next = NULL;
     DL_FOREACH_SAFE(match->due, early, next)
     {
         DL_DELETE(match->due, early);

@@ -41,9 +41,9 @@ struct muster_match_direct {
 struct muster_match {
     struct muster_link *link;
     const struct muster_match_direct *direct; /* or NULL */
-    struct muster_early *takes; /* offers whose receive is posted, for the transport to take */
-    struct muster_early_table early;
-    struct muster_early *due;             /* early ones whose receive has been posted */
+    struct muster_unexpected *takes; /* offers whose receive is posted, for the transport to take */
+    struct muster_unexpected_table early;
+    struct muster_unexpected *due;        /* early ones whose receive has been posted */
     struct muster_transfer_table waiting; /* sends without a grant */
     struct muster_transfer_list ready;    /* sends with bytes to go */
     struct muster_transfer_list leaving;  /* sends whose last bytes the transport has taken */
@@ -101,12 +101,12 @@ void muster_match_unsent(struct muster_match *match, const struct muster_outgoin
 
 /* The receive that a take is for; NULL if it has ended otherwise. */
 struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
-                                                  const struct muster_early *take);
+                                                  const struct muster_unexpected *take);
 /* All of it has been taken: the receive is done, and the sender hears of it. Frees the take. */
-void muster_match_taken(struct muster_match *match, struct muster_early *take);
+void muster_match_taken(struct muster_match *match, struct muster_unexpected *take);
 /* It cannot be taken: it is to be sent, unless a part of it was taken; then the sender has
  * withdrawn it, or is dead, which ends the receive in due course. Frees the take. */
-void muster_match_not_taken(struct muster_match *match, struct muster_early *take);
+void muster_match_not_taken(struct muster_match *match, struct muster_unexpected *take);
 
 /* Coming in ---------------------------------------------------------------------------------- */
 
@@ -125,7 +125,7 @@ struct muster_arrival {
     uint32_t left;      /* bytes of the payload that have not come */
     int64_t started_ns; /* its header came, for the timeline */
     struct muster_transfer *receive;
-    struct muster_early *early;
+    struct muster_unexpected *early;
     unsigned char *piece; /* the transport's buffer of MUSTER_PIECE_BYTES, aligned; borrowed */
     uint32_t carried;     /* bytes of an element that has not come as a whole */
     unsigned char carry[MUSTER_ELEMENT_MAX_BYTES];

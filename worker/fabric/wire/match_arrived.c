@@ -51,11 +51,11 @@ static muster_status eager_header(struct muster_match *match, struct muster_arri
     if (is_stale(match, frame)) {
         return MUSTER_OK;
     }
-    uint64_t charge = muster_early_charge(frame);
+    uint64_t charge = muster_unexpected_charge(frame);
     if (match->early_bytes + charge > MUSTER_EAGER_WINDOW_BYTES) {
         return muster_error_set(MUSTER_INVALID, "more early messages than were agreed");
     }
-    arrival->early = muster_early_create(frame);
+    arrival->early = muster_unexpected_create(frame);
     if (arrival->early == NULL) {
         return muster_error_set(MUSTER_INVALID, "out of memory for an early message");
     }
@@ -127,11 +127,11 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     return MUSTER_OK;
 }
 
-static muster_status keep_early(struct muster_match *match, struct muster_early *early)
+static muster_status keep_early(struct muster_match *match, struct muster_unexpected *early)
 {
-    if (early == NULL || !muster_early_insert(&match->early, early)) {
+    if (early == NULL || !muster_unexpected_insert(&match->early, early)) {
         free(early);
-        return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_EARLY_MAX);
+        return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_UNEXPECTED_MAX);
     }
     const struct muster_frame frame = early->frame;
     muster_link_heard(match->link, &frame.key, &frame.call); /* may drop what was kept */
@@ -144,9 +144,9 @@ static void grant(struct muster_match *match, struct muster_transfer *receive)
     muster_match_queue_about(match, MUSTER_FRAME_GRANT, receive);
 }
 
-static struct muster_early *copy_offer(const struct muster_frame *frame, const void *payload)
+static struct muster_unexpected *copy_offer(const struct muster_frame *frame, const void *payload)
 {
-    struct muster_early *early = muster_early_create(frame);
+    struct muster_unexpected *early = muster_unexpected_create(frame);
     if (early != NULL) {
         memcpy(early->data, payload, frame->length);
     }
@@ -164,7 +164,7 @@ static muster_status offered(struct muster_match *match, const struct muster_fra
     if (!fits(match, receive, frame) || receive->link_word != 0) {
         return MUSTER_OK;
     }
-    struct muster_early *take = frame->length > 0 ? copy_offer(frame, payload) : NULL;
+    struct muster_unexpected *take = frame->length > 0 ? copy_offer(frame, payload) : NULL;
     if (take == NULL) {
         grant(match, receive);
         return MUSTER_OK;
@@ -179,7 +179,8 @@ static muster_status granted(struct muster_match *match, const struct muster_fra
 {
     struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
     if (send == NULL) {
-        return is_stale(match, frame) ? MUSTER_OK : keep_early(match, muster_early_create(frame));
+        return is_stale(match, frame) ? MUSTER_OK
+                                      : keep_early(match, muster_unexpected_create(frame));
     }
     muster_status status = muster_transfer_check(match->link, send, &frame->call, frame->total);
     if (status == MUSTER_OK && frame->offset == MUSTER_GRANT_TO_TAKE) {
@@ -216,12 +217,12 @@ static muster_status was_taken(struct muster_match *match, const struct muster_f
 
 static muster_status eager_arrived(struct muster_match *match, struct muster_arrival *arrival)
 {
-    struct muster_early *early = TAKE(arrival->early);
+    struct muster_unexpected *early = TAKE(arrival->early);
     if (early == NULL) {
-        muster_match_credit(match, muster_early_charge(&arrival->frame));
+        muster_match_credit(match, muster_unexpected_charge(&arrival->frame));
         return MUSTER_OK;
     }
-    match->early_bytes += muster_early_charge(&early->frame);
+    match->early_bytes += muster_unexpected_charge(&early->frame);
     if (muster_transfer_table_find(&match->link->receives, &early->frame.key) != NULL) {
         muster_match_make_due(match, early); /* posted while it came in */
         return MUSTER_OK;
@@ -271,14 +272,14 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
 /* Taking ------------------------------------------------------------------------------------- */
 
 struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
-                                                  const struct muster_early *take)
+                                                  const struct muster_unexpected *take)
 {
     struct muster_transfer *receive =
         muster_transfer_table_find(&match->link->receives, &take->frame.key);
     return receive != NULL && receive->link_word == MUSTER_WORD_TAKEN ? receive : NULL;
 }
 
-void muster_match_taken(struct muster_match *match, struct muster_early *take)
+void muster_match_taken(struct muster_match *match, struct muster_unexpected *take)
 {
     struct muster_transfer *receive = muster_match_take_receive(match, take);
     DL_DELETE(match->takes, take);
@@ -287,7 +288,7 @@ void muster_match_taken(struct muster_match *match, struct muster_early *take)
     complete_receive(match, receive);
 }
 
-void muster_match_not_taken(struct muster_match *match, struct muster_early *take)
+void muster_match_not_taken(struct muster_match *match, struct muster_unexpected *take)
 {
     struct muster_transfer *receive = muster_match_take_receive(match, take);
     DL_DELETE(match->takes, take);
@@ -299,7 +300,7 @@ void muster_match_not_taken(struct muster_match *match, struct muster_early *tak
 
 /* Early ones that are due -------------------------------------------------------------------- */
 
-static void deliver(struct muster_match *match, const struct muster_early *early,
+static void deliver(struct muster_match *match, const struct muster_unexpected *early,
                     unsigned char *piece)
 {
     struct muster_link *link = match->link;
@@ -323,7 +324,7 @@ static void deliver(struct muster_match *match, const struct muster_early *early
 bool muster_match_progress(struct muster_match *match, unsigned char *piece)
 {
     while (match->due != NULL) {
-        struct muster_early *early = match->due;
+        struct muster_unexpected *early = match->due;
         DL_DELETE(match->due, early);
         muster_status status = MUSTER_OK;
         switch (early->frame.kind) {
@@ -334,8 +335,8 @@ bool muster_match_progress(struct muster_match *match, unsigned char *piece)
             status = granted(match, &early->frame);
             break;
         default:
-            match->early_bytes -= muster_early_charge(&early->frame);
-            muster_match_credit(match, muster_early_charge(&early->frame));
+            match->early_bytes -= muster_unexpected_charge(&early->frame);
+            muster_match_credit(match, muster_unexpected_charge(&early->frame));
             deliver(match, early, piece);
         }
         free(early);

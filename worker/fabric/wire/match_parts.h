@@ -20,7 +20,7 @@ void muster_match_queue_about(struct muster_match *match, enum muster_frame_kind
                               const struct muster_transfer *transfer);
 
 /* Its transfer is posted: muster_match_progress() is to deal with it. */
-void muster_match_make_due(struct muster_match *match, struct muster_early *early);
+void muster_match_make_due(struct muster_match *match, struct muster_unexpected *early);
 
 /* It is not offered any more. */
 void muster_match_release(struct muster_match *match, const struct muster_transfer *transfer);

@@ -19,78 +19,78 @@ static const int64_t say_again_after_ns = INT64_C(60) * 1000 * 1000 * 1000;
 
 /* Records ------------------------------------------------------------------------------------ */
 
-void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum muster_phase phase,
-                         const struct muster_watch *watch)
+void *muster_pending_create(struct muster_pending_connections *pending_list, size_t size_bytes,
+                            enum muster_phase phase, const struct muster_watch *watch)
 {
-    struct muster_half *half = calloc(1, size_bytes);
-    if (half == NULL) {
+    struct muster_pending_connection *pending = calloc(1, size_bytes);
+    if (pending == NULL) {
         close(watch->fd);
         return NULL;
     }
-    half->all = halves;
-    half->watch = *watch;
-    half->watch.ready = halves->ops->ready;
-    half->phase = phase;
-    half->deadline_ns = MUSTER_NEVER;
-    if (muster_watch_add(halves->fabric, &half->watch) != MUSTER_OK) {
-        close(half->watch.fd);
-        free(half);
+    pending->all = pending_list;
+    pending->watch = *watch;
+    pending->watch.ready = pending_list->ops->ready;
+    pending->phase = phase;
+    pending->deadline_ns = MUSTER_NEVER;
+    if (muster_watch_add(pending_list->fabric, &pending->watch) != MUSTER_OK) {
+        close(pending->watch.fd);
+        free(pending);
         return NULL;
     }
-    DL_APPEND(halves->list, half);
-    halves->half_open += phase == MUSTER_PHASE_HELLO;
-    return half;
+    DL_APPEND(pending_list->list, pending);
+    pending_list->half_open += phase == MUSTER_PHASE_HELLO;
+    return pending;
 }
 
-static void uncount(const struct muster_half *half)
+static void uncount(const struct muster_pending_connection *pending)
 {
-    half->all->half_open -= half->phase == MUSTER_PHASE_HELLO;
-    half->all->parked -= half->phase == MUSTER_PHASE_PARKED;
+    pending->all->half_open -= pending->phase == MUSTER_PHASE_HELLO;
+    pending->all->parked -= pending->phase == MUSTER_PHASE_PARKED;
 }
 
-bool muster_half_ended(const struct muster_half *half)
+bool muster_pending_ended(const struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = half->watch.fd, .events = POLLRDHUP};
+    struct pollfd look = {.fd = pending->watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-void muster_half_leave(struct muster_half *half)
+void muster_pending_leave(struct muster_pending_connection *pending)
 {
-    if (half->phase == MUSTER_PHASE_OPEN) {
+    if (pending->phase == MUSTER_PHASE_OPEN) {
         return;
     }
-    uncount(half);
-    DL_DELETE(half->all->list, half);
-    half->phase = MUSTER_PHASE_OPEN;
-    half->deadline_ns = MUSTER_NEVER;
+    uncount(pending);
+    DL_DELETE(pending->all->list, pending);
+    pending->phase = MUSTER_PHASE_OPEN;
+    pending->deadline_ns = MUSTER_NEVER;
 }
 
-void muster_half_prove(struct muster_half *half)
+void muster_pending_prove(struct muster_pending_connection *pending)
 {
-    uncount(half);
-    half->phase = MUSTER_PHASE_PROVING;
-    half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+    uncount(pending);
+    pending->phase = MUSTER_PHASE_PROVING;
+    pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
 }
 
-void muster_half_refuse_because(struct muster_half *half, enum muster_stranger kind,
-                                const char *why)
+void muster_pending_refuse_because(struct muster_pending_connection *pending,
+                                   enum muster_rejection kind, const char *why)
 {
     char from[MUSTER_ADDRESS_SIZE];
-    struct muster_halves *halves = half->all;
-    halves->ops->from(half, from);
-    muster_strangers_note(&halves->strangers, kind, from, why, muster_clock_ns());
-    halves->fabric->figures.strangers_refused++;
-    halves->ops->close(half);
+    struct muster_pending_connections *pending_list = pending->all;
+    pending_list->ops->from(pending, from);
+    muster_rejections_note(&pending_list->strangers, kind, from, why, muster_clock_ns());
+    pending_list->fabric->figures.strangers_refused++;
+    pending_list->ops->close(pending);
 }
 
-void muster_half_refuse(struct muster_half *half, enum muster_stranger kind)
+void muster_pending_refuse(struct muster_pending_connection *pending, enum muster_rejection kind)
 {
-    muster_half_refuse_because(half, kind, NULL);
+    muster_pending_refuse_because(pending, kind, NULL);
 }
 
 /* Hellos ------------------------------------------------------------------------------------- */
 
-int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
+int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
 {
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -103,128 +103,132 @@ int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
     return *have == size_bytes;
 }
 
-void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
-                           enum muster_stranger kind)
+void muster_pending_turn_away(struct muster_pending_connection *pending,
+                              enum muster_verdict verdict, enum muster_rejection kind)
 {
-    (void)half->all->ops->answer(half, verdict); /* a courtesy */
-    muster_half_refuse(half, kind);
+    (void)pending->all->ops->answer(pending, verdict); /* a courtesy */
+    muster_pending_refuse(pending, kind);
 }
 
 /* Whether another call of the same attempt waits already: a caller that tries several addresses at
  * once keeps the one that is told to wait. */
-static bool waits_already(const struct muster_half *half)
+static bool waits_already(const struct muster_pending_connection *pending)
 {
-    const struct muster_half *each = NULL;
-    DL_FOREACH(half->all->list, each)
+    const struct muster_pending_connection *each = NULL;
+    DL_FOREACH(pending->all->list, each)
     {
-        if (each->phase == MUSTER_PHASE_PARKED && half->hello.ticket != 0 &&
-            each->hello.ticket == half->hello.ticket && each->hello.index == half->hello.index &&
-            strcmp(each->hello.from, half->hello.from) == 0) {
+        if (each->phase == MUSTER_PHASE_PARKED && pending->hello.ticket != 0 &&
+            each->hello.ticket == pending->hello.ticket &&
+            each->hello.index == pending->hello.index &&
+            strcmp(each->hello.from, pending->hello.from) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static void park(struct muster_half *half)
+static void park(struct muster_pending_connection *pending)
 {
-    struct muster_halves *halves = half->all;
-    if (half->phase == MUSTER_PHASE_PARKED) {
+    struct muster_pending_connections *pending_list = pending->all;
+    if (pending->phase == MUSTER_PHASE_PARKED) {
         return;
     }
-    if (waits_already(half)) {
-        (void)halves->ops->answer(half, MUSTER_REFUSED_CROSSED);
-        halves->ops->close(half);
+    if (waits_already(pending)) {
+        (void)pending_list->ops->answer(pending, MUSTER_REFUSED_CROSSED);
+        pending_list->ops->close(pending);
         return;
     }
-    if (halves->parked >= MUSTER_PARKED_MAX) {
-        muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+    if (pending_list->parked >= MUSTER_PARKED_MAX) {
+        muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
         return;
     }
-    uncount(half);
-    halves->parked++;
-    half->phase = MUSTER_PHASE_PARKED;
-    half->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
-    if (!halves->ops->answer(half, MUSTER_WAIT)) {
-        halves->ops->close(half); /* the caller will notice, and dial again */
+    uncount(pending);
+    pending_list->parked++;
+    pending->phase = MUSTER_PHASE_PARKED;
+    pending->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
+    if (!pending_list->ops->answer(pending, MUSTER_WAIT)) {
+        pending_list->ops->close(pending); /* the caller will notice, and dial again */
     }
 }
 
-static void judge(struct muster_half *half)
+static void judge(struct muster_pending_connection *pending)
 {
-    struct muster_halves *halves = half->all;
-    struct muster_fabric *fabric = halves->fabric;
-    const struct muster_hello *hello = &half->hello;
+    struct muster_pending_connections *pending_list = pending->all;
+    struct muster_fabric *fabric = pending_list->fabric;
+    const struct muster_hello *hello = &pending->hello;
     bool for_us = strcmp(hello->to, fabric->member) == 0;
     if (fabric->parting) {
-        halves->ops->close(half);
+        pending_list->ops->close(pending);
         return;
     }
     if (fabric->generation == 0 && for_us) {
-        park(half); /* the link token is not known yet */
+        park(pending); /* the link token is not known yet */
         return;
     }
     if (fabric->generation > 0 && !muster_token_equal(hello->token, fabric->token)) {
-        muster_half_turn_away(half, MUSTER_REFUSED_TOKEN, MUSTER_STRANGER_TOKEN);
+        muster_pending_turn_away(pending, MUSTER_REFUSED_TOKEN, MUSTER_REJECTED_TOKEN);
         return;
     }
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
     if (for_us && link != NULL) {
-        halves->ops->take(half, link);
+        pending_list->ops->take(pending, link);
     } else if (for_us && hello->generation > fabric->generation) {
-        park(half);
+        park(pending);
     } else {
-        muster_half_turn_away(half, MUSTER_REFUSED_STRANGER, MUSTER_STRANGER_UNKNOWN);
+        muster_pending_turn_away(pending, MUSTER_REFUSED_STRANGER, MUSTER_REJECTED_UNKNOWN);
     }
 }
 
-void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE])
+void muster_pending_greeted(struct muster_pending_connection *pending,
+                            const unsigned char bytes[MUSTER_HELLO_SIZE])
 {
-    switch (muster_hello_decode(bytes, &half->hello)) {
+    switch (muster_hello_decode(bytes, &pending->hello)) {
     case MUSTER_OK:
-        judge(half);
+        judge(pending);
         break;
     case MUSTER_FATAL:
-        muster_half_turn_away(half, MUSTER_REFUSED_VERSION, MUSTER_STRANGER_VERSION);
+        muster_pending_turn_away(pending, MUSTER_REFUSED_VERSION, MUSTER_REJECTED_VERSION);
         break;
     default:
-        muster_half_refuse(half, MUSTER_STRANGER_GARBAGE);
+        muster_pending_refuse(pending, MUSTER_REJECTED_GARBAGE);
     }
 }
 
-void muster_halves_judge_parked(struct muster_halves *halves)
+void muster_pending_connections_judge_parked(struct muster_pending_connections *pending_list)
 {
-    struct muster_half *half = NULL;
-    struct muster_half *next = NULL;
-    DL_FOREACH_SAFE(halves->list, half, next)
+    struct muster_pending_connection *pending = NULL;
+    struct muster_pending_connection *next = NULL;
+    DL_FOREACH_SAFE(pending_list->list, pending, next)
     {
-        if (half->phase == MUSTER_PHASE_PARKED) {
-            judge(half);
+        if (pending->phase == MUSTER_PHASE_PARKED) {
+            judge(pending);
         }
     }
 }
 
-static enum muster_verdict begin_link(struct muster_halves *halves, struct muster_link *link)
+static enum muster_verdict begin_link(struct muster_pending_connections *pending_list,
+                                      struct muster_link *link)
 {
-    muster_link_called(link, halves);
-    return muster_dialler_begin(halves, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
+    muster_link_called(link, pending_list);
+    return muster_dialler_begin(pending_list, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
 /* A hello may also come late, when the caller has already taken our call instead: one that finds an
  * open link is turned down. If its sender means it, because the link is dead and we do not know
  * yet, it dials again. */
-static enum muster_verdict verdict_on(struct muster_halves *halves, struct muster_link *link)
+static enum muster_verdict verdict_on(struct muster_pending_connections *pending_list,
+                                      struct muster_link *link)
 {
-    const struct muster_half_ops *ops = halves->ops;
-    bool ours = link->transport == halves && link->end != NULL;
+    const struct muster_pending_ops *ops = pending_list->ops;
+    bool ours = link->transport == pending_list && link->end != NULL;
     switch (link->state) {
     case MUSTER_LINK_IDLE:
-        return begin_link(halves, link);
+        return begin_link(pending_list, link);
     case MUSTER_LINK_OPENING:
         if (!ours) {
             return ops->elsewhere;
         }
-        return ops->calls(link) && strcmp(halves->fabric->member, link->peer.member) < 0
+        return ops->calls(link) && strcmp(pending_list->fabric->member, link->peer.member) < 0
                    ? MUSTER_REFUSED_CROSSED
                    : MUSTER_WELCOME;
     case MUSTER_LINK_OPEN:
@@ -236,13 +240,13 @@ static enum muster_verdict verdict_on(struct muster_halves *halves, struct muste
     return MUSTER_REFUSED_LOST;
 }
 
-bool muster_half_counts(struct muster_half *half, struct muster_link *link)
+bool muster_pending_counts(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    const struct muster_half_ops *ops = half->all->ops;
-    enum muster_verdict verdict = verdict_on(half->all, link);
+    const struct muster_pending_ops *ops = pending->all->ops;
+    enum muster_verdict verdict = verdict_on(pending->all, link);
     if (verdict != MUSTER_WELCOME) {
-        (void)ops->answer(half, verdict);
-        ops->close(half);
+        (void)ops->answer(pending, verdict);
+        ops->close(pending);
         return false;
     }
     struct muster_dialler *end = link->end;
@@ -251,10 +255,10 @@ bool muster_half_counts(struct muster_half *half, struct muster_link *link)
 }
 
 /* The caller will notice, and dial again, too. */
-void muster_half_unheard(struct muster_half *half, struct muster_link *link)
+void muster_pending_unheard(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct muster_dialler *end = link->end;
-    half->all->ops->close(half);
+    pending->all->ops->close(pending);
     end->redial_ns = muster_clock_ns();
 }
 
@@ -268,12 +272,12 @@ struct muster_hello muster_hello_to(const struct muster_link *link)
     return hello;
 }
 
-void muster_half_refused(struct muster_half *half, struct muster_link *link,
-                         enum muster_verdict verdict)
+void muster_pending_refused(struct muster_pending_connection *pending, struct muster_link *link,
+                            enum muster_verdict verdict)
 {
     switch (verdict) {
     case MUSTER_REFUSED_CROSSED:
-        half->all->ops->close(half);
+        pending->all->ops->close(pending);
         muster_dialler_crossed(link->end);
         break;
     case MUSTER_REFUSED_VERSION:
@@ -287,9 +291,9 @@ void muster_half_refused(struct muster_half *half, struct muster_link *link,
     }
 }
 
-void muster_half_hung_up(struct muster_half *half, struct muster_link *link)
+void muster_pending_hung_up(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    half->all->ops->close(half);
+    pending->all->ops->close(pending);
     if (!muster_dialler_again(link->end)) {
         muster_link_try_next(link, "it closes the connection without an answer");
     }
@@ -297,18 +301,18 @@ void muster_half_hung_up(struct muster_half *half, struct muster_link *link)
 
 /* Diallers ----------------------------------------------------------------------------------- */
 
-bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link)
+bool muster_dialler_begin(struct muster_pending_connections *pending_list, struct muster_link *link)
 {
-    struct muster_dialler *end = calloc(1, halves->ops->end_size_bytes);
+    struct muster_dialler *end = calloc(1, pending_list->ops->end_size_bytes);
     if (end == NULL) {
         muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
         return false;
     }
     link->end = end;
     link->state = MUSTER_LINK_OPENING;
-    halves->ops->init_end(link);
+    pending_list->ops->init_end(link);
     end->redial_ns = MUSTER_NEVER;
-    DL_APPEND(halves->diallers, end);
+    DL_APPEND(pending_list->diallers, end);
     return true;
 }
 
@@ -343,52 +347,52 @@ void muster_dialler_lost(struct muster_dialler *dialler)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void push_out_oldest(struct muster_halves *halves)
+static void push_out_oldest(struct muster_pending_connections *pending_list)
 {
-    struct muster_half *half = NULL;
-    DL_FOREACH(halves->list, half)
+    struct muster_pending_connection *pending = NULL;
+    DL_FOREACH(pending_list->list, pending)
     {
-        if (half->phase == MUSTER_PHASE_HELLO) {
-            muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+        if (pending->phase == MUSTER_PHASE_HELLO) {
+            muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
             return;
         }
     }
 }
 
-bool muster_half_make_room(struct muster_halves *halves)
+bool muster_pending_make_room(struct muster_pending_connections *pending_list)
 {
     int64_t now_ns = muster_clock_ns();
-    struct muster_half *half = NULL;
-    if (halves->fabric->busy) {
+    struct muster_pending_connection *pending = NULL;
+    if (pending_list->fabric->busy) {
         return false; /* perhaps with this very connection */
     }
-    DL_FOREACH(halves->list, half)
+    DL_FOREACH(pending_list->list, pending)
     {
-        if (half->phase == MUSTER_PHASE_HELLO) {
-            int64_t left_ns = half->deadline_ns - now_ns;
-            if (!half->prolonged && left_ns > spared_ns) {
+        if (pending->phase == MUSTER_PHASE_HELLO) {
+            int64_t left_ns = pending->deadline_ns - now_ns;
+            if (!pending->prolonged && left_ns > spared_ns) {
                 return false; /* it has just come, and the others are younger */
             }
-            muster_half_refuse(half, MUSTER_STRANGER_PUSHED);
+            muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
             return true;
         }
     }
     return false;
 }
 
-static void watch_listeners(struct muster_halves *halves, uint32_t events)
+static void watch_listeners(struct muster_pending_connections *pending_list, uint32_t events)
 {
-    for (struct muster_listener *each = halves->listeners; each != NULL; each = each->next) {
-        muster_watch_change(halves->fabric, &each->watch, events);
+    for (struct muster_listener *each = pending_list->listeners; each != NULL; each = each->next) {
+        muster_watch_change(pending_list->fabric, &each->watch, events);
     }
 }
 
 /* Strangers may be what holds the descriptors: they have their time, then there is room. */
-static void note_exhausted(struct muster_halves *halves, int error)
+static void note_exhausted(struct muster_pending_connections *pending_list, int error)
 {
-    struct muster_fabric *fabric = halves->fabric;
+    struct muster_fabric *fabric = pending_list->fabric;
     int64_t now_ns = muster_clock_ns();
-    if (!muster_is_exhausted(error) || halves->half_open > 0) {
+    if (!muster_is_exhausted(error) || pending_list->half_open > 0) {
         return;
     }
     if (!fabric->lost) {
@@ -396,18 +400,18 @@ static void note_exhausted(struct muster_halves *halves, int error)
                        "this process has no descriptor left for a peer's call (ulimit -n): %s",
                        strerror(error));
     }
-    if (now_ns >= halves->say_again_ns) {
-        halves->say_again_ns = now_ns + say_again_after_ns;
+    if (now_ns >= pending_list->say_again_ns) {
+        pending_list->say_again_ns = now_ns + say_again_after_ns;
         muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's call (ulimit -n): %s",
                    strerror(error));
     }
 }
 
-static void pause_accepting(struct muster_halves *halves, int error)
+static void pause_accepting(struct muster_pending_connections *pending_list, int error)
 {
-    note_exhausted(halves, error);
-    halves->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
-    watch_listeners(halves, 0);
+    note_exhausted(pending_list, error);
+    pending_list->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
+    watch_listeners(pending_list, 0);
 }
 
 static bool lacks_room(int error)
@@ -417,7 +421,8 @@ static bool lacks_room(int error)
 
 static void accept_ready(struct muster_watch *watch, uint32_t events)
 {
-    struct muster_halves *halves = ((struct muster_listener *)watch)->halves;
+    struct muster_pending_connections *pending_list =
+        ((struct muster_listener *)watch)->pending_list;
     (void)events;
     for (int i = 0; i < MUSTER_ACCEPTS_MAX && !watch->retired; i++) {
         struct muster_socket_address remote = {.size = sizeof remote.storage};
@@ -425,81 +430,82 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             int error = errno;
-            if (lacks_room(error) && muster_half_make_room(halves)) {
+            if (lacks_room(error) && muster_pending_make_room(pending_list)) {
                 continue;
             }
             if (lacks_room(error)) {
-                pause_accepting(halves, error);
+                pause_accepting(pending_list, error);
             }
             return;
         }
-        if (!halves->fabric->lost) {
-            halves->fabric->exhausted[0] = '\0'; /* there is room again */
+        if (!pending_list->fabric->lost) {
+            pending_list->fabric->exhausted[0] = '\0'; /* there is room again */
         }
-        if (halves->half_open >= MUSTER_HALF_OPEN_MAX) {
-            push_out_oldest(halves);
+        if (pending_list->half_open >= MUSTER_PENDING_MAX) {
+            push_out_oldest(pending_list);
         }
-        struct muster_half *half = halves->ops->accepted(halves, fd, &remote);
-        if (half != NULL) {
-            half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+        struct muster_pending_connection *pending =
+            pending_list->ops->accepted(pending_list, fd, &remote);
+        if (pending != NULL) {
+            pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
         }
     }
 }
 
 /* Time --------------------------------------------------------------------------------------- */
 
-static void expire(struct muster_half *half)
+static void expire(struct muster_pending_connection *pending)
 {
-    if (half->phase == MUSTER_PHASE_HELLO) {
-        muster_half_refuse(half, MUSTER_STRANGER_SLOW);
-    } else if (half->phase == MUSTER_PHASE_PARKED) {
-        muster_half_refuse(half, MUSTER_STRANGER_EARLY);
+    if (pending->phase == MUSTER_PHASE_HELLO) {
+        muster_pending_refuse(pending, MUSTER_REJECTED_SLOW);
+    } else if (pending->phase == MUSTER_PHASE_PARKED) {
+        muster_pending_refuse(pending, MUSTER_REJECTED_EARLY);
     } else {
-        half->all->ops->expired(half);
+        pending->all->ops->expired(pending);
     }
 }
 
 /* A member that has not looked for seconds, because it computed or had no processor, must not take
  * that for the peer's silence: what lies in the kernel is looked at first. Once only, so that
  * nobody keeps a connection half open by sending a byte now and then. */
-static bool prolong(struct muster_half *half)
+static bool prolong(struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = half->watch.fd,
-                          .events = (half->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
-    if (half->prolonged || poll(&look, 1, 0) != 1) {
+    struct pollfd look = {.fd = pending->watch.fd,
+                          .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
+    if (pending->prolonged || poll(&look, 1, 0) != 1) {
         return false;
     }
-    half->prolonged = true;
-    half->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+    pending->prolonged = true;
+    pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
     return true;
 }
 
-static int64_t expire_halves(struct muster_halves *halves, int64_t now_ns)
+static int64_t expire_halves(struct muster_pending_connections *pending_list, int64_t now_ns)
 {
     int64_t due_ns = MUSTER_NEVER;
-    struct muster_half *half = halves->list;
-    while (half != NULL) {
-        if (half->deadline_ns <= now_ns && !prolong(half)) {
-            expire(half);
-            half = halves->list; /* a lost link may have closed others */
+    struct muster_pending_connection *pending = pending_list->list;
+    while (pending != NULL) {
+        if (pending->deadline_ns <= now_ns && !prolong(pending)) {
+            expire(pending);
+            pending = pending_list->list; /* a lost link may have closed others */
             due_ns = MUSTER_NEVER;
             continue;
         }
-        due_ns = half->deadline_ns < due_ns ? half->deadline_ns : due_ns;
-        half = half->next;
+        due_ns = pending->deadline_ns < due_ns ? pending->deadline_ns : due_ns;
+        pending = pending->next;
     }
     return due_ns;
 }
 
-static int64_t redial(struct muster_halves *halves, int64_t now_ns)
+static int64_t redial(struct muster_pending_connections *pending_list, int64_t now_ns)
 {
     int64_t due_ns = MUSTER_NEVER;
-    struct muster_dialler *dialler = halves->diallers;
+    struct muster_dialler *dialler = pending_list->diallers;
     while (dialler != NULL) {
         if (dialler->redial_ns <= now_ns) {
             dialler->redial_ns = MUSTER_NEVER;
-            halves->ops->dial(dialler);
-            dialler = halves->diallers;
+            pending_list->ops->dial(dialler);
+            dialler = pending_list->diallers;
             due_ns = MUSTER_NEVER;
             continue;
         }
@@ -509,70 +515,73 @@ static int64_t redial(struct muster_halves *halves, int64_t now_ns)
     return due_ns;
 }
 
-int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns)
+int64_t muster_pending_connections_timers(struct muster_pending_connections *pending_list,
+                                          int64_t now_ns)
 {
-    int64_t due_ns = expire_halves(halves, now_ns);
-    int64_t redial_ns = redial(halves, now_ns);
-    if (halves->accept_again_ns <= now_ns) {
-        halves->accept_again_ns = MUSTER_NEVER;
-        watch_listeners(halves, EPOLLIN);
+    int64_t due_ns = expire_halves(pending_list, now_ns);
+    int64_t redial_ns = redial(pending_list, now_ns);
+    if (pending_list->accept_again_ns <= now_ns) {
+        pending_list->accept_again_ns = MUSTER_NEVER;
+        watch_listeners(pending_list, EPOLLIN);
     }
     due_ns = redial_ns < due_ns ? redial_ns : due_ns;
-    return halves->accept_again_ns < due_ns ? halves->accept_again_ns : due_ns;
+    return pending_list->accept_again_ns < due_ns ? pending_list->accept_again_ns : due_ns;
 }
 
 /* Beginning and end -------------------------------------------------------------------------- */
 
-void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
-                        const struct muster_half_ops *ops)
+void muster_pending_connections_init(struct muster_pending_connections *pending_list,
+                                     struct muster_fabric *fabric,
+                                     const struct muster_pending_ops *ops)
 {
-    halves->fabric = fabric;
-    halves->ops = ops;
-    halves->accept_again_ns = MUSTER_NEVER;
+    pending_list->fabric = fabric;
+    pending_list->ops = ops;
+    pending_list->accept_again_ns = MUSTER_NEVER;
 }
 
 /* The last one to go takes the transport's object along. */
 static void free_listener(struct muster_watch *watch)
 {
     struct muster_listener *listener = (struct muster_listener *)watch;
-    struct muster_halves *halves = listener->halves;
-    LL_DELETE(halves->listeners, listener);
+    struct muster_pending_connections *pending_list = listener->pending_list;
+    LL_DELETE(pending_list->listeners, listener);
     free(listener);
-    if (halves->listeners == NULL) {
-        halves->ops->free(halves);
+    if (pending_list->listeners == NULL) {
+        pending_list->ops->free(pending_list);
     }
 }
 
-muster_status muster_halves_listen(struct muster_halves *halves, int fd)
+muster_status muster_pending_connections_listen(struct muster_pending_connections *pending_list,
+                                                int fd)
 {
     struct muster_listener *listener = calloc(1, sizeof *listener);
     if (listener == NULL) {
         close(fd);
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    listener->halves = halves;
+    listener->pending_list = pending_list;
     listener->watch = (struct muster_watch){
         .fd = fd, .events = EPOLLIN, .ready = accept_ready, .free = free_listener};
-    muster_status status = muster_watch_add(halves->fabric, &listener->watch);
+    muster_status status = muster_watch_add(pending_list->fabric, &listener->watch);
     if (status != MUSTER_OK) {
         close(fd);
         free(listener);
         return status;
     }
-    LL_PREPEND(halves->listeners, listener);
+    LL_PREPEND(pending_list->listeners, listener);
     return MUSTER_OK;
 }
 
-void muster_halves_stop(struct muster_halves *halves)
+void muster_pending_connections_stop(struct muster_pending_connections *pending_list)
 {
-    while (halves->list != NULL) {
-        halves->ops->close(halves->list);
+    while (pending_list->list != NULL) {
+        pending_list->ops->close(pending_list->list);
     }
-    if (halves->listeners == NULL) {
-        halves->ops->free(halves);
+    if (pending_list->listeners == NULL) {
+        pending_list->ops->free(pending_list);
         return;
     }
-    for (struct muster_listener *each = halves->listeners; each != NULL; each = each->next) {
-        muster_watch_retire(halves->fabric, &each->watch);
+    for (struct muster_listener *each = pending_list->listeners; each != NULL; each = each->next) {
+        muster_watch_retire(pending_list->fabric, &each->watch);
     }
 }

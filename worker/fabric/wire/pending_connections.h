@@ -18,8 +18,8 @@
 struct muster_match;
 
 enum {
-    MUSTER_HALF_OPEN_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
-    MUSTER_PARKED_MAX = 1024,   /* of generations that have not begun here */
+    MUSTER_PENDING_MAX = 128, /* accepted, no whole hello yet; the oldest has to go */
+    MUSTER_PARKED_MAX = 1024, /* of generations that have not begun here */
     MUSTER_HELLO_MS = 5000,
     MUSTER_PARKED_MS = 30000,
     MUSTER_CROSSED_MS = 200,       /* waiting for the other's call, then dial again */
@@ -42,14 +42,14 @@ enum muster_phase {
 };
 
 /* One connection: the first member of the transport's record of it. */
-struct muster_half {
+struct muster_pending_connection {
     struct muster_watch watch; /* first: the record is found by it */
-    struct muster_halves *all;
+    struct muster_pending_connections *all;
     enum muster_phase phase;
     int64_t deadline_ns;
-    bool prolonged;                  /* its time was over, and we were the ones who were late */
-    struct muster_hello hello;       /* once it has come */
-    struct muster_half *prev, *next; /* in all->list, unless OPEN */
+    bool prolonged;            /* its time was over, and we were the ones who were late */
+    struct muster_hello hello; /* once it has come */
+    struct muster_pending_connection *prev, *next; /* in all->list, unless OPEN */
 };
 
 /* A link's end that may dial: the first member of what link->end points to. */
@@ -62,26 +62,28 @@ struct muster_dialler {
 };
 
 /* What a transport provides. */
-struct muster_half_ops {
+struct muster_pending_ops {
     /* What a caller is told when the link is open, or on its way, over another transport. */
     enum muster_verdict elsewhere;
 
-    /* A new connection: makes its record by muster_half_create() and returns it. Takes the
+    /* A new connection: makes its record by muster_pending_create() and returns it. Takes the
      * descriptor, also on failure: NULL then. */
-    struct muster_half *(*accepted)(struct muster_halves *halves, int fd,
-                                    const struct muster_socket_address *remote);
+    struct muster_pending_connection *(*accepted)(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote);
 
     /* There is news on a connection, open or not: see struct muster_watch. */
     void (*ready)(struct muster_watch *watch, uint32_t events);
 
     /* Sends the verdict; false if that failed. */
-    bool (*answer)(struct muster_half *half, enum muster_verdict verdict);
+    bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
 
-    /* Ends the connection, also an open one: muster_half_leave() and muster_watch_retire(). */
-    void (*close)(struct muster_half *half);
+    /* Ends the connection, also an open one: muster_pending_leave() and muster_watch_retire(). */
+    void (*close)(struct muster_pending_connection *pending);
 
     /* Where it comes from, for logs. */
-    void (*from)(const struct muster_half *half, char ret_from[MUSTER_ADDRESS_SIZE]);
+    void (*from)(const struct muster_pending_connection *pending,
+                 char ret_from[MUSTER_ADDRESS_SIZE]);
 
     /* What link->end points to: its size, and what fills it when it is zeroed, but for the
      * dialler's times and place. */
@@ -92,10 +94,10 @@ struct muster_half_ops {
     bool (*calls)(const struct muster_link *link);
 
     /* A member of this generation calls, with the right token: answers, and opens or closes. */
-    void (*take)(struct muster_half *half, struct muster_link *link);
+    void (*take)(struct muster_pending_connection *pending, struct muster_link *link);
 
     /* The time of one that is DIALLING or PROVING is over. */
-    void (*expired)(struct muster_half *half);
+    void (*expired)(struct muster_pending_connection *pending);
 
     /* A call is due: the first to a link that is OPENING, or another. */
     void (*dial)(struct muster_dialler *dialler);
@@ -104,86 +106,91 @@ struct muster_half_ops {
     bool (*ended)(const struct muster_link *link);
 
     /* Frees the transport's object. */
-    void (*free)(struct muster_halves *halves);
+    void (*free)(struct muster_pending_connections *pending_list);
 };
 
 /* A descriptor at which is accepted. */
 struct muster_listener {
     struct muster_watch watch; /* first */
-    struct muster_halves *halves;
+    struct muster_pending_connections *pending_list;
     struct muster_listener *next;
 };
 
 /* All of one transport: the first member of its object. */
-struct muster_halves {
+struct muster_pending_connections {
     struct muster_fabric *fabric;
-    const struct muster_half_ops *ops;
+    const struct muster_pending_ops *ops;
     struct muster_listener *listeners;
-    int64_t accept_again_ns;  /* MUSTER_NEVER: accepting */
-    int64_t say_again_ns;     /* that it cannot */
-    struct muster_half *list; /* oldest first */
+    int64_t accept_again_ns;                /* MUSTER_NEVER: accepting */
+    int64_t say_again_ns;                   /* that it cannot */
+    struct muster_pending_connection *list; /* oldest first */
     uint32_t half_open, parked;
     struct muster_dialler *diallers; /* the ends of all its links */
-    struct muster_strangers strangers;
+    struct muster_rejections strangers;
 };
 
 /* The rest zeroed. */
-void muster_halves_init(struct muster_halves *halves, struct muster_fabric *fabric,
-                        const struct muster_half_ops *ops);
+void muster_pending_connections_init(struct muster_pending_connections *pending_list,
+                                     struct muster_fabric *fabric,
+                                     const struct muster_pending_ops *ops);
 /* Accepts at this descriptor, too, which is listening; takes it, also on failure. */
-MUSTER_CHECKED muster_status muster_halves_listen(struct muster_halves *halves, int fd);
+MUSTER_CHECKED muster_status
+muster_pending_connections_listen(struct muster_pending_connections *pending_list, int fd);
 /* Closes all, and the listeners; then the transport's object is freed as soon as no thread can
  * still see it. */
-void muster_halves_stop(struct muster_halves *halves);
+void muster_pending_connections_stop(struct muster_pending_connections *pending_list);
 /* Descriptors have run out: gives up the oldest connection that has not said who it is. False:
  * there is none, or it has only just come. */
-bool muster_half_make_room(struct muster_halves *halves);
+bool muster_pending_make_room(struct muster_pending_connections *pending_list);
 /* A generation has begun: judges those that have waited for it. */
-void muster_halves_judge_parked(struct muster_halves *halves);
+void muster_pending_connections_judge_parked(struct muster_pending_connections *pending_list);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
-int64_t muster_halves_timers(struct muster_halves *halves, int64_t now_ns);
+int64_t muster_pending_connections_timers(struct muster_pending_connections *pending_list,
+                                          int64_t now_ns);
 
 /* Makes a connection's record of that size, the half first and the rest zeroed. Of the watch its
  * descriptor, events and free() count. Takes the descriptor, also on failure: NULL then. */
-void *muster_half_create(struct muster_halves *halves, size_t size_bytes, enum muster_phase phase,
-                         const struct muster_watch *watch);
+void *muster_pending_create(struct muster_pending_connections *pending_list, size_t size_bytes,
+                            enum muster_phase phase, const struct muster_watch *watch);
 /* A greeting that comes in without waiting: recv() gave `got` of the bytes that were missing of
  * `size_bytes`; *have counts them. 1: all of it is there; 0: not yet; -1: errno is set, 0 at the
  * end of the stream. */
-int muster_half_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
+int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
 /* Whether the peer has ended the connection, or the kernel has. */
-bool muster_half_ended(const struct muster_half *half);
+bool muster_pending_ended(const struct muster_pending_connection *pending);
 /* It is open, or closing: out of the list. */
-void muster_half_leave(struct muster_half *half);
+void muster_pending_leave(struct muster_pending_connection *pending);
 /* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
-void muster_half_prove(struct muster_half *half);
+void muster_pending_prove(struct muster_pending_connection *pending);
 /* Counts and logs a stranger, and closes. why: says more, or is NULL. */
-void muster_half_refuse(struct muster_half *half, enum muster_stranger kind);
-void muster_half_refuse_because(struct muster_half *half, enum muster_stranger kind,
-                                const char *why);
+void muster_pending_refuse(struct muster_pending_connection *pending, enum muster_rejection kind);
+void muster_pending_refuse_because(struct muster_pending_connection *pending,
+                                   enum muster_rejection kind, const char *why);
 /* The same, and tells the stranger. */
-void muster_half_turn_away(struct muster_half *half, enum muster_verdict verdict,
-                           enum muster_stranger kind);
+void muster_pending_turn_away(struct muster_pending_connection *pending,
+                              enum muster_verdict verdict, enum muster_rejection kind);
 /* Its whole hello is there. */
-void muster_half_greeted(struct muster_half *half, const unsigned char bytes[MUSTER_HELLO_SIZE]);
+void muster_pending_greeted(struct muster_pending_connection *pending,
+                            const unsigned char bytes[MUSTER_HELLO_SIZE]);
 /* Whether a member's call is to open the link: which of two calls counts is decided alike by both
  * ends. Then the link has its end, from which no call is due; otherwise the caller has been told,
  * and the connection is closed. */
-bool muster_half_counts(struct muster_half *half, struct muster_link *link);
+bool muster_pending_counts(struct muster_pending_connection *pending, struct muster_link *link);
 /* The welcome could not be sent: closes, and the link is dialled from here. */
-void muster_half_unheard(struct muster_half *half, struct muster_link *link);
+void muster_pending_unheard(struct muster_pending_connection *pending, struct muster_link *link);
 
 /* What this member says when it calls that one. */
 struct muster_hello muster_hello_to(const struct muster_link *link);
 /* For a link's one call, which has an answer that is neither "welcome" nor "wait". */
-void muster_half_refused(struct muster_half *half, struct muster_link *link,
-                         enum muster_verdict verdict);
+void muster_pending_refused(struct muster_pending_connection *pending, struct muster_link *link,
+                            enum muster_verdict verdict);
 /* The same, which was closed before an answer: calls again, or goes on to the next transport. */
-void muster_half_hung_up(struct muster_half *half, struct muster_link *link);
+void muster_pending_hung_up(struct muster_pending_connection *pending, struct muster_link *link);
 
 /* Makes the link's end, from which no call is due; state OPENING. False if memory is out: then the
  * link has failed. */
-bool muster_dialler_begin(struct muster_halves *halves, struct muster_link *link);
+bool muster_dialler_begin(struct muster_pending_connections *pending_list,
+                          struct muster_link *link);
 /* The peer hung up before it had answered, maybe because it is crowded by strangers: calls again,
  * later. False: that was too often. */
 bool muster_dialler_again(struct muster_dialler *dialler);

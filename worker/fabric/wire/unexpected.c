@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-struct muster_early *muster_early_create(const struct muster_frame *frame)
+struct muster_unexpected *muster_unexpected_create(const struct muster_frame *frame)
 {
-    struct muster_early *early = malloc(sizeof *early + frame->length);
+    struct muster_unexpected *early = malloc(sizeof *early + frame->length);
     if (early != NULL) {
         early->frame = *frame;
         early->next = NULL;
@@ -14,9 +14,10 @@ struct muster_early *muster_early_create(const struct muster_frame *frame)
     return early;
 }
 
-bool muster_early_insert(struct muster_early_table *table, struct muster_early *early)
+bool muster_unexpected_insert(struct muster_unexpected_table *table,
+                              struct muster_unexpected *early)
 {
-    if (table->count >= MUSTER_EARLY_MAX) {
+    if (table->count >= MUSTER_UNEXPECTED_MAX) {
         return false;
     }
     DL_APPEND(table->buckets[muster_key_bucket(&early->frame.key)], early);
@@ -24,10 +25,10 @@ bool muster_early_insert(struct muster_early_table *table, struct muster_early *
     return true;
 }
 
-bool muster_early_holds(const struct muster_early_table *table,
-                        const struct muster_message_key *key)
+bool muster_unexpected_holds(const struct muster_unexpected_table *table,
+                             const struct muster_message_key *key)
 {
-    const struct muster_early *early = NULL;
+    const struct muster_unexpected *early = NULL;
     DL_FOREACH(table->buckets[muster_key_bucket(key)], early)
     {
         if (early->frame.kind == MUSTER_FRAME_EAGER && muster_key_equal(&early->frame.key, key)) {
@@ -37,11 +38,11 @@ bool muster_early_holds(const struct muster_early_table *table,
     return false;
 }
 
-struct muster_early *muster_early_take(struct muster_early_table *table,
-                                       const struct muster_message_key *key, bool grant)
+struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table *table,
+                                                 const struct muster_message_key *key, bool grant)
 {
-    struct muster_early **bucket = &table->buckets[muster_key_bucket(key)];
-    struct muster_early *early = NULL;
+    struct muster_unexpected **bucket = &table->buckets[muster_key_bucket(key)];
+    struct muster_unexpected *early = NULL;
     DL_FOREACH(*bucket, early)
     {
         if ((early->frame.kind == MUSTER_FRAME_GRANT) == grant &&
@@ -54,13 +55,13 @@ struct muster_early *muster_early_take(struct muster_early_table *table,
     return NULL;
 }
 
-uint64_t muster_early_drop(struct muster_early_table *table,
-                           const struct muster_operation_id *operation, uint64_t generation)
+uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
+                                const struct muster_operation_id *operation, uint64_t generation)
 {
     uint64_t credit = 0;
     for (uint32_t i = 0; i < MUSTER_TRANSFER_BUCKETS && table->count > 0; i++) {
-        struct muster_early *early = NULL;
-        struct muster_early *next = NULL;
+        struct muster_unexpected *early = NULL;
+        struct muster_unexpected *next = NULL;
         DL_FOREACH_SAFE(table->buckets[i], early, next)
         {
             const struct muster_message_key *key = &early->frame.key;
@@ -68,7 +69,7 @@ uint64_t muster_early_drop(struct muster_early_table *table,
                                   : key->generation < generation) {
                 DL_DELETE(table->buckets[i], early);
                 table->count--;
-                credit += muster_early_charge(&early->frame);
+                credit += muster_unexpected_charge(&early->frame);
                 free(early);
             }
         }
@@ -76,7 +77,7 @@ uint64_t muster_early_drop(struct muster_early_table *table,
     return credit;
 }
 
-uint64_t muster_early_charge(const struct muster_frame *frame)
+uint64_t muster_unexpected_charge(const struct muster_frame *frame)
 {
     return frame->kind == MUSTER_FRAME_EAGER ? frame->length + MUSTER_EAGER_CHARGE_BYTES : 0;
 }

@@ -11,37 +11,38 @@
 #include "worker/fabric/wire/frame.h"
 
 /* Offers and grants of all that can be posted on a link, and what was withdrawn since. */
-enum { MUSTER_EARLY_MAX = 65536 };
+enum { MUSTER_UNEXPECTED_MAX = 65536 };
 
-struct muster_early {
+struct muster_unexpected {
     struct muster_frame frame;
-    struct muster_early *next, *prev;
+    struct muster_unexpected *next, *prev;
     unsigned char data[]; /* EAGER: frame.length bytes */
 };
 
-struct muster_early_table {
-    struct muster_early *buckets[MUSTER_TRANSFER_BUCKETS];
+struct muster_unexpected_table {
+    struct muster_unexpected *buckets[MUSTER_TRANSFER_BUCKETS];
     uint32_t count;
 };
 
 /* Room for the frame and its payload; NULL when memory is out. free() it. */
-struct muster_early *muster_early_create(const struct muster_frame *frame);
+struct muster_unexpected *muster_unexpected_create(const struct muster_frame *frame);
 
 /* False if the table is full. */
-bool muster_early_insert(struct muster_early_table *table, struct muster_early *early);
+bool muster_unexpected_insert(struct muster_unexpected_table *table,
+                              struct muster_unexpected *early);
 /* True if the whole message is there. */
-bool muster_early_holds(const struct muster_early_table *table,
-                        const struct muster_message_key *key);
+bool muster_unexpected_holds(const struct muster_unexpected_table *table,
+                             const struct muster_message_key *key);
 /* Takes out the one with this key; grant: a grant, else an eager message or an offer. */
-struct muster_early *muster_early_take(struct muster_early_table *table,
-                                       const struct muster_message_key *key, bool grant);
+struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table *table,
+                                                 const struct muster_message_key *key, bool grant);
 
 /* Frees those of one operation (or, with NULL, of generations before this one); returns the eager
  * bytes that are to be credited. */
-uint64_t muster_early_drop(struct muster_early_table *table,
-                           const struct muster_operation_id *operation, uint64_t generation);
+uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
+                                const struct muster_operation_id *operation, uint64_t generation);
 
 /* What an eager frame counts in the window; 0 for other kinds. */
-uint64_t muster_early_charge(const struct muster_frame *frame);
+uint64_t muster_unexpected_charge(const struct muster_frame *frame);
 
 #endif

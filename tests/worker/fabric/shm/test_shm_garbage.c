@@ -3,7 +3,7 @@
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
 #include "worker/fabric/shm/shm.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,9 +75,10 @@ static struct pretender pretend(struct rig *rig, const char *token, bool honest,
     void *base = NULL;
     struct shm_packet answer;
     struct shm_packet hello = hello_of(rig, token);
-    assert_int_equal(muster_region_create("test", SHM_REGION_BYTES, &pretender.memory_fd),
+    assert_int_equal(muster_shared_memory_create("test", SHM_REGION_BYTES, &pretender.memory_fd),
                      MUSTER_OK);
-    assert_int_equal(muster_region_map(pretender.memory_fd, SHM_REGION_BYTES, &base), MUSTER_OK);
+    assert_int_equal(muster_shared_memory_map(pretender.memory_fd, SHM_REGION_BYTES, &base),
+                     MUSTER_OK);
     pretender.memory = base;
     memset(hello.nonce, 42, sizeof hello.nonce);
     struct shm_memory *memory = base;

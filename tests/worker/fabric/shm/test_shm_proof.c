@@ -2,7 +2,7 @@
 #include "tests/conformance/rig.h"
 #include "worker/base/cleanup.h"
 #include "worker/fabric/shm/shm.h"
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,17 +141,17 @@ static char *pass_memory(struct rig *rig, uint32_t rank, void *user)
     AUTO_CLOSE int fd = -1;
     void *base = NULL;
     if (rank == 0) {
-        RIG_EXPECT(muster_region_create("test", REGION_BYTES, &fd) == MUSTER_OK);
-        RIG_EXPECT(muster_region_map(fd, REGION_BYTES, &base) == MUSTER_OK);
+        RIG_EXPECT(muster_shared_memory_create("test", REGION_BYTES, &fd) == MUSTER_OK);
+        RIG_EXPECT(muster_shared_memory_map(fd, REGION_BYTES, &base) == MUSTER_OK);
         rig_fill(base, REGION_BYTES, TAG);
         RIG_EXPECT(muster_fabric_give_descriptor(fabric, rig->generation, 1, TAG, fd,
                                                  deadline_ns) == MUSTER_OK);
     } else {
         RIG_EXPECT(muster_fabric_take_descriptor(fabric, rig->generation, 0, TAG, deadline_ns,
                                                  &fd) == MUSTER_OK);
-        RIG_EXPECT(muster_region_check(fd, REGION_BYTES + 1) == MUSTER_INVALID);
-        RIG_EXPECT(muster_region_check(fd, REGION_BYTES) == MUSTER_OK);
-        RIG_EXPECT(muster_region_map(fd, REGION_BYTES, &base) == MUSTER_OK);
+        RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES + 1) == MUSTER_INVALID);
+        RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES) == MUSTER_OK);
+        RIG_EXPECT(muster_shared_memory_map(fd, REGION_BYTES, &base) == MUSTER_OK);
         RIG_EXPECT(rig_filled(base, REGION_BYTES, TAG));
     }
     munmap(base, REGION_BYTES);
@@ -206,8 +206,8 @@ static void test_memory_that_can_shrink_is_refused(void **state)
     AUTO_CLOSE int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
-    assert_int_equal(muster_region_check(fd, REGION_BYTES), MUSTER_INVALID);
-    assert_int_equal(muster_region_check(STDIN_FILENO, REGION_BYTES), MUSTER_INVALID);
+    assert_int_equal(muster_shared_memory_check(fd, REGION_BYTES), MUSTER_INVALID);
+    assert_int_equal(muster_shared_memory_check(STDIN_FILENO, REGION_BYTES), MUSTER_INVALID);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "worker/memory/shared_region.h"
+#include "worker/memory/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static muster_status check_limit(size_t size_bytes)
     return MUSTER_OK;
 }
 
-muster_status muster_region_create(const char *name, size_t size_bytes, int *ret_fd)
+muster_status muster_shared_memory_create(const char *name, size_t size_bytes, int *ret_fd)
 {
     TRY(check_limit(size_bytes));
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -39,7 +39,7 @@ muster_status muster_region_create(const char *name, size_t size_bytes, int *ret
     return MUSTER_OK;
 }
 
-muster_status muster_region_check(int fd, size_t size_bytes)
+muster_status muster_shared_memory_check(int fd, size_t size_bytes)
 {
     struct stat stat;
     if (fstat(fd, &stat) != 0 || stat.st_size < 0 || (size_t)stat.st_size != size_bytes) {
@@ -53,7 +53,7 @@ muster_status muster_region_check(int fd, size_t size_bytes)
     return MUSTER_OK;
 }
 
-muster_status muster_region_map(int fd, size_t size_bytes, void **ret_base)
+muster_status muster_shared_memory_map(int fd, size_t size_bytes, void **ret_base)
 {
     void *base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
