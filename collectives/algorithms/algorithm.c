@@ -49,7 +49,7 @@ bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, cha
                            size_t size)
 {
     const struct muster_plan varied = vary(algorithm, plan);
-    if (plan->contributors != NULL && !row_of(algorithm)->reproducible) {
+    if (plan->reduction_order != NULL && !row_of(algorithm)->reproducible) {
         (void)snprintf(ret_why, size, "the order in which it reduces depends on ranks and hosts");
         return false;
     }

@@ -48,8 +48,8 @@ struct muster_algorithm {
      * table in collectives/README.md is made of them. */
     const char *rounds_text, *elements_text, *best_for;
     enum muster_collective collective;
-    /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
-     * terms.h. The tests prove it. */
+    /* Reduces along the tree of the plan's reduction order (terms.h), or, without one, along that
+     * of the ranks. The tests prove it. */
     bool reproducible;
     /* Ranks that share memory carry it out there as one: see collectives/select/host_memory.h. Of
      * those that do not, it is an algorithm that there are others for: it is not selected. */

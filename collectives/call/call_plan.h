@@ -20,9 +20,9 @@ struct muster_plan {
     uint32_t rank;
     uint32_t root; /* as in muster_shape, as all that follows */
     uint64_t count;
-    const uint64_t *input_bounds;  /* borrowed, or NULL */
-    const uint64_t *output_bounds; /* borrowed, or NULL */
-    const uint32_t *contributors;  /* borrowed, or NULL */
+    const uint64_t *input_bounds;    /* borrowed, or NULL */
+    const uint64_t *output_bounds;   /* borrowed, or NULL */
+    const uint32_t *reduction_order; /* borrowed, or NULL */
     /* Of an alltoallv whose members know it of each other: [ranks * ranks], number from * ranks +
      * to is the count of the block from `from` for `to`. Borrowed, or NULL. */
     const uint64_t *all_counts;

@@ -211,7 +211,7 @@ static muster_status check_result(const struct state *state, uint32_t rank,
         }
         if (!is_canonical(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not reduced in the order of the contributors");
+                                "is not reduced in the reduction order");
         }
     }
     if (state->observer != NULL) {
@@ -249,8 +249,8 @@ static muster_status check_results(struct state *state)
 
 static muster_status run(struct state *state)
 {
-    if (state->shapes[0].contributors != NULL) {
-        TRY(muster_terms_canonical(&state->terms, state->shapes[0].contributors,
+    if (state->shapes[0].reduction_order != NULL) {
+        TRY(muster_terms_canonical(&state->terms, state->shapes[0].reduction_order,
                                    &state->canonical));
     }
     for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {

@@ -47,7 +47,7 @@ static uint16_t size_class_of(uint64_t count)
 static struct muster_tuned kind_of(const struct muster_plan *plan, size_t element_size_bytes)
 {
     return (struct muster_tuned){.collective = (uint8_t)plan->collective,
-                                 .ordered = plan->contributors != NULL,
+                                 .ordered = plan->reduction_order != NULL,
                                  .size_class = size_class_of(plan->count),
                                  .element_size_bytes = (uint32_t)element_size_bytes};
 }

@@ -59,7 +59,7 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .collective = plan->collective,
                                    .root = plan->root,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
-                                   .ordered = plan->contributors != NULL};
+                                   .ordered = plan->reduction_order != NULL};
     const struct muster_choice *kept = find(choices, &wanted);
     if (kept == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
@@ -94,7 +94,7 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
     uint32_t forced = choices->forced.plus_one[plan->collective];
-    if (forced != 0 && plan->contributors != NULL) {
+    if (forced != 0 && plan->reduction_order != NULL) {
         /* To take another would not be what was asked for. */
         TRY(muster_plan_check(forced - 1, &agreed));
     }

@@ -29,11 +29,11 @@ struct muster_context_options {
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
     uint32_t rank;                          /* this member's rank in the group */
     const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;  /* forced, as muster_algorithm_override_parse() takes it; where it
-                               does not fit, and if NULL: chosen by cost */
-    const uint32_t *orders; /* [topology->ranks] the logical numbers of those who
-                               contribute, ranks break ties; NULL: the ranks;
-                               copied */
+    const char *algorithm; /* forced, as muster_algorithm_override_parse() takes it; where it
+                              does not fit, and if NULL: chosen by cost */
+    const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
+                                      reproducible sums are ordered; ranks break ties; NULL: by
+                                      rank; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -90,7 +90,7 @@ struct muster_request {
     void *const *outputs;      /* [buffer_count] */
     const char *algorithm;     /* or NULL */
     bool untuned;              /* by predicted cost, whatever has been found out */
-    bool reproducible;         /* the result depends on the contributors' logical numbers only */
+    bool reproducible;         /* the result depends on the members' `order` only */
     int64_t deadline_ns;
 };
 

@@ -87,7 +87,7 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
                                 .count = shape->count,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
-                                .contributors = asked->ordered ? context->contributors : NULL,
+                                .reduction_order = asked->ordered ? context->reduction_order : NULL,
                                 .all_counts = asked->all_counts,
                                 .in_place = asked->in_place,
                                 .memory =

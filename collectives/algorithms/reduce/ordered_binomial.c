@@ -65,7 +65,7 @@ void muster_ordered_binomial_formula(const struct muster_plan *plan,
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
-    uint32_t first = plan->contributors != NULL ? plan->contributors[0] : 0;
+    uint32_t first = plan->reduction_order != NULL ? plan->reduction_order[0] : 0;
     uint32_t more = plan->root != first ? 1 : 0;
     uint32_t copies = ranks == 1 && plan->count > 0 ? 1 : 0;
     *ret_formula = (struct muster_formula){.rounds = rounds + more + copies,
