@@ -93,12 +93,12 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
         return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
-    uint32_t forced = choices->forced.plus_one[plan->collective];
-    if (forced != 0 && plan->reduction_order != NULL) {
-        /* To take another would not be what was asked for. */
-        TRY(muster_plan_check(forced - 1, &agreed));
+    if (choices->override.by_collective[plan->collective].is_set && plan->reduction_order != NULL) {
+        /* A reproducible call that the override does not fit is refused, not run with another. */
+        TRY(muster_plan_check(choices->override.by_collective[plan->collective].algorithm,
+                              &agreed));
     }
-    if (muster_algorithm_override_find(&choices->forced, &agreed, ret_algorithm)) {
+    if (muster_algorithm_override_find(&choices->override, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
     return choose_by_cost(choices, &agreed, element_size_bytes, ret_algorithm);

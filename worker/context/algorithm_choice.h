@@ -1,5 +1,5 @@
 /*
- * Which algorithm a context's calls run with: the one that is forced, or the cheapest. Choosing by
+ * Which algorithm a context's calls run with: that of the override, or the cheapest. Choosing by
  * cost may take milliseconds, so calls of about the same size are chosen for once: a count stands
  * for those below it that share its first four binary digits, at most an eighth apart.
  *
@@ -24,7 +24,7 @@ struct muster_choice {
 
 /* What was chosen by these figures; the newest are kept. */
 struct muster_choices {
-    struct muster_algorithm_override forced;
+    struct muster_algorithm_override override;
     struct muster_cost_model model;
     struct muster_choice kept[MUSTER_CHOICES_MAX];
     uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */
@@ -33,8 +33,8 @@ struct muster_choices {
 /* Forgets them, as something else has changed that they depend on. */
 void muster_choices_clear(struct muster_choices *choices);
 
-/* All members choose alike, as the choice depends on what they agree on. MUSTER_INVALID: the forced
- * algorithm cannot do it, or none. */
+/* All members choose alike, as the choice depends on what they agree on. MUSTER_INVALID: the
+ * override's algorithm does not fit a reproducible call, or no algorithm fits. */
 MUSTER_CHECKED muster_status muster_choices_make(struct muster_choices *choices,
                                                  const struct muster_plan *plan,
                                                  size_t element_size_bytes, size_t *ret_algorithm);

@@ -12,7 +12,6 @@ static muster_status find_use(const struct muster_context *context,
                               const struct muster_request *request, bool *ret_uses)
 {
     size_t algorithm;
-    uint32_t forced = context->choices.forced.plus_one[request->collective];
     *ret_uses = false;
     if (request->collective != MUSTER_ALLTOALLV ||
         context->topology.ranks > MUSTER_ALL_COUNTS_RANKS_MAX) {
@@ -22,7 +21,10 @@ static muster_status find_use(const struct muster_context *context,
         TRY(muster_algorithm_find(request->collective, request->algorithm, &algorithm));
         *ret_uses = muster_algorithm_uses_all_counts(algorithm);
     } else {
-        *ret_uses = forced != 0 && muster_algorithm_uses_all_counts(forced - 1);
+        const struct muster_algorithm_override *override = &context->choices.override;
+        *ret_uses = override->by_collective[request->collective].is_set &&
+                    muster_algorithm_uses_all_counts(
+                        override->by_collective[request->collective].algorithm);
     }
     return MUSTER_OK;
 }

@@ -78,15 +78,15 @@ muster_status muster_context_create(const struct muster_context_options *options
         return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
                                 options->rank, options->topology->ranks);
     }
-    struct muster_algorithm_override forced = {0};
+    struct muster_algorithm_override override = {0};
     if (options->algorithm != NULL) {
-        TRY(muster_algorithm_override_parse(options->algorithm, &forced));
+        TRY(muster_algorithm_override_parse(options->algorithm, &override));
     }
     struct muster_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
-    context->choices.forced = forced;
+    context->choices.override = override;
     muster_mutex_init(&context->mutex);
     muster_condition_init(&context->given_back);
     muster_kept_init(&context->kept);

@@ -29,8 +29,8 @@ struct muster_context_options {
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
     uint32_t rank;                          /* this member's rank in the group */
     const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm; /* forced, as muster_algorithm_override_parse() takes it; where it
-                              does not fit, and if NULL: chosen by cost */
+    const char *algorithm; /* the override, as muster_algorithm_override_parse() takes it; where
+ it does not fit, and if NULL: selected by predicted time */
     const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
                                       reproducible sums are ordered; ranks break ties; NULL: by
                                       rank; copied */

@@ -21,7 +21,8 @@ static bool may_tune(const struct muster_context *context, const struct muster_c
                      const struct muster_plan *plan)
 {
     return context->tunes && key->untuned == 0 &&
-           context->choices.forced.plus_one[plan->collective] == 0 && muster_tuning_suits(plan);
+           !context->choices.override.by_collective[plan->collective].is_set &&
+           muster_tuning_suits(plan);
 }
 
 /* Sets its algorithm, and whether that is the last word. */
