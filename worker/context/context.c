@@ -278,14 +278,14 @@ muster_status muster_context_algorithm(struct muster_context *context,
     return MUSTER_OK;
 }
 
-muster_status muster_context_is_settled(struct muster_context *context,
-                                        const struct muster_request *request, bool *ret_settled)
+muster_status muster_context_is_tuned(struct muster_context *context,
+                                      const struct muster_request *request, bool *ret_tuned)
 {
     AUTO_TURN(context);
     struct muster_asked asked;
     struct muster_kept *kept;
     TRY(find_asked(context, request, &asked, &kept));
-    *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    *ret_tuned = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
 

@@ -115,9 +115,9 @@ MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *con
 
 /* Whether it is known which algorithm that will be from now on: calls without a name may find out
  * for a while. */
-MUSTER_CHECKED muster_status muster_context_is_settled(struct muster_context *context,
-                                                       const struct muster_request *request,
-                                                       bool *ret_settled);
+MUSTER_CHECKED muster_status muster_context_is_tuned(struct muster_context *context,
+                                                     const struct muster_request *request,
+                                                     bool *ret_tuned);
 
 /* How long it would take by the cost model. Of an alltoallv a member knows only its own blocks, and
  * takes it that those of the others are like them. */

@@ -34,15 +34,16 @@ static muster_status choose(struct muster_context *context, const struct muster_
         return MUSTER_OK;
     }
     if (may_tune(context, key, plan)) {
-        const struct muster_size_class *kind =
+        const struct muster_call_class *call_class =
             muster_tuning_find(&context->tuning, plan, key->element_size_bytes);
-        if (kind != NULL && kind->settled &&
-            muster_select_considers(kind->tuned.algorithm, plan, key->element_size_bytes,
+        if (call_class != NULL && call_class->decided &&
+            muster_select_considers(call_class->tuned.algorithm, plan, key->element_size_bytes,
                                     &context->choices.model)) {
-            made->algorithm = kind->tuned.algorithm;
+            made->algorithm = call_class->tuned.algorithm;
             return MUSTER_OK;
         }
-        made->tuned = kind != NULL ? !kind->settled : !muster_tuning_is_full(&context->tuning);
+        made->tuned =
+            call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
     }
     return muster_choices_make(&context->choices, plan, key->element_size_bytes, &made->algorithm);
 }
@@ -140,9 +141,9 @@ muster_status muster_context_check(struct muster_context *context,
 /* What was kept while it was open how such calls are done is of no use when it is settled. */
 static bool is_outdated(struct muster_context *context, const struct muster_plan *plan)
 {
-    const struct muster_size_class *kind =
+    const struct muster_call_class *call_class =
         muster_tuning_find(&context->tuning, plan, context->key->element_size_bytes);
-    return kind != NULL ? kind->settled : muster_tuning_is_full(&context->tuning);
+    return call_class != NULL ? call_class->decided : muster_tuning_is_full(&context->tuning);
 }
 
 /* By the key. */
