@@ -12,7 +12,7 @@
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/schedule/builder.h"
 
-struct muster_tally; /* level.h */
+struct muster_step_totals; /* level.h */
 
 /* ring_two_phase.c */
 muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
@@ -272,14 +272,15 @@ void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
                                         struct muster_formula *ret_formula);
 
 /* Broadcasts, reduces and barriers as parts among the ranks of a group, `root` being a member's
- * index: the root reads `source`, all others get the span in OUTPUT. A tally is of the member at a
- * place, counted from the root. */
+ * index: the root reads `source`, all others get the span in OUTPUT. Step totals are those of the
+ * member at a place, counted from the root. */
 
 /* broadcast_binomial.c */
 void muster_broadcast_binomial_part(struct muster_builder *builder,
                                     const struct muster_group *group, uint32_t root,
                                     enum muster_buffer source, struct muster_span span);
-struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
+struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
+                                                           uint32_t place);
 muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
                                                  struct muster_builder *builder);
 void muster_broadcast_binomial_formula(const struct muster_plan *plan,
@@ -289,7 +290,8 @@ void muster_broadcast_binomial_formula(const struct muster_plan *plan,
 void muster_broadcast_pipelined_part(struct muster_builder *builder,
                                      const struct muster_group *group, uint32_t root,
                                      enum muster_buffer source, struct muster_span span);
-struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place);
+struct muster_step_totals muster_broadcast_pipelined_totals(uint64_t count, uint32_t size,
+                                                            uint32_t place);
 muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
                                                   struct muster_builder *builder);
 void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
@@ -327,7 +329,8 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
                                                const struct muster_group *group, uint32_t root,
                                                enum muster_buffer source, struct muster_span span,
                                                enum muster_buffer sum);
-struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
+struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
+                                                        uint32_t place);
 muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
                                               struct muster_builder *builder);
 void muster_reduce_binomial_formula(const struct muster_plan *plan,

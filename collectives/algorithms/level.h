@@ -21,7 +21,7 @@ struct muster_span muster_level_share(const struct muster_level *level, uint32_t
 bool muster_level_owns(const struct muster_level *level, uint32_t index);
 
 /* What a member does there and back. */
-struct muster_tally {
+struct muster_step_totals {
     uint32_t rounds;
     uint64_t elements; /* sent */
     uint64_t reduced;  /* roughly */
@@ -32,21 +32,21 @@ enum muster_buffer muster_pairwise_reduce_scatter(struct muster_builder *builder
                                                   const struct muster_level *level,
                                                   enum muster_buffer source);
 void muster_pairwise_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_pairwise_tally(const struct muster_level *level);
-struct muster_tally muster_pairwise_allgather_tally(const struct muster_level *level);
+struct muster_step_totals muster_pairwise_totals(const struct muster_level *level);
+struct muster_step_totals muster_pairwise_allgather_totals(const struct muster_level *level);
 
 /* level_binomial.c: each share along a binomial tree that ends at its owner. */
 enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder,
                                                   const struct muster_level *level,
                                                   enum muster_buffer source);
 void muster_binomial_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_binomial_tally(const struct muster_level *level);
+struct muster_step_totals muster_binomial_totals(const struct muster_level *level);
 
 /* level_ring.c: each share once around a ring, to its owner and on from it. */
 enum muster_buffer muster_level_ring_reduce_scatter(struct muster_builder *builder,
                                                     const struct muster_level *level,
                                                     enum muster_buffer source);
 void muster_level_ring_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_level_ring_tally(const struct muster_level *level);
+struct muster_step_totals muster_level_ring_totals(const struct muster_level *level);
 
 #endif

@@ -220,25 +220,26 @@ static void run(struct muster_builder *builder, const struct muster_group *group
     }
 }
 
-static struct muster_tally tally_of(uint64_t count, uint32_t size, uint32_t index, uint32_t base)
+static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32_t index,
+                                           uint32_t base)
 {
     struct muster_fold fold = fold_of(size, base);
     if (size == 1 || muster_fold_is_extra(&fold, index)) {
-        return (struct muster_tally){.rounds = size == 1 ? 0 : 2,
-                                     .elements = size == 1 ? 0 : count};
+        return (struct muster_step_totals){.rounds = size == 1 ? 0 : 2,
+                                           .elements = size == 1 ? 0 : count};
     }
     struct digit digits[DIGITS_MAX];
     uint32_t place = muster_fold_place(&fold, index);
     uint32_t digit_count =
         find_digits(fold.kept, base, place, (struct muster_span){.count = count}, digits);
     bool folds = place < fold.extras;
-    struct muster_tally tally = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
+    struct muster_step_totals totals = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
     for (uint32_t i = 0; i < digit_count; i++) {
         uint64_t kept = digits[i].kept.count;
-        tally.rounds += 2 + (kept > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
-        tally.elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
+        totals.rounds += 2 + (kept > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
+        totals.elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
     }
-    return tally;
+    return totals;
 }
 
 void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
@@ -249,12 +250,12 @@ void muster_bcube_part(struct muster_builder *builder, const struct muster_group
 
 uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
-    return tally_of(count, size, index, BASE_USUAL).elements;
+    return totals_of(count, size, index, BASE_USUAL).elements;
 }
 
 uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    return tally_of(count, size, index, BASE_USUAL).rounds;
+    return totals_of(count, size, index, BASE_USUAL).rounds;
 }
 
 static uint32_t base_of(const struct muster_plan *plan)
@@ -286,9 +287,9 @@ void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula 
     struct muster_fold fold = fold_of(topology->ranks, base);
     uint32_t busiest = muster_fold_index(&fold, 0);
     uint64_t count = plan->count;
-    const struct muster_tally tally = tally_of(count, topology->ranks, busiest, base);
+    const struct muster_step_totals totals = totals_of(count, topology->ranks, busiest, base);
     *ret_formula = (struct muster_formula){
-        .rounds = topology->ranks == 1 ? count > 0 : tally.rounds, .elements = tally.elements};
+        .rounds = topology->ranks == 1 ? count > 0 : totals.rounds, .elements = totals.elements};
     struct digit digits[DIGITS_MAX];
     uint32_t digit_count =
         find_digits(fold.kept, base, 0, (struct muster_span){.count = count}, digits);

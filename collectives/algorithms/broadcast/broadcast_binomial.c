@@ -36,11 +36,12 @@ void muster_broadcast_binomial_part(struct muster_builder *builder,
     }
 }
 
-struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
+                                                           uint32_t place)
 {
     uint32_t takers = muster_binomial_children(size, place);
-    return (struct muster_tally){.rounds = takers + (place > 0 ? 1 : 0),
-                                 .elements = takers * count};
+    return (struct muster_step_totals){.rounds = takers + (place > 0 ? 1 : 0),
+                                       .elements = takers * count};
 }
 
 muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,

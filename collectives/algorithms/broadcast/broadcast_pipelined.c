@@ -50,14 +50,15 @@ void muster_broadcast_pipelined_part(struct muster_builder *builder,
     }
 }
 
-struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place)
+struct muster_step_totals muster_broadcast_pipelined_totals(uint64_t count, uint32_t size,
+                                                            uint32_t place)
 {
     if (size == 1) {
-        return (struct muster_tally){0};
+        return (struct muster_step_totals){0};
     }
     bool passes_on = place > 0 && place + 1 < size;
-    return (struct muster_tally){.rounds = segments_of(count) + (passes_on ? 1 : 0),
-                                 .elements = place + 1 < size ? count : 0};
+    return (struct muster_step_totals){.rounds = segments_of(count) + (passes_on ? 1 : 0),
+                                       .elements = place + 1 < size ? count : 0};
 }
 
 muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,

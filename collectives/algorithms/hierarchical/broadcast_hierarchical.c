@@ -45,8 +45,8 @@ muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *p
 void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
                                            struct muster_formula *ret_formula)
 {
-    const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally};
-    muster_rooted_formula(plan, tallies, ret_formula);
+    const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {
+        muster_broadcast_binomial_totals, muster_broadcast_binomial_totals,
+        muster_broadcast_binomial_totals};
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }

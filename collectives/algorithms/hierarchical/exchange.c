@@ -6,15 +6,15 @@ static const struct muster_exchange exchanges[MUSTER_EXCHANGE_END] = {
     [MUSTER_EXCHANGE_PAIRWISE] = {.name = "pairwise",
                                   .reduce_scatter = muster_pairwise_reduce_scatter,
                                   .allgather = muster_pairwise_allgather,
-                                  .tally = muster_pairwise_tally},
+                                  .totals = muster_pairwise_totals},
     [MUSTER_EXCHANGE_BINOMIAL] = {.name = "binomial",
                                   .reduce_scatter = muster_binomial_reduce_scatter,
                                   .allgather = muster_binomial_allgather,
-                                  .tally = muster_binomial_tally},
+                                  .totals = muster_binomial_totals},
     [MUSTER_EXCHANGE_RING_TWO_PHASE] = {.name = "ring_two_phase",
                                         .reduce_scatter = muster_level_ring_reduce_scatter,
                                         .allgather = muster_level_ring_allgather,
-                                        .tally = muster_level_ring_tally},
+                                        .totals = muster_level_ring_totals},
     [MUSTER_EXCHANGE_RING] = {.name = "ring",
                               .part = muster_ring_part,
                               .part_elements = muster_ring_part_elements,
@@ -88,31 +88,32 @@ void muster_exchange_end(struct muster_builder *builder, const struct muster_exc
 }
 
 /* About half of what is sent is received to be reduced. */
-static struct muster_tally tally_part(const struct muster_exchange *exchange,
-                                      const struct muster_level *level)
+static struct muster_step_totals totals_of_part(const struct muster_exchange *exchange,
+                                                const struct muster_level *level)
 {
     uint32_t size = level->group.size;
     uint32_t index = level->group.index;
     uint64_t elements = exchange->part_elements(level->span.count, size, index);
-    return (struct muster_tally){.rounds = exchange->part_rounds(level->span.count, size, index),
-                                 .elements = elements,
-                                 .reduced = elements / 2};
+    return (struct muster_step_totals){.rounds =
+                                           exchange->part_rounds(level->span.count, size, index),
+                                       .elements = elements,
+                                       .reduced = elements / 2};
 }
 
-struct muster_tally muster_exchange_tally(const struct muster_exchange *exchange,
-                                          const struct muster_level *level)
+struct muster_step_totals muster_exchange_totals(const struct muster_exchange *exchange,
+                                                 const struct muster_level *level)
 {
     if (exchange->part == NULL) {
-        return exchange->tally(level);
+        return exchange->totals(level);
     }
     if (level->group.size == 1) {
-        return (struct muster_tally){0};
+        return (struct muster_step_totals){0};
     }
-    struct muster_tally tally = tally_part(exchange, level);
-    const struct muster_tally back = muster_pairwise_allgather_tally(level);
-    tally.rounds += back.rounds;
-    tally.elements += back.elements;
-    return tally;
+    struct muster_step_totals totals = totals_of_part(exchange, level);
+    const struct muster_step_totals back = muster_pairwise_allgather_totals(level);
+    totals.rounds += back.rounds;
+    totals.elements += back.elements;
+    return totals;
 }
 
 void muster_exchange_allreduce(struct muster_builder *builder,
@@ -129,8 +130,8 @@ void muster_exchange_allreduce(struct muster_builder *builder,
     muster_builder_next_round(builder);
 }
 
-struct muster_tally muster_exchange_allreduce_tally(const struct muster_exchange *exchange,
-                                                    const struct muster_level *level)
+struct muster_step_totals muster_exchange_allreduce_totals(const struct muster_exchange *exchange,
+                                                           const struct muster_level *level)
 {
-    return exchange->part != NULL ? tally_part(exchange, level) : exchange->tally(level);
+    return exchange->part != NULL ? totals_of_part(exchange, level) : exchange->totals(level);
 }

@@ -17,7 +17,7 @@ struct muster_exchange {
                                          const struct muster_level *level,
                                          enum muster_buffer source);
     void (*allgather)(struct muster_builder *builder, const struct muster_level *level);
-    struct muster_tally (*tally)(const struct muster_level *level); /* of both */
+    struct muster_step_totals (*totals)(const struct muster_level *level); /* of both */
     /* An allreduce, as in generators.h. NULL: there are only the two halves. */
     void (*part)(struct muster_builder *builder, const struct muster_group *group,
                  enum muster_buffer source, struct muster_span span);
@@ -53,14 +53,14 @@ enum muster_buffer muster_exchange_begin(struct muster_builder *builder,
                                          enum muster_buffer source);
 void muster_exchange_end(struct muster_builder *builder, const struct muster_exchange *exchange,
                          const struct muster_level *level);
-struct muster_tally muster_exchange_tally(const struct muster_exchange *exchange,
-                                          const struct muster_level *level);
+struct muster_step_totals muster_exchange_totals(const struct muster_exchange *exchange,
+                                                 const struct muster_level *level);
 
 /* At the last level: an allreduce. */
 void muster_exchange_allreduce(struct muster_builder *builder,
                                const struct muster_exchange *exchange,
                                const struct muster_level *level, enum muster_buffer source);
-struct muster_tally muster_exchange_allreduce_tally(const struct muster_exchange *exchange,
-                                                    const struct muster_level *level);
+struct muster_step_totals muster_exchange_allreduce_totals(const struct muster_exchange *exchange,
+                                                           const struct muster_level *level);
 
 #endif

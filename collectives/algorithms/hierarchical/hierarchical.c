@@ -251,42 +251,42 @@ muster_status muster_hierarchical_generate(const struct muster_plan *plan,
 }
 
 /* What a rank does at its levels: within its host, and above. */
-static struct muster_tally tally_of(const struct frame *frame, const struct tower *tower,
-                                    uint32_t first, uint32_t height)
+static struct muster_step_totals totals_of(const struct frame *frame, const struct tower *tower,
+                                           uint32_t first, uint32_t height)
 {
-    struct muster_tally sum = {0};
+    struct muster_step_totals sum = {0};
     for (uint32_t i = first; i < height && i < tower->height; i++) {
         const struct muster_level *level = &tower->levels[i];
         const struct muster_exchange *exchange = frame->exchanges[i];
-        const struct muster_tally tally = i == frame->levels - 1
-                                              ? muster_exchange_allreduce_tally(exchange, level)
-                                              : muster_exchange_tally(exchange, level);
-        sum.rounds += tally.rounds;
-        sum.elements += tally.elements;
-        sum.reduced += tally.reduced;
+        const struct muster_step_totals totals =
+            i == frame->levels - 1 ? muster_exchange_allreduce_totals(exchange, level)
+                                   : muster_exchange_totals(exchange, level);
+        sum.rounds += totals.rounds;
+        sum.elements += totals.elements;
+        sum.reduced += totals.reduced;
     }
     return sum;
 }
 
 /* What a rank does with all pieces: elements of all lanes, and the rounds of the longest. */
-static struct muster_tally tally_pieces(const struct frame *frame, uint32_t host, uint32_t rank,
-                                        uint64_t count)
+static struct muster_step_totals totals_of_pieces(const struct frame *frame, uint32_t host,
+                                                  uint32_t rank, uint64_t count)
 {
     struct cutter cutter = {.whole = {.count = count}};
     uint32_t rounds[PIECE_LANES] = {0};
-    struct muster_tally sum = {0};
-    struct muster_tally tally = {0};
+    struct muster_step_totals sum = {0};
+    struct muster_step_totals totals = {0};
     uint64_t size = UINT64_MAX;
     for (uint32_t piece = 0; piece < frame->pieces; piece++) {
         const struct muster_span span = next_piece(frame, &cutter);
         if (span.count != size) { /* few are: pieces of one size take the same */
             const struct tower tower = tower_of(frame, host, rank, span);
-            tally = tally_of(frame, &tower, 0, LEVELS_MAX);
+            totals = totals_of(frame, &tower, 0, LEVELS_MAX);
             size = span.count;
         }
-        sum.elements += tally.elements;
+        sum.elements += totals.elements;
         uint32_t *lane = &rounds[piece % frame->lanes];
-        *lane += tally.rounds;
+        *lane += totals.rounds;
         sum.rounds = *lane > sum.rounds ? *lane : sum.rounds;
     }
     return sum;
@@ -311,22 +311,22 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     const struct muster_span first = next_piece(frame, &cutter);
     const struct tower edge = tower_of(frame, largest_host(topology), 0, first);
     const struct tower tower = tower_of(frame, largest_host(topology), 0, cutter.whole);
-    const struct muster_tally local = tally_of(frame, &edge, 0, 1);
+    const struct muster_step_totals local = totals_of(frame, &edge, 0, 1);
     ret_formula->local = (struct muster_path){.messages = (uint64_t)local.rounds * turns,
                                               .elements = local.elements};
     ret_formula->reduced = local.reduced;
     uint64_t hosts = largest_size(topology->racks, topology->rack_sizes); /* of a rack, that go */
     for (uint32_t i = 1; i < frame->levels; i++) {
-        const struct muster_tally tally = tally_of(frame, &tower, i, i + 1);
-        const struct muster_path path = {.messages = (uint64_t)tally.rounds * turns,
-                                         .elements = tally.elements * frame->owners[0]};
+        const struct muster_step_totals totals = totals_of(frame, &tower, i, i + 1);
+        const struct muster_path path = {.messages = (uint64_t)totals.rounds * turns,
+                                         .elements = totals.elements * frame->owners[0]};
         if (frame->levels == LEVELS_MAX && i == 1) {
             ret_formula->cross = path;
             hosts = frame->owners[1];
         } else {
             muster_formula_between(ret_formula, topology, path, hosts);
         }
-        ret_formula->reduced += tally.reduced;
+        ret_formula->reduced += totals.reduced;
     }
 }
 
@@ -336,11 +336,12 @@ void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_f
     *ret_formula = (struct muster_formula){0};
     for (uint32_t host = 0; host < plan->topology->hosts; host++) {
         for (uint32_t rank = 0; rank < plan->topology->host_sizes[host]; rank++) {
-            const struct muster_tally tally = tally_pieces(&frame, host, rank, plan->count);
+            const struct muster_step_totals totals =
+                totals_of_pieces(&frame, host, rank, plan->count);
             ret_formula->rounds =
-                tally.rounds > ret_formula->rounds ? tally.rounds : ret_formula->rounds;
+                totals.rounds > ret_formula->rounds ? totals.rounds : ret_formula->rounds;
             ret_formula->elements =
-                tally.elements > ret_formula->elements ? tally.elements : ret_formula->elements;
+                totals.elements > ret_formula->elements ? totals.elements : ret_formula->elements;
         }
     }
     estimate(&frame, plan->count, ret_formula);

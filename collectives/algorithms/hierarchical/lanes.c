@@ -195,22 +195,23 @@ static void estimate(const struct muster_lanes *lanes, struct muster_formula *fo
 }
 
 /* The ranks of one run do alike, but for the first. */
-static void tally_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
-                       const uint64_t *starts, muster_lane_tally tally_of,
-                       struct muster_formula *formula)
+static void add_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
+                     const uint64_t *starts, muster_lane_totals totals_of,
+                     struct muster_formula *formula)
 {
     const struct muster_span run = run_of(lanes, lane, host);
     for (uint64_t rank = run.offset; rank < run.offset + run.count; rank++) {
         uint64_t local = rank - lanes->topology->host_first[host];
         struct muster_lane own = muster_lane_at(lanes, host, (uint32_t)local);
         own.starts = starts;
-        const struct muster_tally tally = tally_of(&own);
-        formula->rounds = tally.rounds > formula->rounds ? tally.rounds : formula->rounds;
-        formula->elements = tally.elements > formula->elements ? tally.elements : formula->elements;
+        const struct muster_step_totals totals = totals_of(&own);
+        formula->rounds = totals.rounds > formula->rounds ? totals.rounds : formula->rounds;
+        formula->elements =
+            totals.elements > formula->elements ? totals.elements : formula->elements;
     }
 }
 
-void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally tally_of,
+void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_totals totals_of,
                           struct muster_formula *ret_formula)
 {
     *ret_formula = (struct muster_formula){0};
@@ -223,7 +224,7 @@ void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally ta
     for (uint32_t lane = 0; lane < lanes->lanes; lane++) {
         muster_lanes_measure(lanes, lane, starts);
         for (uint32_t host = 0; host < hosts; host++) {
-            tally_host(lanes, lane, host, starts, tally_of, ret_formula);
+            add_host(lanes, lane, host, starts, totals_of, ret_formula);
         }
     }
     estimate(lanes, ret_formula);

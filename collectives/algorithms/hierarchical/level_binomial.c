@@ -89,9 +89,9 @@ void muster_binomial_allgather(struct muster_builder *builder, const struct must
     }
 }
 
-struct muster_tally muster_binomial_tally(const struct muster_level *level)
+struct muster_step_totals muster_binomial_totals(const struct muster_level *level)
 {
-    struct muster_tally tally = {0};
+    struct muster_step_totals totals = {0};
     uint32_t size = level->group.size;
     uint32_t busy = 0; /* a bit for each round that the member takes part in */
     for (uint32_t i = 0; i < level->owners; i++) {
@@ -100,11 +100,11 @@ struct muster_tally muster_binomial_tally(const struct muster_level *level)
         for (uint32_t round = 0; round < muster_log2_up(size); round++) {
             bool up = gives(place, round);
             bool down = takes(place, round, size);
-            tally.elements += up || down ? share : 0; /* one goes to it, the other comes back */
-            tally.reduced += down ? share : 0;
+            totals.elements += up || down ? share : 0; /* one goes to it, the other comes back */
+            totals.reduced += down ? share : 0;
             busy |= up || down ? UINT32_C(1) << round : 0;
         }
     }
-    tally.rounds = 2 * (uint32_t)__builtin_popcount(busy);
-    return tally;
+    totals.rounds = 2 * (uint32_t)__builtin_popcount(busy);
+    return totals;
 }

@@ -64,9 +64,9 @@ static uint64_t share_count(const struct muster_level *level, uint32_t index)
     return muster_level_owns(level, index) ? muster_level_share(level, index).count : 0;
 }
 
-struct muster_tally muster_level_ring_tally(const struct muster_level *level)
+struct muster_step_totals muster_level_ring_totals(const struct muster_level *level)
 {
-    struct muster_tally tally = {0};
+    struct muster_step_totals totals = {0};
     uint32_t size = level->group.size;
     uint32_t index = level->group.index;
     for (uint32_t round = 0; round + 1 < size; round++) {
@@ -74,10 +74,10 @@ struct muster_tally muster_level_ring_tally(const struct muster_level *level)
         uint32_t back = (there + 1) % size;
         uint32_t later = outgoing(size, index, round + 1);
         bool owned = muster_level_owns(level, there);
-        tally.rounds += owned || muster_level_owns(level, later) ? 1 : 0;
-        tally.rounds += owned || muster_level_owns(level, back) ? 1 : 0;
-        tally.elements += share_count(level, there) + share_count(level, back);
-        tally.reduced += share_count(level, later);
+        totals.rounds += owned || muster_level_owns(level, later) ? 1 : 0;
+        totals.rounds += owned || muster_level_owns(level, back) ? 1 : 0;
+        totals.elements += share_count(level, there) + share_count(level, back);
+        totals.reduced += share_count(level, later);
     }
-    return tally;
+    return totals;
 }

@@ -257,31 +257,32 @@ static uint32_t count_last_passes(struct forest *forest)
 }
 
 /* Between hosts: what the owner of a share does there and back. */
-static struct muster_tally tally_cross(const struct forest *forest,
-                                       const struct muster_level *level, uint32_t last_passes)
+static struct muster_step_totals
+totals_across(const struct forest *forest, const struct muster_level *level, uint32_t last_passes)
 {
     uint64_t own = muster_level_share(level, level->group.index).count;
     uint64_t sums = forest->counts[level->group.index];
     uint32_t others = level->group.size - 1;
-    return (struct muster_tally){.rounds = 2 * others + (own > 0 ? last_passes + 1 : 0),
-                                 .elements = sums * (level->span.count - own) + others * own,
-                                 .reduced = others * own};
+    return (struct muster_step_totals){.rounds = 2 * others + (own > 0 ? last_passes + 1 : 0),
+                                       .elements = sums * (level->span.count - own) + others * own,
+                                       .reduced = others * own};
 }
 
 /* Within the host. */
-static struct muster_tally tally_local(const struct forest *forest,
-                                       const struct muster_level *level, uint32_t host)
+static struct muster_step_totals totals_within(const struct forest *forest,
+                                               const struct muster_level *level, uint32_t host)
 {
     if (!muster_level_owns(level, level->group.index)) {
-        return (struct muster_tally){.rounds = 2 * level->owners, .elements = level->span.count};
+        return (struct muster_step_totals){.rounds = 2 * level->owners,
+                                           .elements = level->span.count};
     }
     uint64_t share = muster_level_share(level, level->group.index).count;
     uint32_t others = level->group.size - 1;
     uint32_t copies = others == 0 && share > 0 ? 1 : 0;
-    return (struct muster_tally){.rounds =
-                                     2 * others + copies + (share > 0 ? forest->passes[host] : 0),
-                                 .elements = level->span.count - share + others * share,
-                                 .reduced = others * share};
+    return (struct muster_step_totals){.rounds = 2 * others + copies +
+                                                 (share > 0 ? forest->passes[host] : 0),
+                                       .elements = level->span.count - share + others * share,
+                                       .reduced = others * share};
 }
 
 static void fill_formula(const struct muster_plan *plan, struct forest *forest,
@@ -294,12 +295,12 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_level local = local_level(forest, host, rank, plan->count);
-            const struct muster_tally near = tally_local(forest, &local, host);
-            struct muster_tally far = {0};
+            const struct muster_step_totals near = totals_within(forest, &local, host);
+            struct muster_step_totals far = {0};
             if (muster_level_owns(&local, rank)) {
                 const struct muster_level level =
                     cross_level(forest, host, muster_level_share(&local, rank));
-                far = tally_cross(forest, &level, last_passes);
+                far = totals_across(forest, &level, last_passes);
             }
             uint32_t rounds = near.rounds + far.rounds;
             uint64_t elements = near.elements + far.elements;

@@ -39,7 +39,8 @@ muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan
 void muster_reduce_hierarchical_formula(const struct muster_plan *plan,
                                         struct muster_formula *ret_formula)
 {
-    const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {
-        muster_reduce_binomial_tally, muster_reduce_binomial_tally, muster_reduce_binomial_tally};
-    muster_rooted_formula(plan, tallies, ret_formula);
+    const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {muster_reduce_binomial_totals,
+                                                                     muster_reduce_binomial_totals,
+                                                                     muster_reduce_binomial_totals};
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }

@@ -90,16 +90,17 @@ uint32_t muster_rooted_place(const struct muster_rooted_level *level)
     return (level->group.index + level->group.size - level->root) % level->group.size;
 }
 
-static struct muster_tally tally_rank(const struct muster_rooted *rooted, uint64_t count,
-                                      const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS])
+static struct muster_step_totals
+totals_of_rank(const struct muster_rooted *rooted, uint64_t count,
+               const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS])
 {
-    struct muster_tally sum = {0};
+    struct muster_step_totals sum = {0};
     for (uint32_t i = rooted->first; i < MUSTER_ROOTED_LEVELS; i++) {
         const struct muster_rooted_level *level = &rooted->levels[i];
-        const struct muster_tally tally =
-            tallies[i](count, level->group.size, muster_rooted_place(level));
-        sum.rounds += tally.rounds;
-        sum.elements += tally.elements;
+        const struct muster_step_totals totals =
+            level_totals[i](count, level->group.size, muster_rooted_place(level));
+        sum.rounds += totals.rounds;
+        sum.elements += totals.elements;
     }
     return sum;
 }
@@ -114,23 +115,23 @@ static uint32_t largest(uint32_t count, const uint32_t *sizes)
 }
 
 /* What a leader of so many sends or gets, one after the other. */
-static struct muster_path path_of(const struct muster_tally *tally)
+static struct muster_path path_of(const struct muster_step_totals *totals)
 {
-    return (struct muster_path){.messages = tally->rounds,
-                                .elements = tally->elements > tally->reduced ? tally->elements
-                                                                             : tally->reduced};
+    return (struct muster_path){.messages = totals->rounds,
+                                .elements = totals->elements > totals->reduced ? totals->elements
+                                                                               : totals->reduced};
 }
 
 static void estimate(const struct muster_plan *plan,
-                     const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                     const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                      struct muster_formula *formula)
 {
     const struct muster_topology *topology = plan->topology;
-    const struct muster_tally world = tallies[0](plan->count, topology->racks, 0);
-    const struct muster_tally cross =
-        tallies[1](plan->count, largest(topology->racks, topology->rack_sizes), 0);
-    const struct muster_tally local =
-        tallies[2](plan->count, largest(topology->hosts, topology->host_sizes), 0);
+    const struct muster_step_totals world = level_totals[0](plan->count, topology->racks, 0);
+    const struct muster_step_totals cross =
+        level_totals[1](plan->count, largest(topology->racks, topology->rack_sizes), 0);
+    const struct muster_step_totals local =
+        level_totals[2](plan->count, largest(topology->hosts, topology->host_sizes), 0);
     muster_formula_between(formula, topology, path_of(&world), 1);
     formula->cross.messages += path_of(&cross).messages;
     formula->cross.elements += path_of(&cross).elements;
@@ -139,7 +140,7 @@ static void estimate(const struct muster_plan *plan,
 }
 
 void muster_rooted_formula(const struct muster_plan *plan,
-                           const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                           const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                            struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
@@ -147,12 +148,13 @@ void muster_rooted_formula(const struct muster_plan *plan,
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_rooted rooted = muster_rooted_at(topology, plan->root, host, rank);
-            const struct muster_tally tally = tally_rank(&rooted, plan->count, tallies);
-            formula.rounds = tally.rounds > formula.rounds ? tally.rounds : formula.rounds;
+            const struct muster_step_totals totals =
+                totals_of_rank(&rooted, plan->count, level_totals);
+            formula.rounds = totals.rounds > formula.rounds ? totals.rounds : formula.rounds;
             formula.elements =
-                tally.elements > formula.elements ? tally.elements : formula.elements;
+                totals.elements > formula.elements ? totals.elements : formula.elements;
         }
     }
-    estimate(plan, tallies, &formula);
+    estimate(plan, level_totals, &formula);
     *ret_formula = formula;
 }

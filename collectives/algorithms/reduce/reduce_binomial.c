@@ -40,12 +40,13 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
     return source;
 }
 
-struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
+                                                        uint32_t place)
 {
     uint32_t givers = muster_binomial_children(size, place);
-    return (struct muster_tally){.rounds = givers + (place > 0 ? 1 : 0),
-                                 .elements = place > 0 ? count : 0,
-                                 .reduced = givers * count};
+    return (struct muster_step_totals){.rounds = givers + (place > 0 ? 1 : 0),
+                                       .elements = place > 0 ? count : 0,
+                                       .reduced = givers * count};
 }
 
 muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
