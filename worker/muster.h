@@ -351,10 +351,8 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session,
 /* The same with blocks of different sizes: in's block i has in_counts[i] elements and goes to
  * member i, out's block i has out_counts[i] elements and comes from member i. What one member sends
  * another must be what that one takes from it; else the call is MUSTER_INVALID, and the text says
- * how many bytes each has in mind; members that were done by then return MUSTER_OK. With algorithm
- * "bruck", which is for many small blocks and at most 128 members, all members tell each other
- * their counts first, and all get that MUSTER_INVALID. In place: out == in, memory for the larger
- * of both. */
+ * how many bytes each has in mind; members that were done by then return MUSTER_OK. In place:
+ * out == in, memory for the larger of both. */
 MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
                                                          muster_scope scope, const void *in,
                                                          const size_t *in_counts, void *out,

@@ -30,12 +30,6 @@ bool muster_algorithm_uses_memory(size_t algorithm)
     return row != NULL && row->memory;
 }
 
-bool muster_algorithm_uses_all_counts(size_t algorithm)
-{
-    const struct muster_algorithm *row = row_of(algorithm);
-    return row != NULL && row->all_counts;
-}
-
 /* The plan as the algorithm's row wants it. */
 static struct muster_plan vary(size_t algorithm, const struct muster_plan *plan)
 {

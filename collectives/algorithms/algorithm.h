@@ -54,8 +54,6 @@ struct muster_algorithm {
     /* Ranks that share memory carry it out there as one: see collectives/select/host_memory.h. Of
      * those that do not, it is an algorithm that there are others for: it is not selected. */
     bool memory;
-    /* The members must tell each other all counts before: see muster_plan.all_counts. */
-    bool all_counts;
     uint32_t variant;                       /* that the name alone stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
     /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
@@ -76,9 +74,8 @@ extern const size_t muster_algorithm_count;
  * 32 bits. */
 enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
 
-/* Whether the row of this number has .memory, or .all_counts; of what is no number it has not. */
+/* Whether the row of this number has .memory; of what is no number it has not. */
 bool muster_algorithm_uses_memory(size_t algorithm);
-bool muster_algorithm_uses_all_counts(size_t algorithm);
 
 /* The number of this name for this collective: that of a row, or one with its variant in brackets.
  * MUSTER_INVALID lists the names that there are. */

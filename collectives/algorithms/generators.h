@@ -246,13 +246,6 @@ muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
 void muster_alltoall_bruck_formula(const struct muster_plan *plan,
                                    struct muster_formula *ret_formula);
 
-/* alltoallv_bruck.c */
-bool muster_alltoallv_bruck_fits(const struct muster_plan *plan, char *ret_why, size_t size);
-muster_status muster_alltoallv_bruck_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_alltoallv_bruck_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
-
 /* alltoall_pairwise.c */
 muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
                                                 struct muster_builder *builder);

@@ -554,15 +554,6 @@ const struct muster_algorithm muster_algorithms[] = {
      .best_for = "slow networks, small calls",
      .collective = MUSTER_SCATTER,
      BETWEEN_HOSTS(scatter_hierarchical)},
-    {.name = "bruck",
-     .what = "blocks go their distance in powers of two, many in a message (Fan et al. 2022)",
-     .rounds_text = "2 ceil(log2 P) + 1",
-     .elements_text = "nP/2 log2 P",
-     .best_for = "small blocks; where it is named",
-     .collective = MUSTER_ALLTOALLV,
-     .all_counts = true,
-     .fits = muster_alltoallv_bruck_fits,
-     MADE_BY(alltoallv_bruck)},
 };
 
 const size_t muster_algorithm_count = sizeof muster_algorithms / sizeof muster_algorithms[0];

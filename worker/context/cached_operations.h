@@ -30,14 +30,8 @@ struct muster_call_key {
     uint32_t ordered;
     uint32_t bound_count;
     uint32_t untuned;
-    uint64_t
-        bounds[]; /* [bound_count] of the input, then of the output; then all members' counts */
+    uint64_t bounds[]; /* [bound_count] of the input, then of the output */
 };
-
-/* The most that bounds of a call of so many ranks may take. */
-#define MUSTER_KEY_ROOM(ranks)   \
-    (MUSTER_BOUNDS_ROOM(ranks) + \
-     ((ranks) <= MUSTER_ALL_COUNTS_RANKS_MAX ? (size_t)(ranks) * (ranks) : 0))
 
 struct muster_kept {
     struct muster_call_key *key;        /* owned */

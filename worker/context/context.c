@@ -61,7 +61,7 @@ static muster_status copy_options(struct muster_context *context,
     context->choices.model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
-    size_t bounds_bytes = MUSTER_KEY_ROOM(topology->ranks) * sizeof context->key->bounds[0];
+    size_t bounds_bytes = MUSTER_BOUNDS_ROOM(topology->ranks) * sizeof context->key->bounds[0];
     context->key = malloc(sizeof *context->key + bounds_bytes);
     if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
@@ -112,8 +112,6 @@ void muster_context_destroy(struct muster_context *context)
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->staging.memory);
-    free(context->counts.all);
-    free(context->counts.heard);
     free(context->ranks);
     free(context->reduction_order);
     free(context->key);
@@ -246,7 +244,6 @@ muster_status muster_context_run(struct muster_context *context,
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
     struct muster_kept *kept;
-    TRY(muster_context_learn_counts(context, request, &asked, suspect));
     TRY(muster_context_find(context, request, &asked, &kept));
     if (kept->tuned) {
         return muster_context_run_tuned(context, request, &asked, kept, suspect);
@@ -262,7 +259,6 @@ static muster_status find_asked(struct muster_context *context,
                                 struct muster_asked *ret_asked, struct muster_kept **ret_kept)
 {
     TRY(muster_context_check(context, request, ret_asked));
-    TRY(muster_context_assume_counts(context, request, ret_asked));
     return muster_context_find(context, request, ret_asked, ret_kept);
 }
 

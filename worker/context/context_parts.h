@@ -4,7 +4,6 @@
  *   shared_memory_setup.c how the members come to memory that they share
  *   context.c         members and turns; what the context is asked
  *   autotune.c  calls while it is being found out how they are done fastest
- *   alltoallv_counts.c  what members tell each other before an alltoallv, if they must
  *   gpu_staging.c     memory of a GPU, and what stands in for it
  *   launch.c    one call: choosing, finding, running
  *
@@ -18,7 +17,6 @@
 
 #include "worker/base/status.h"
 #include "worker/context/algorithm_choice.h"
-#include "worker/context/alltoallv_counts.h"
 #include "worker/context/cached_operations.h"
 #include "worker/context/context.h"
 #include "worker/context/gpu_staging.h"
@@ -47,7 +45,6 @@ struct muster_context {
     struct muster_kept_table kept;
     bool tunes;
     struct muster_tuning tuning;
-    struct muster_context_counts counts;
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_staging staging;

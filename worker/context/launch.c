@@ -65,11 +65,6 @@ static muster_status fill_key(struct muster_call_key *key, const struct muster_r
     key->ordered = asked->ordered;
     key->untuned = request->untuned;
     key->bound_count = sides * (shape->ranks + 1);
-    if (asked->all_counts != NULL) {
-        size_t pairs = (size_t)shape->ranks * shape->ranks;
-        memcpy(key->bounds + key->bound_count, asked->all_counts, pairs * sizeof key->bounds[0]);
-        key->bound_count += (uint32_t)pairs;
-    }
     if (request->algorithm != NULL) {
         size_t index;
         TRY(muster_algorithm_find(request->collective, request->algorithm, &index));
@@ -90,7 +85,6 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
                                 .reduction_order = asked->ordered ? context->reduction_order : NULL,
-                                .all_counts = asked->all_counts,
                                 .in_place = asked->in_place,
                                 .memory =
                                     context->shared.memory != NULL ? &context->shared.reach : NULL};

@@ -12,10 +12,9 @@
 /* What a request asks for, checked, in the words of the collectives. Members that the collective
  * has no use for are 0. */
 struct muster_asked {
-    struct muster_shape shape;  /* its bounds are in the caller's room */
-    bool in_place;              /* that the schedule must know; see muster_plan.in_place */
-    bool ordered;               /* reproducible, and the order of additions matters */
-    const uint64_t *all_counts; /* as in muster_plan: if the members have told each other */
+    struct muster_shape shape; /* its bounds are in the caller's room */
+    bool in_place;             /* that the schedule must know; see muster_plan.in_place */
+    bool ordered;              /* reproducible, and the order of additions matters */
 };
 
 /* Numbers of `room` that the bounds of a call take. */

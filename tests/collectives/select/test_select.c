@@ -164,17 +164,12 @@ static void formulas_and_simulations_agree_roughly(void **state)
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
             struct muster_plan plan = test_plan(algorithm, &topology, counts[i], 0);
             uint64_t bounds[MUSTER_SELECT_SIMULATED_RANKS_MAX + 1];
-            uint64_t all[MUSTER_SELECT_SIMULATED_RANKS_MAX * MUSTER_SELECT_SIMULATED_RANKS_MAX];
             bool needed = muster_collective_needs_bounds(plan.collective);
             for (uint32_t rank = 0; rank <= topology.ranks; rank++) {
                 bounds[rank] = rank * counts[i];
             }
             plan.output_bounds = needed ? bounds : NULL;
-            for (uint32_t pair = 0; pair < topology.ranks * topology.ranks; pair++) {
-                all[pair] = counts[i];
-            }
             plan.input_bounds = plan.collective == MUSTER_ALLTOALLV ? bounds : NULL;
-            plan.all_counts = plan.collective == MUSTER_ALLTOALLV ? all : NULL;
             if (!test_fits(algorithm, &plan)) {
                 continue;
             }

@@ -31,7 +31,6 @@ struct muster_plan_request {
     bool one_rank;           /* plan.rank only */
     uint64_t *bounds;        /* owned [ranks + 1], or NULL: all blocks are alike */
     uint64_t *output_bounds; /* owned [ranks x (ranks + 1)], in an alltoallv */
-    uint64_t *all_counts;    /* owned [ranks x ranks], in an alltoallv */
 };
 
 /* plan_request.c. MUSTER_INVALID says what would be possible. The request is the caller's to
