@@ -54,7 +54,7 @@ void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
                               struct muster_formula *ret_formula)
 {
     const struct muster_plan varied = vary(algorithm, plan);
-    row_of(algorithm)->formula(&varied, ret_formula);
+    row_of(algorithm)->generator->formula(&varied, ret_formula);
 }
 
 /* Names --------------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan varied = vary(algorithm, plan);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_status status = row_of(algorithm)->generate(&varied, &builder);
+    muster_status status = row_of(algorithm)->generator->generate(&varied, &builder);
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }

@@ -1,9 +1,7 @@
 /*
- * The table of algorithms. To add one: write algorithms/NAME.c with a generator and a formula,
- * declare both in algorithms/generators.h, add a row to algorithms/table.c. The checker, the
- * printer, the executor, selection, the tests and `muster plan` find it there.
- *
- * A generator is pure: same request, same schedule. It is never asked for what `fits` refuses.
+ * The table of algorithms. To add one: write its file, which defines a muster_generator, and name
+ * that in table.c, in the list of generators and in a new row (README.md). The checker, the
+ * printer, the executor, selection, the tests and `muster plan` all go through the table.
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
@@ -41,6 +39,16 @@ struct muster_variants {
     void (*print)(uint32_t variant, char *ret_text, size_t size); /* any number: from the wire */
 };
 
+/* Makes the schedules of a row; rows may share one. Pure: the same plan gives the same schedule. It
+ * is never called for a plan that the row's `fits` refuses. */
+struct muster_generator {
+    /* Adds the steps of plan->rank. For muster_schedule_generate(). */
+    muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
+    /* What the steps of all ranks come to; plan->rank is ignored. For muster_algorithm_formula().
+     */
+    void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
+};
+
 struct muster_algorithm {
     const char *name; /* lower case with underscores; `muster plan --list` prints it */
     const char *what; /* one line with its source */
@@ -56,13 +64,10 @@ struct muster_algorithm {
     bool memory;
     uint32_t variant;                       /* that the name alone stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
-    /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
-     * True if it can do it. False: ret_why (size bytes) says what would fit. */
+    /* True if the algorithm can do the plan's call. False: ret_why (size bytes) says what would
+     * fit. Called by muster_algorithm_fits(). */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
-    /* Adds this rank's steps. */
-    muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
-    /* plan->rank is ignored. */
-    void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
+    const struct muster_generator *generator;
 };
 
 /* Rows are identified by their index, which travels in frames: append only. */

@@ -15,10 +15,6 @@
 struct muster_step_totals; /* level.h */
 
 /* ring_two_phase.c */
-muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_ring_two_phase_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
 void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
                                 enum muster_buffer source, struct muster_span span);
 uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
@@ -30,18 +26,12 @@ void muster_ring_two_phase_round(struct muster_builder *builder, const struct mu
                                  bool backward);
 
 /* ring.c */
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
 void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span);
 uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* ring_chunked.c */
-muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder);
-void muster_ring_chunked_formula(const struct muster_plan *plan,
-                                 struct muster_formula *ret_formula);
 void muster_ring_chunked_part(struct muster_builder *builder, const struct muster_group *group,
                               enum muster_buffer source, struct muster_span span);
 uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32_t index);
@@ -52,10 +42,6 @@ void muster_ring_halves_part(struct muster_builder *builder, const struct muster
                              enum muster_buffer source, struct muster_span span, bool opposite);
 
 /* bidirectional_ring.c */
-muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_bidirectional_ring_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 void muster_bidirectional_ring_part(struct muster_builder *builder,
                                     const struct muster_group *group, enum muster_buffer source,
                                     struct muster_span span);
@@ -63,18 +49,12 @@ uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, 
 uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* halving_doubling.c */
-muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_halving_doubling_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
 void muster_halving_doubling_part(struct muster_builder *builder, const struct muster_group *group,
                                   enum muster_buffer source, struct muster_span whole);
 uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* swing.c */
-muster_status muster_swing_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_swing_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
 void muster_swing_part(struct muster_builder *builder, const struct muster_group *group,
                        enum muster_buffer source, struct muster_span whole);
 uint64_t muster_swing_part_elements(uint64_t count, uint32_t size, uint32_t index);
@@ -102,10 +82,6 @@ void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
                                   struct muster_formula *ret_formula);
 
 /* recursive_doubling.c */
-muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_recursive_doubling_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 void muster_recursive_doubling_part(struct muster_builder *builder,
                                     const struct muster_group *group, enum muster_buffer source,
                                     struct muster_span span);
@@ -113,8 +89,6 @@ uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, 
 uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* bcube.c */
-muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
 void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
                        enum muster_buffer source, struct muster_span span);
 uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index);
@@ -124,18 +98,12 @@ bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t siz
 extern const struct muster_variants muster_bcube_variants;
 
 /* double_tree.c */
-muster_status muster_double_tree_generate(const struct muster_plan *plan,
-                                          struct muster_builder *builder);
-void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
 void muster_double_tree_part(struct muster_builder *builder, const struct muster_group *group,
                              enum muster_buffer source, struct muster_span span);
 uint64_t muster_double_tree_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
 /* all_to_one.c */
-muster_status muster_all_to_one_generate(const struct muster_plan *plan,
-                                         struct muster_builder *builder);
-void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
 void muster_all_to_one_part(struct muster_builder *builder, const struct muster_group *group,
                             enum muster_buffer source, struct muster_span span);
 uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t index);
@@ -162,107 +130,37 @@ void muster_fold_give(struct muster_builder *builder, const struct muster_group 
                       enum muster_buffer source, struct muster_span span);
 
 /* hierarchical.c */
-muster_status muster_hierarchical_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder);
-void muster_hierarchical_formula(const struct muster_plan *plan,
-                                 struct muster_formula *ret_formula);
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 
 /* ordered_pairwise.c: allreduce and reduce_scatter */
-muster_status muster_ordered_pairwise_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_ordered_pairwise_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
-void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
-                                             struct muster_formula *ret_formula);
 
 /* ordered_hierarchical.c; it fits where hierarchical does */
-muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
 
 /* ordered_allgather.c */
-muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_ordered_allgather_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
 
 /* ordered_binomial.c */
-muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_ordered_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
 
 /* allgather_ring.c */
-muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_allgather_ring_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
 
 /* allgather_recursive_doubling.c */
-muster_status muster_allgather_recursive_doubling_generate(const struct muster_plan *plan,
-                                                           struct muster_builder *builder);
-void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
-                                                 struct muster_formula *ret_formula);
 
 /* allgather_bruck.c */
-muster_status muster_allgather_bruck_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_allgather_bruck_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
 
 /* allgather_pat.c */
-muster_status muster_allgather_pat_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_allgather_pat_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
 
 /* reduce_scatter_halving_doubling.c */
-muster_status muster_reduce_scatter_halving_doubling_generate(const struct muster_plan *plan,
-                                                              struct muster_builder *builder);
-void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *plan,
-                                                    struct muster_formula *ret_formula);
 
 /* reduce_scatter_pat.c */
-muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 
 /* allgather_hierarchical.c, reduce_scatter_hierarchical.c; they fit where hierarchical does */
-muster_status muster_allgather_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder);
-void muster_allgather_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula);
-muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder);
-void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula);
 
 /* alltoall_bruck.c */
-muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_alltoall_bruck_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
 
 /* alltoall_pairwise.c */
-muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_alltoall_pairwise_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
 
 /* pairwise_exchange.c */
-muster_status muster_pairwise_exchange_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_pairwise_exchange_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
 
 /* reduce_scatter_ring.c */
-muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
 
 /* Broadcasts, reduces and barriers as parts among the ranks of a group, `root` being a member's
  * index: the root reads `source`, all others get the span in OUTPUT. Step totals are those of the
@@ -274,10 +172,6 @@ void muster_broadcast_binomial_part(struct muster_builder *builder,
                                     enum muster_buffer source, struct muster_span span);
 struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
                                                            uint32_t place);
-muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_broadcast_binomial_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 
 /* broadcast_pipelined.c */
 void muster_broadcast_pipelined_part(struct muster_builder *builder,
@@ -285,36 +179,16 @@ void muster_broadcast_pipelined_part(struct muster_builder *builder,
                                      enum muster_buffer source, struct muster_span span);
 struct muster_step_totals muster_broadcast_pipelined_totals(uint64_t count, uint32_t size,
                                                             uint32_t place);
-muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
 
 /* barrier_dissemination.c */
 void muster_barrier_dissemination_part(struct muster_builder *builder,
                                        const struct muster_group *group);
-muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
-                                                    struct muster_builder *builder);
-void muster_barrier_dissemination_formula(const struct muster_plan *plan,
-                                          struct muster_formula *ret_formula);
 
 /* broadcast_one_to_all.c */
-muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
 
 /* broadcast_scatter_allgather.c */
-muster_status muster_broadcast_scatter_allgather_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder);
-void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula);
 
 /* broadcast_scatter_doubling.c */
-muster_status muster_broadcast_scatter_doubling_generate(const struct muster_plan *plan,
-                                                         struct muster_builder *builder);
-void muster_broadcast_scatter_doubling_formula(const struct muster_plan *plan,
-                                               struct muster_formula *ret_formula);
 
 /* reduce_binomial.c: a part reads `source` and keeps sums in `sum`, from its start on (of SCRATCH
  * it reserves what it needs, if it reads INPUT). Returns where the member's sum is. */
@@ -324,75 +198,23 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
                                                enum muster_buffer sum);
 struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
                                                         uint32_t place);
-muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_reduce_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
 
 /* reduce_linear.c */
-muster_status muster_reduce_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_reduce_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
 
 /* gather_binomial.c: also gatherv */
-muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_gather_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
 
 /* gather_linear.c: also gatherv */
-muster_status muster_gather_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_gather_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
 
 /* scatter_binomial.c */
-muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_scatter_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
 
 /* scatter_linear.c */
-muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_scatter_linear_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
 
 /* broadcast_hierarchical.c, reduce_hierarchical.c, barrier_hierarchical.c, gather_hierarchical.c,
  * scatter_hierarchical.c; they fit where hierarchical does */
-muster_status muster_gather_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_gather_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-muster_status muster_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
-muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder);
-void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula);
-muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_reduce_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
 
 /* barrier_all_to_all.c */
-muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_barrier_all_to_all_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 
 /* barrier_all_to_one.c */
-muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
 
 /* formula.c: the ways through the job, for large ones only (see algorithm.h). */
 

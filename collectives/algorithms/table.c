@@ -1,3 +1,4 @@
+/* The table of algorithms: all rows, in the order of their numbers. */
 #include "collectives/algorithms/algorithm.h"
 
 #include "collectives/algorithms/generators.h"
@@ -12,10 +13,35 @@ static bool fits_always(const struct muster_plan *plan, char *ret_why, size_t si
     return true;
 }
 
-/* A generator and its formula; of any ranks; of those of two hosts and more. */
-#define MADE_BY(name) .generate = muster_##name##_generate, .formula = muster_##name##_formula
-#define ANYWHERE(name) .fits = fits_always, MADE_BY(name)
-#define BETWEEN_HOSTS(name) .fits = muster_hierarchical_fits, MADE_BY(name)
+/* Each is defined by the algorithm's own file. */
+extern const struct muster_generator muster_all_to_one_generator, muster_allgather_bruck_generator,
+    muster_allgather_hierarchical_generator, muster_allgather_pat_generator,
+    muster_allgather_recursive_doubling_generator, muster_allgather_ring_generator,
+    muster_alltoall_bruck_generator, muster_alltoall_pairwise_generator,
+    muster_barrier_all_to_all_generator, muster_barrier_all_to_one_generator,
+    muster_barrier_dissemination_generator, muster_barrier_hierarchical_generator,
+    muster_bcube_generator, muster_bidirectional_ring_generator,
+    muster_broadcast_binomial_generator, muster_broadcast_hierarchical_generator,
+    muster_broadcast_one_to_all_generator, muster_broadcast_pipelined_generator,
+    muster_broadcast_scatter_allgather_generator, muster_broadcast_scatter_doubling_generator,
+    muster_double_tree_generator, muster_gather_binomial_generator,
+    muster_gather_hierarchical_generator, muster_gather_linear_generator,
+    muster_halving_doubling_generator, muster_hierarchical_generator,
+    muster_ordered_allgather_generator, muster_ordered_binomial_generator,
+    muster_ordered_hierarchical_generator, muster_ordered_pairwise_generator,
+    muster_ordered_pairwise_scatter_generator, muster_pairwise_exchange_generator,
+    muster_recursive_doubling_generator, muster_reduce_binomial_generator,
+    muster_reduce_hierarchical_generator, muster_reduce_linear_generator,
+    muster_reduce_scatter_halving_doubling_generator, muster_reduce_scatter_hierarchical_generator,
+    muster_reduce_scatter_pat_generator, muster_reduce_scatter_ring_generator,
+    muster_ring_generator, muster_ring_chunked_generator, muster_ring_two_phase_generator,
+    muster_scatter_binomial_generator, muster_scatter_hierarchical_generator,
+    muster_scatter_linear_generator, muster_swing_generator;
+
+/* For any group of ranks; for ranks on two hosts or more. */
+#define ANYWHERE(name) .fits = fits_always, .generator = &muster_##name##_generator
+#define BETWEEN_HOSTS(name) \
+    .fits = muster_hierarchical_fits, .generator = &muster_##name##_generator
 
 const struct muster_algorithm muster_algorithms[] = {
     {.name = "ring_two_phase",
@@ -77,7 +103,7 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_ALLREDUCE,
      .variants = &muster_bcube_variants,
      .fits = muster_bcube_fits,
-     MADE_BY(bcube)},
+     .generator = &muster_bcube_generator},
     {.name = "double_tree",
      .what = "each half up and down a binary tree in segments (Sanders et al. 2009)",
      .rounds_text = "up to T + 3 floor(log2 P) - 1, two lanes",
@@ -145,9 +171,7 @@ const struct muster_algorithm muster_algorithms[] = {
      .best_for = "reproducible calls",
      .collective = MUSTER_REDUCE_SCATTER,
      .reproducible = true,
-     .fits = fits_always,
-     .generate = muster_ordered_pairwise_generate,
-     .formula = muster_ordered_pairwise_scatter_formula},
+     ANYWHERE(ordered_pairwise_scatter)},
     {.name = "ordered_binomial",
      .what = "the tree of contributors, then to the root (Thakur et al. 2005)",
      .rounds_text = "ceil(log2 P); root not first: 1 more",
@@ -413,9 +437,7 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_REDUCE_SCATTER,
      .reproducible = true,
      .memory = true,
-     .fits = fits_always,
-     .generate = muster_ordered_pairwise_generate,
-     .formula = muster_ordered_pairwise_scatter_formula},
+     ANYWHERE(ordered_pairwise_scatter)},
     {.name = "host_memory",
      .what = "the root reduces all inputs",
      .rounds_text = "ceil(log2 P); root not first: 1 more",
@@ -507,7 +529,7 @@ const struct muster_algorithm muster_algorithms[] = {
      .collective = MUSTER_ALLREDUCE,
      .variant = 16,
      .fits = muster_bcube_fits,
-     MADE_BY(bcube)},
+     .generator = &muster_bcube_generator},
     {.name = "scatter_doubling",
      .what = "parts down a binomial tree, then recursive doubling (Thakur et al. 2005)",
      .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",

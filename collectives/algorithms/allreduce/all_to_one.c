@@ -117,15 +117,14 @@ uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t i
     return receiving + (count > 0 ? muster_log2_up(sums) : 0) + 1;
 }
 
-muster_status muster_all_to_one_generate(const struct muster_plan *plan,
-                                         struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_all_to_one_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
@@ -140,3 +139,6 @@ void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_for
     struct muster_path path = {.messages = ranks, .elements = 2 * elements};
     muster_formula_flat(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_all_to_one_generator = {.generate = generate,
+                                                             .formula = find_formula};

@@ -272,7 +272,7 @@ bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t siz
     return false;
 }
 
-muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     run(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count}, base_of(plan));
@@ -280,7 +280,7 @@ muster_status muster_bcube_generate(const struct muster_plan *plan, struct muste
 }
 
 /* Place 0 has the largest part of each digit, and an extra if there is one. */
-void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
     uint32_t base = base_of(plan);
@@ -330,3 +330,6 @@ static void print(uint32_t variant, char *ret_text, size_t size)
 }
 
 const struct muster_variants muster_bcube_variants = {.parse = parse, .print = print};
+
+const struct muster_generator muster_bcube_generator = {.generate = generate,
+                                                        .formula = find_formula};

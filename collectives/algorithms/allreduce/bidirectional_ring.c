@@ -41,8 +41,7 @@ uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, ui
     return muster_ring_two_phase_part_rounds(count, size, index);
 }
 
-muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -86,8 +85,7 @@ static uint64_t elements_of_busiest(uint64_t count, uint32_t ranks)
     return most;
 }
 
-void muster_bidirectional_ring_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = elements_of_busiest(plan->count, ranks);
@@ -99,3 +97,6 @@ void muster_bidirectional_ring_formula(const struct muster_plan *plan,
     struct muster_path path = {.messages = rounds + rounds / 2, .elements = elements};
     muster_formula_ring(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_bidirectional_ring_generator = {.generate = generate,
+                                                                     .formula = find_formula};

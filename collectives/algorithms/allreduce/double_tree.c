@@ -248,8 +248,7 @@ uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t 
     return used_slots(firsts, filled, segments_of(count));
 }
 
-muster_status muster_double_tree_generate(const struct muster_plan *plan,
-                                          struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -303,7 +302,7 @@ static uint64_t elements_of_busiest(uint64_t count, uint32_t size)
            muster_span_part(whole, TREES, 1).count;
 }
 
-void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
@@ -318,3 +317,6 @@ void muster_double_tree_formula(const struct muster_plan *plan, struct muster_fo
                                .elements = ret_formula->elements};
     muster_formula_flat(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_double_tree_generator = {.generate = generate,
+                                                              .formula = find_formula};

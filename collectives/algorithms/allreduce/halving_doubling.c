@@ -48,8 +48,7 @@ uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint
     return muster_binary_blocks_part_rounds(&hypercube, size, index);
 }
 
-muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_halving_doubling_part(builder, &all, MUSTER_INPUT,
@@ -57,8 +56,10 @@ muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_halving_doubling_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     muster_binary_blocks_formula(&hypercube, plan, ret_formula);
 }
+
+const struct muster_generator muster_halving_doubling_generator = {.generate = generate,
+                                                                   .formula = find_formula};

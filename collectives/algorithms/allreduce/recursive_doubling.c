@@ -110,8 +110,7 @@ uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, ui
     return exchanges + (takes_extra(&fold, index) ? 2 : copies);
 }
 
-muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_recursive_doubling_part(builder, &all, MUSTER_INPUT,
@@ -119,8 +118,7 @@ muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_recursive_doubling_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     struct muster_fold fold = fold_of(ranks);
@@ -137,3 +135,6 @@ void muster_recursive_doubling_formula(const struct muster_plan *plan,
     uint32_t folds = fold.extras > 0 ? 2 : 0;
     muster_formula_add(ret_formula, plan->topology, 1, folds, folds * plan->count);
 }
+
+const struct muster_generator muster_recursive_doubling_generator = {.generate = generate,
+                                                                     .formula = find_formula};

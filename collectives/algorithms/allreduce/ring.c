@@ -235,7 +235,7 @@ uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return count == 0 ? size - 1 : ready_round(size, index, 0, muster_log2_up(size));
 }
 
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_ring_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
@@ -252,7 +252,7 @@ static uint32_t rounds_of_busiest(uint64_t count, uint32_t ranks)
     return ranks <= 2 ? ranks : ranks - 2 + muster_log2_up(ranks);
 }
 
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = muster_ring_part_elements(plan->count, ranks, 0);
@@ -262,3 +262,6 @@ void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_ring_generator = {.generate = generate,
+                                                       .formula = find_formula};

@@ -57,8 +57,7 @@ uint32_t muster_ring_chunked_part_rounds(uint64_t count, uint32_t size, uint32_t
     return muster_ring_two_phase_part_rounds(count, size, index);
 }
 
-muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -74,7 +73,7 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     /* In both lanes the same rank leaves out the two smallest chunks. */
@@ -91,3 +90,6 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
                         (struct muster_path){.messages = messages, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_ring_chunked_generator = {.generate = generate,
+                                                               .formula = find_formula};

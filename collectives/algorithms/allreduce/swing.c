@@ -80,14 +80,17 @@ uint32_t muster_swing_part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return muster_binary_blocks_part_rounds(&swing, size, index);
 }
 
-muster_status muster_swing_generate(const struct muster_plan *plan, struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_swing_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_swing_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     muster_binary_blocks_formula(&swing, plan, ret_formula);
 }
+
+const struct muster_generator muster_swing_generator = {.generate = generate,
+                                                        .formula = find_formula};

@@ -44,8 +44,7 @@ struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint3
                                        .elements = takers * count};
 }
 
-muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -58,8 +57,7 @@ muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_broadcast_binomial_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -69,3 +67,6 @@ void muster_broadcast_binomial_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = rounds, .elements = ret_formula->elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_binomial_generator = {.generate = generate,
+                                                                     .formula = find_formula};

@@ -61,8 +61,7 @@ struct muster_step_totals muster_broadcast_pipelined_totals(uint64_t count, uint
                                        .elements = place + 1 < size ? count : 0};
 }
 
-muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -75,8 +74,7 @@ muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan
     return MUSTER_OK;
 }
 
-void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t segments = segments_of(plan->count);
@@ -93,3 +91,6 @@ void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = messages, .elements = messages * largest},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_pipelined_generator = {.generate = generate,
+                                                                      .formula = find_formula};

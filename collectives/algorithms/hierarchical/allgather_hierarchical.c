@@ -78,8 +78,7 @@ static void spread(const struct muster_lane *own, struct muster_builder *builder
     }
 }
 
-muster_status muster_allgather_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
@@ -111,10 +110,12 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
     return totals;
 }
 
-void muster_allgather_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
     muster_lanes_formula(&lanes, totals_of, ret_formula);
 }
+
+const struct muster_generator muster_allgather_hierarchical_generator = {.generate = generate,
+                                                                         .formula = find_formula};

@@ -45,8 +45,7 @@ static void tell_leader(const struct muster_rooted_level *level, struct muster_b
     }
 }
 
-muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_span nothing = {.count = 0};
     AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
@@ -84,11 +83,13 @@ static struct muster_step_totals totals_top(uint64_t count, uint32_t size, uint3
     return (struct muster_step_totals){.rounds = muster_log2_up(size)};
 }
 
-void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {totals_below, totals_below,
                                                                totals_below};
     level_totals[top_of(plan->topology)] = totals_top;
     muster_rooted_formula(plan, level_totals, ret_formula);
 }
+
+const struct muster_generator muster_barrier_hierarchical_generator = {.generate = generate,
+                                                                       .formula = find_formula};

@@ -228,8 +228,7 @@ static void climb(struct muster_builder *builder, const struct frame *frame,
     }
 }
 
-muster_status muster_hierarchical_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
@@ -330,7 +329,7 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     }
 }
 
-void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct frame frame = frame_of(plan);
     *ret_formula = (struct muster_formula){0};
@@ -346,3 +345,6 @@ void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_f
     }
     estimate(&frame, plan->count, ret_formula);
 }
+
+const struct muster_generator muster_hierarchical_generator = {.generate = generate,
+                                                               .formula = find_formula};

@@ -201,8 +201,8 @@ static void cross(struct muster_builder *builder, const struct forest *forest,
     muster_builder_next_round(builder);
 }
 
-static muster_status generate(const struct muster_plan *plan, const struct forest *forest,
-                              struct muster_builder *builder)
+static muster_status generate_from(const struct muster_plan *plan, const struct forest *forest,
+                                   struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
@@ -232,12 +232,11 @@ static muster_status generate(const struct muster_plan *plan, const struct fores
     return MUSTER_OK;
 }
 
-muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct forest forest;
     TRY(make_forest(plan, &forest));
-    muster_status status = generate(plan, &forest, builder);
+    muster_status status = generate_from(plan, &forest, builder);
     finish(&forest);
     return status;
 }
@@ -319,8 +318,7 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     muster_formula_between(formula, topology, between, topology->hosts / topology->racks);
 }
 
-void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     struct forest forest;
     *ret_formula = (struct muster_formula){0};
@@ -332,3 +330,6 @@ void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
         ret_formula->cross.elements = UINT64_MAX;
     }
 }
+
+const struct muster_generator muster_ordered_hierarchical_generator = {.generate = generate,
+                                                                       .formula = find_formula};

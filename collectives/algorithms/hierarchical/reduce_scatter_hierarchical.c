@@ -113,8 +113,7 @@ static void give_away(const struct column *column)
     }
 }
 
-muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
@@ -160,8 +159,7 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
     return totals;
 }
 
-void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
@@ -170,3 +168,6 @@ void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
         ret_formula->local.elements +
         (ret_formula->cross.elements + ret_formula->world.elements) / lanes.lanes;
 }
+
+const struct muster_generator muster_reduce_scatter_hierarchical_generator = {
+    .generate = generate, .formula = find_formula};

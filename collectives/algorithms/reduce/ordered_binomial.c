@@ -36,8 +36,7 @@ static enum muster_buffer collect(const struct muster_plan *plan, struct muster_
     return held;
 }
 
-muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group group = muster_group_all(plan);
     const struct muster_span all = {.count = plan->count};
@@ -60,8 +59,7 @@ muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ordered_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -76,3 +74,6 @@ void muster_ordered_binomial_formula(const struct muster_plan *plan,
     }
     muster_formula_add(ret_formula, plan->topology, UINT64_MAX, more, more * plan->count);
 }
+
+const struct muster_generator muster_ordered_binomial_generator = {.generate = generate,
+                                                                   .formula = find_formula};

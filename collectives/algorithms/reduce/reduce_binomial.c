@@ -49,8 +49,7 @@ struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t
                                        .reduced = givers * count};
 }
 
-muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -64,8 +63,7 @@ muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_reduce_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -76,3 +74,6 @@ void muster_reduce_binomial_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = rounds, .elements = rounds * plan->count},
                         ret_formula);
 }
+
+const struct muster_generator muster_reduce_binomial_generator = {.generate = generate,
+                                                                  .formula = find_formula};

@@ -42,7 +42,7 @@ static struct muster_formula formula_of(const char *name, uint32_t ranks, uint64
     struct muster_plan plan = {
         .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
     struct muster_formula formula;
-    muster_algorithms[algorithm].formula(&plan, &formula);
+    muster_algorithms[algorithm].generator->formula(&plan, &formula);
     muster_topology_finish(&topology);
     return formula;
 }
