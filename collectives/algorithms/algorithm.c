@@ -136,6 +136,16 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
                             muster_collective_name(collective), name, names);
 }
 
+const char *muster_algorithm_rounds_text(const struct muster_algorithm *row)
+{
+    return row->rounds_text != NULL ? row->rounds_text : row->generator->rounds_text;
+}
+
+const char *muster_algorithm_elements_text(const struct muster_algorithm *row)
+{
+    return row->elements_text != NULL ? row->elements_text : row->generator->elements_text;
+}
+
 /* Plans --------------------------------------------------------------------------------------- */
 
 muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan)

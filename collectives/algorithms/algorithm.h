@@ -42,32 +42,34 @@ struct muster_variants {
 /* Makes the schedules of a row; rows may share one. Pure: the same plan gives the same schedule. It
  * is never called for a plan that the row's `fits` refuses. */
 struct muster_generator {
-    /* Adds the steps of plan->rank. For muster_schedule_generate(). */
+    /* The textbook's formulas for readers, in P and n, of the busiest rank. */
+    const char *rounds_text, *elements_text;
+    /* Adds the steps of plan->rank. Called by muster_schedule_generate(). */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
-    /* What the steps of all ranks come to; plan->rank is ignored. For muster_algorithm_formula().
+    /* What all ranks' steps come to; plan->rank is ignored. Called by muster_algorithm_formula().
      */
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 
 struct muster_algorithm {
-    const char *name; /* lower case with underscores; `muster plan --list` prints it */
-    const char *what; /* one line with its source */
-    /* The textbook's formulas for people, in P and n, of the busiest rank; and when to use it. The
-     * table in collectives/README.md is made of them. */
-    const char *rounds_text, *elements_text, *best_for;
+    const char *name;     /* lower case with underscores; `muster plan --list` prints it */
+    const char *what;     /* one line with its source */
+    const char *best_for; /* when to use it */
     enum muster_collective collective;
     /* Reduces along the tree of the plan's reduction order (terms.h), or, without one, along that
      * of the ranks. The tests prove it. */
     bool reproducible;
-    /* Ranks that share memory carry it out there as one: see collectives/select/host_memory.h. Of
-     * those that do not, it is an algorithm that there are others for: it is not selected. */
+    /* Ranks that share memory carry the call out there as one operation: see
+     * collectives/select/host_memory.h. Where they share none, the row is not selected: another row
+     * does the same by messages. */
     bool memory;
-    uint32_t variant;                       /* that the name alone stands for */
+    uint32_t variant;                       /* that the name without brackets stands for */
     const struct muster_variants *variants; /* or NULL: it has none */
     /* True if the algorithm can do the plan's call. False: ret_why (size bytes) says what would
      * fit. Called by muster_algorithm_fits(). */
     bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
     const struct muster_generator *generator;
+    const char *rounds_text, *elements_text; /* in place of the generator's; or NULL */
 };
 
 /* Rows are identified by their index, which travels in frames: append only. */
@@ -90,7 +92,11 @@ MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collec
 /* The name that muster_algorithm_find() would take; "unknown" for what is no number. */
 void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size);
 
-/* What the row says, asked for its variant. */
+/* The row's formulas for readers; algorithms/CATALOGUE.md shows them. */
+const char *muster_algorithm_rounds_text(const struct muster_algorithm *row);
+const char *muster_algorithm_elements_text(const struct muster_algorithm *row);
+
+/* The row's `fits` and formula, with the variant of the algorithm's number. */
 bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, char *ret_why,
                            size_t size);
 void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,

@@ -96,5 +96,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     }
 }
 
-const struct muster_generator muster_allgather_bruck_generator = {.generate = generate,
-                                                                  .formula = find_formula};
+const struct muster_generator muster_allgather_bruck_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

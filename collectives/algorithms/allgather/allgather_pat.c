@@ -141,5 +141,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_pat_formula(&pat, plan->topology, ret_formula);
 }
 
-const struct muster_generator muster_allgather_pat_generator = {.generate = generate,
-                                                                .formula = find_formula};
+const struct muster_generator muster_allgather_pat_generator = {
+    .rounds_text = "A + P/2^A - 1, A = log2 of the blocks in a message; A > 0: 1 more",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

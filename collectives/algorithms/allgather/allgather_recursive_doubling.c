@@ -122,4 +122,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 }
 
 const struct muster_generator muster_allgather_recursive_doubling_generator = {
-    .generate = generate, .formula = find_formula};
+    .rounds_text = "log2 P; other P: floor(log2 P) + 2",
+    .elements_text = "n(P-1); other P: about 2nP",
+    .generate = generate,
+    .formula = find_formula,
+};

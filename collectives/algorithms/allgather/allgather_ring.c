@@ -55,5 +55,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_allgather_ring_generator = {.generate = generate,
-                                                                 .formula = find_formula};
+const struct muster_generator muster_allgather_ring_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -140,5 +140,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_flat(plan->topology, path, ret_formula);
 }
 
-const struct muster_generator muster_all_to_one_generator = {.generate = generate,
-                                                             .formula = find_formula};
+const struct muster_generator muster_all_to_one_generator = {
+    .rounds_text = "P; n <= 16384: ceil((P-1)/4) + 3, P = 2: 2, P = 3: 3",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -331,5 +331,9 @@ static void print(uint32_t variant, char *ret_text, size_t size)
 
 const struct muster_variants muster_bcube_variants = {.parse = parse, .print = print};
 
-const struct muster_generator muster_bcube_generator = {.generate = generate,
-                                                        .formula = find_formula};
+const struct muster_generator muster_bcube_generator = {
+    .rounds_text = "B for each digit of base B; with extras: 2 more",
+    .elements_text = "2n(P-1)/P; with extras: up to 3n",
+    .generate = generate,
+    .formula = find_formula,
+};

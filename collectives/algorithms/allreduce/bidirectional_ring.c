@@ -98,5 +98,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_ring(plan->topology, path, ret_formula);
 }
 
-const struct muster_generator muster_bidirectional_ring_generator = {.generate = generate,
-                                                                     .formula = find_formula};
+const struct muster_generator muster_bidirectional_ring_generator = {
+    .rounds_text = "2(P-1), two lanes",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -318,5 +318,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_flat(plan->topology, path, ret_formula);
 }
 
-const struct muster_generator muster_double_tree_generator = {.generate = generate,
-                                                              .formula = find_formula};
+const struct muster_generator muster_double_tree_generator = {
+    .rounds_text = "up to T + 3 floor(log2 P) - 1, two lanes",
+    .elements_text = "2n; P < 4: nP/2",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -88,5 +88,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     }
 }
 
-const struct muster_generator muster_ordered_allgather_generator = {.generate = generate,
-                                                                    .formula = find_formula};
+const struct muster_generator muster_ordered_allgather_generator = {
+    .rounds_text = "2 ceil(log2 P) + 1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -137,7 +137,15 @@ static void find_scatter_formula(const struct muster_plan *plan, struct muster_f
     fill_path(plan, (ranks - 1) * most, ret_formula);
 }
 
-const struct muster_generator muster_ordered_pairwise_generator = {.generate = generate,
-                                                                   .formula = find_formula};
+const struct muster_generator muster_ordered_pairwise_generator = {
+    .rounds_text = "2(P-1) + ceil(log2 P)",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};
 const struct muster_generator muster_ordered_pairwise_scatter_generator = {
-    .generate = generate, .formula = find_scatter_formula};
+    .rounds_text = "P-1 + ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_scatter_formula,
+};

@@ -77,5 +77,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_exchange(plan->topology, elements, ret_formula);
 }
 
-const struct muster_generator muster_pairwise_exchange_generator = {.generate = generate,
-                                                                    .formula = find_formula};
+const struct muster_generator muster_pairwise_exchange_generator = {
+    .rounds_text = "P-1; in place P",
+    .elements_text = "n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -136,5 +136,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_add(ret_formula, plan->topology, 1, folds, folds * plan->count);
 }
 
-const struct muster_generator muster_recursive_doubling_generator = {.generate = generate,
-                                                                     .formula = find_formula};
+const struct muster_generator muster_recursive_doubling_generator = {
+    .rounds_text = "log2 P; other P: floor(log2 P) + 2; P = 2: 2",
+    .elements_text = "n log2 P; other P: n (floor(log2 P) + 1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -263,5 +263,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_ring_generator = {.generate = generate,
-                                                       .formula = find_formula};
+const struct muster_generator muster_ring_generator = {
+    .rounds_text = "P + ceil(log2 P) - 2; P = 2: 2",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

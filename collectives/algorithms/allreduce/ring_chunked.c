@@ -91,5 +91,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_ring_chunked_generator = {.generate = generate,
-                                                               .formula = find_formula};
+const struct muster_generator muster_ring_chunked_generator = {
+    .rounds_text = "2(P-1), two lanes",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

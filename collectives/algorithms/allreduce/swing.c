@@ -92,5 +92,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_binary_blocks_formula(&swing, plan, ret_formula);
 }
 
-const struct muster_generator muster_swing_generator = {.generate = generate,
-                                                        .formula = find_formula};
+const struct muster_generator muster_swing_generator = {
+    .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
+    .elements_text = "2n(P-1)/P; other P: up to 2n",
+    .generate = generate,
+    .formula = find_formula,
+};

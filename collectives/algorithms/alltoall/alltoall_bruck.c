@@ -202,5 +202,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     }
 }
 
-const struct muster_generator muster_alltoall_bruck_generator = {.generate = generate,
-                                                                 .formula = find_formula};
+const struct muster_generator muster_alltoall_bruck_generator = {
+    .rounds_text = "2 ceil(log2 P) + 1",
+    .elements_text = "nP/2 log2 P",
+    .generate = generate,
+    .formula = find_formula,
+};

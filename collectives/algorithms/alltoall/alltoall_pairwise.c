@@ -82,5 +82,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_exchange(plan->topology, elements, ret_formula);
 }
 
-const struct muster_generator muster_alltoall_pairwise_generator = {.generate = generate,
-                                                                    .formula = find_formula};
+const struct muster_generator muster_alltoall_pairwise_generator = {
+    .rounds_text = "P-1; in place P",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

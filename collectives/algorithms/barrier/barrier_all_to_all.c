@@ -30,5 +30,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_barrier_all_to_all_generator = {.generate = generate,
-                                                                     .formula = find_formula};
+const struct muster_generator muster_barrier_all_to_all_generator = {
+    .rounds_text = "1",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -41,5 +41,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_barrier_dissemination_generator = {.generate = generate,
-                                                                        .formula = find_formula};
+const struct muster_generator muster_barrier_dissemination_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

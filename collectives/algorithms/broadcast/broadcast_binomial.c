@@ -68,5 +68,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_broadcast_binomial_generator = {.generate = generate,
-                                                                     .formula = find_formula};
+const struct muster_generator muster_broadcast_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n ceil(log2 P)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -36,5 +36,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_broadcast_one_to_all_generator = {.generate = generate,
-                                                                       .formula = find_formula};
+const struct muster_generator muster_broadcast_one_to_all_generator = {
+    .rounds_text = "1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

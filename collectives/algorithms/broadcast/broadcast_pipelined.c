@@ -92,5 +92,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_broadcast_pipelined_generator = {.generate = generate,
-                                                                      .formula = find_formula};
+const struct muster_generator muster_broadcast_pipelined_generator = {
+    .rounds_text = "S + 1; P = 2: S",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -107,4 +107,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 }
 
 const struct muster_generator muster_broadcast_scatter_allgather_generator = {
-    .generate = generate, .formula = find_formula};
+    .rounds_text = "ceil(log2 P) + P-1",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

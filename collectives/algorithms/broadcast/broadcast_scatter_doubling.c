@@ -131,4 +131,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 }
 
 const struct muster_generator muster_broadcast_scatter_doubling_generator = {
-    .generate = generate, .formula = find_formula};
+    .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
+    .elements_text = "2n(P-1)/P; other P: up to 3n",
+    .generate = generate,
+    .formula = find_formula,
+};

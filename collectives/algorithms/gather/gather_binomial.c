@@ -96,5 +96,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_gather_binomial_generator = {.generate = generate,
-                                                                  .formula = find_formula};
+const struct muster_generator muster_gather_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n 2^(ceil(log2 P) - 1) or less",
+    .generate = generate,
+    .formula = find_formula,
+};

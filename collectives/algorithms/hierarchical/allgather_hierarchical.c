@@ -117,5 +117,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_lanes_formula(&lanes, totals_of, ret_formula);
 }
 
-const struct muster_generator muster_allgather_hierarchical_generator = {.generate = generate,
-                                                                         .formula = find_formula};
+const struct muster_generator muster_allgather_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + L-1",
+    .elements_text = "n(H-1) + nH(L-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -91,5 +91,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_rooted_formula(plan, level_totals, ret_formula);
 }
 
-const struct muster_generator muster_barrier_hierarchical_generator = {.generate = generate,
-                                                                       .formula = find_formula};
+const struct muster_generator muster_barrier_hierarchical_generator = {
+    .rounds_text = "2 ceil(log2 L) + ceil(log2 H)",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -49,5 +49,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_rooted_formula(plan, level_totals, ret_formula);
 }
 
-const struct muster_generator muster_broadcast_hierarchical_generator = {.generate = generate,
-                                                                         .formula = find_formula};
+const struct muster_generator muster_broadcast_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + ceil(log2 L)",
+    .elements_text = "n(ceil(log2 H) + ceil(log2 L))",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -124,5 +124,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     *ret_formula = formula;
 }
 
-const struct muster_generator muster_gather_hierarchical_generator = {.generate = generate,
-                                                                      .formula = find_formula};
+const struct muster_generator muster_gather_hierarchical_generator = {
+    .rounds_text = "2",
+    .elements_text = "nL",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -346,5 +346,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     estimate(&frame, plan->count, ret_formula);
 }
 
-const struct muster_generator muster_hierarchical_generator = {.generate = generate,
-                                                               .formula = find_formula};
+const struct muster_generator muster_hierarchical_generator = {
+    .rounds_text = "2(L-1) + those of halving_doubling on H",
+    .elements_text = "2n(L-1)/L + its on n/L",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -331,5 +331,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     }
 }
 
-const struct muster_generator muster_ordered_hierarchical_generator = {.generate = generate,
-                                                                       .formula = find_formula};
+const struct muster_generator muster_ordered_hierarchical_generator = {
+    .rounds_text = "2(L-1) + 2(H-1) + ceil(log2 P) + 1 or more",
+    .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H; contributors not in order of hosts: more",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -170,4 +170,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 }
 
 const struct muster_generator muster_reduce_scatter_hierarchical_generator = {
-    .generate = generate, .formula = find_formula};
+    .rounds_text = "ceil(log2 H) + L-1",
+    .elements_text = "n(H-1) + nH(L-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -75,5 +75,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     muster_formula_add(ret_formula, plan->topology, UINT64_MAX, more, more * plan->count);
 }
 
-const struct muster_generator muster_ordered_binomial_generator = {.generate = generate,
-                                                                   .formula = find_formula};
+const struct muster_generator muster_ordered_binomial_generator = {
+    .rounds_text = "ceil(log2 P); root not first: 1 more",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -75,5 +75,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         ret_formula);
 }
 
-const struct muster_generator muster_reduce_binomial_generator = {.generate = generate,
-                                                                  .formula = find_formula};
+const struct muster_generator muster_reduce_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

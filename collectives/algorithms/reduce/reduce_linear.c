@@ -44,5 +44,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         (struct muster_path){.messages = ranks - 1, .elements = all}, ret_formula);
 }
 
-const struct muster_generator muster_reduce_linear_generator = {.generate = generate,
-                                                                .formula = find_formula};
+const struct muster_generator muster_reduce_linear_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

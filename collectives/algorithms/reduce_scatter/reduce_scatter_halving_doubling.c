@@ -169,4 +169,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 }
 
 const struct muster_generator muster_reduce_scatter_halving_doubling_generator = {
-    .generate = generate, .formula = find_formula};
+    .rounds_text = "log2 P + 1; other P: floor(log2 P) + 2; P = 2: 1",
+    .elements_text = "nP; P = 2: n",
+    .generate = generate,
+    .formula = find_formula,
+};

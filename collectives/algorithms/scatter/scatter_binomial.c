@@ -81,5 +81,9 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
                         (struct muster_path){.messages = rounds, .elements = others}, ret_formula);
 }
 
-const struct muster_generator muster_scatter_binomial_generator = {.generate = generate,
-                                                                   .formula = find_formula};
+const struct muster_generator muster_scatter_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};
