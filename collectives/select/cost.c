@@ -60,16 +60,6 @@ double muster_cost_bytes_us(uint64_t elements, size_t element_size_bytes, double
     return (double)elements * (double)element_size_bytes / (rate_GBps * 1e3);
 }
 
-/* The largest number of ranks on one host. */
-static uint32_t largest_host(const struct muster_topology *topology)
-{
-    uint32_t most = 1;
-    for (uint32_t host = 0; host < topology->hosts; host++) {
-        most = topology->host_sizes[host] > most ? topology->host_sizes[host] : most;
-    }
-    return most;
-}
-
 /* The messages of a path follow each other. One that is not eager costs a second latency. */
 static double path_us(const struct muster_path *path, const struct muster_cost_model *model,
                       enum muster_link_level level, double rate_GBps, size_t element_size_bytes)
@@ -109,8 +99,8 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
     muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
-    double host_GBps =
-        smaller(host->shared_GBps / largest_host(plan->topology), host->bandwidth_GBps);
+    double host_GBps = smaller(host->shared_GBps / muster_topology_largest_host(plan->topology),
+                               host->bandwidth_GBps);
     double net_GBps = smaller(net->shared_GBps, net->bandwidth_GBps);
     return path_us(&formula.local, model, MUSTER_LEVEL_HOST, host_GBps, element_size_bytes) +
            path_us(&formula.cross, model, MUSTER_LEVEL_RACK, net_GBps, element_size_bytes) +

@@ -24,6 +24,7 @@
  * end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
 #include <stdio.h>
@@ -213,7 +214,7 @@ static void run(struct muster_builder *builder, const struct muster_group *group
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
     } else if (muster_fold_is_extra(&cube.fold, group->index)) {
-        muster_fold_give(builder, group, source, span);
+        muster_fold_extra(builder, group, source, span);
     } else {
         cube.place = muster_fold_place(&cube.fold, group->index);
         exchange(&cube, source, span);
@@ -242,18 +243,18 @@ static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32
     return totals;
 }
 
-void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
-                       enum muster_buffer source, struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     run(builder, group, source, span, BASE_USUAL);
 }
 
-uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     return totals_of(count, size, index, BASE_USUAL).elements;
 }
 
-uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     return totals_of(count, size, index, BASE_USUAL).rounds;
 }
@@ -336,4 +337,11 @@ const struct muster_generator muster_bcube_generator = {
     .elements_text = "2n(P-1)/P; with extras: up to 3n",
     .generate = generate,
     .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_bcube = {
+    .name = "bcube",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
 };

@@ -74,24 +74,6 @@ struct frame {
     uint64_t weights;              /* of all pieces: see weight_of() */
 };
 
-static uint32_t smallest(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] < size ? sizes[i] : size;
-    }
-    return size;
-}
-
-static uint32_t largest_size(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] > size ? sizes[i] : size;
-    }
-    return size;
-}
-
 static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
 {
     return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
@@ -122,13 +104,13 @@ static struct frame frame_of(const struct muster_plan *plan)
     struct frame frame = {.topology = topology,
                           .levels = topology->racks > 1 && hierarchy.levels != 2 ? 3 : 2};
     cut(&frame, hierarchy.pieces);
-    frame.owners[0] = smallest(topology->hosts, topology->host_sizes);
+    frame.owners[0] = muster_topology_smallest_host(topology);
     if (hierarchy.leaders != 0 && hierarchy.leaders < frame.owners[0]) {
         frame.owners[0] = hierarchy.leaders;
     }
     frame.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
     if (frame.levels == 3) {
-        frame.owners[1] = smallest(topology->racks, topology->rack_sizes);
+        frame.owners[1] = muster_topology_smallest_rack(topology);
         frame.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);
     }
     frame.exchanges[frame.levels - 1] = exchange_or(
@@ -291,7 +273,7 @@ static struct muster_step_totals totals_of_pieces(const struct frame *frame, uin
     return sum;
 }
 
-static uint32_t largest_host(const struct muster_topology *topology)
+static uint32_t index_of_largest_host(const struct muster_topology *topology)
 {
     uint32_t largest = 0;
     for (uint32_t host = 1; host < topology->hosts; host++) {
@@ -308,13 +290,13 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     uint32_t turns = frame->turns;
     struct cutter cutter = {.whole = {.count = count}};
     const struct muster_span first = next_piece(frame, &cutter);
-    const struct tower edge = tower_of(frame, largest_host(topology), 0, first);
-    const struct tower tower = tower_of(frame, largest_host(topology), 0, cutter.whole);
+    const struct tower edge = tower_of(frame, index_of_largest_host(topology), 0, first);
+    const struct tower tower = tower_of(frame, index_of_largest_host(topology), 0, cutter.whole);
     const struct muster_step_totals local = totals_of(frame, &edge, 0, 1);
     ret_formula->local = (struct muster_path){.messages = (uint64_t)local.rounds * turns,
                                               .elements = local.elements};
     ret_formula->reduced = local.reduced;
-    uint64_t hosts = largest_size(topology->racks, topology->rack_sizes); /* of a rack, that go */
+    uint64_t hosts = muster_topology_largest_rack(topology); /* of a rack, that go */
     for (uint32_t i = 1; i < frame->levels; i++) {
         const struct muster_step_totals totals = totals_of(frame, &tower, i, i + 1);
         const struct muster_path path = {.messages = (uint64_t)totals.rounds * turns,

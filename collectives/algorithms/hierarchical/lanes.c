@@ -25,13 +25,8 @@ static struct muster_span piece_of(const struct muster_lanes *lanes, uint32_t la
 struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
                                     const struct muster_blocks *blocks)
 {
-    struct muster_lanes lanes = {
-        .topology = topology, .blocks = *blocks, .lanes = topology->host_sizes[0]};
-    for (uint32_t host = 1; host < topology->hosts; host++) {
-        uint32_t size = topology->host_sizes[host];
-        lanes.lanes = size < lanes.lanes ? size : lanes.lanes;
-    }
-    return lanes;
+    return (struct muster_lanes){
+        .topology = topology, .blocks = *blocks, .lanes = muster_topology_smallest_host(topology)};
 }
 
 /* The run that the local rank is in: the larger runs come first. */
@@ -179,11 +174,7 @@ static void estimate(const struct muster_lanes *lanes, struct muster_formula *fo
 {
     assert(lanes->lanes > 0 && lanes->topology->hosts > 0 && lanes->topology->racks > 0);
     uint64_t total = muster_blocks_total(&lanes->blocks);
-    uint64_t largest = 1;
-    for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
-        uint32_t size = lanes->topology->host_sizes[host];
-        largest = size > largest ? size : largest;
-    }
+    uint64_t largest = muster_topology_largest_host(lanes->topology);
     uint64_t hosts = lanes->topology->hosts;
     uint64_t apart = lanes->lanes > 1 ? hosts : 1;
     formula->local = (struct muster_path){.messages = (largest - 1) * (apart + 1) / 2 + largest - 1,

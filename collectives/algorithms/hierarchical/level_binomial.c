@@ -14,6 +14,7 @@
  *   round 1    2 -- a --> 0      3 -- b --> 1      0 -- c --> 2      1 -- d --> 3
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
 /* Where this member stands in the tree of a share: the root is 0. A member's parent is that without
@@ -46,9 +47,9 @@ static uint32_t child(const struct muster_level *level, uint32_t round)
     return muster_group_rank(&level->group, (uint64_t)level->group.index + (UINT32_C(1) << round));
 }
 
-enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder,
-                                                  const struct muster_level *level,
-                                                  enum muster_buffer source)
+static enum muster_buffer reduce_scatter(struct muster_builder *builder,
+                                         const struct muster_level *level,
+                                         enum muster_buffer source)
 {
     uint32_t size = level->group.size;
     uint32_t rounds = muster_log2_up(size);
@@ -71,7 +72,7 @@ enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder
     return size > 1 ? MUSTER_OUTPUT : source;
 }
 
-void muster_binomial_allgather(struct muster_builder *builder, const struct muster_level *level)
+static void allgather(struct muster_builder *builder, const struct muster_level *level)
 {
     uint32_t size = level->group.size;
     for (uint32_t round = muster_log2_up(size); round-- > 0;) {
@@ -89,7 +90,7 @@ void muster_binomial_allgather(struct muster_builder *builder, const struct must
     }
 }
 
-struct muster_step_totals muster_binomial_totals(const struct muster_level *level)
+static struct muster_step_totals totals(const struct muster_level *level)
 {
     struct muster_step_totals totals = {0};
     uint32_t size = level->group.size;
@@ -108,3 +109,10 @@ struct muster_step_totals muster_binomial_totals(const struct muster_level *leve
     totals.rounds = 2 * (uint32_t)__builtin_popcount(busy);
     return totals;
 }
+
+const struct muster_exchange muster_exchange_binomial = {
+    .name = "binomial",
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .totals = totals,
+};

@@ -74,7 +74,7 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
                               .nodes = calloc(topology->ranks, sizeof *forest->nodes),
                               .counts = calloc(topology->hosts, sizeof *forest->counts),
                               .passes = calloc(topology->hosts, sizeof *forest->passes),
-                              .owners = topology->ranks};
+                              .owners = muster_topology_smallest_host(topology)};
     if (forest->places == NULL || forest->nodes == NULL || forest->counts == NULL ||
         forest->passes == NULL) {
         finish(forest);
@@ -90,8 +90,6 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
         list_host(forest, host, nodes);
         forest->passes[host] =
             muster_ordered_merge(NULL, topology->ranks, 1, nodes, &forest->counts[host]);
-        forest->owners = topology->host_sizes[host] < forest->owners ? topology->host_sizes[host]
-                                                                     : forest->owners;
     }
     return MUSTER_OK;
 }

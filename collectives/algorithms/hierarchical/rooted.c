@@ -18,27 +18,11 @@ static uint32_t host_leader(const struct muster_topology *topology, uint32_t hos
     return of_root ? root : first;
 }
 
-/* A search, where muster_topology_locate() looks at all hosts. */
-static uint32_t host_of(const struct muster_topology *topology, uint32_t rank)
-{
-    uint32_t low = 0;
-    uint32_t high = topology->hosts;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (topology->host_first[middle] <= rank) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 struct muster_rooted muster_rooted_at(const struct muster_topology *topology, uint32_t root,
                                       uint32_t host, uint32_t local_rank)
 {
     uint32_t rack = muster_topology_rack(topology, host);
-    uint32_t root_host = host_of(topology, root);
+    uint32_t root_host = muster_topology_host(topology, root);
     uint32_t leading = rack_leader(topology, rack, root_host);
     uint32_t leader = host_leader(topology, host, root) - topology->host_first[host];
     struct muster_rooted rooted = {
@@ -63,8 +47,8 @@ struct muster_rooted muster_rooted_at(const struct muster_topology *topology, ui
 struct muster_rooted muster_rooted_of(const struct muster_plan *plan, uint32_t *ranks)
 {
     const struct muster_topology *topology = plan->topology;
-    uint32_t host = host_of(topology, plan->rank);
-    uint32_t root_host = host_of(topology, plan->root);
+    uint32_t host = muster_topology_host(topology, plan->rank);
+    uint32_t root_host = muster_topology_host(topology, plan->root);
     struct muster_rooted rooted =
         muster_rooted_at(topology, plan->root, host, plan->rank - topology->host_first[host]);
     uint32_t *racks = ranks + topology->hosts;
@@ -105,15 +89,6 @@ totals_of_rank(const struct muster_rooted *rooted, uint64_t count,
     return sum;
 }
 
-static uint32_t largest(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] > size ? sizes[i] : size;
-    }
-    return size;
-}
-
 /* What a leader of so many sends or gets, one after the other. */
 static struct muster_path path_of(const struct muster_step_totals *totals)
 {
@@ -129,9 +104,9 @@ static void estimate(const struct muster_plan *plan,
     const struct muster_topology *topology = plan->topology;
     const struct muster_step_totals world = level_totals[0](plan->count, topology->racks, 0);
     const struct muster_step_totals cross =
-        level_totals[1](plan->count, largest(topology->racks, topology->rack_sizes), 0);
+        level_totals[1](plan->count, muster_topology_largest_rack(topology), 0);
     const struct muster_step_totals local =
-        level_totals[2](plan->count, largest(topology->hosts, topology->host_sizes), 0);
+        level_totals[2](plan->count, muster_topology_largest_host(topology), 0);
     muster_formula_between(formula, topology, path_of(&world), 1);
     formula->cross.messages += path_of(&cross).messages;
     formula->cross.elements += path_of(&cross).elements;

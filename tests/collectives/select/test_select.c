@@ -230,7 +230,7 @@ static void an_algorithm_that_does_not_fit_is_refused_with_those_that_do(void **
     assert_int_equal(muster_schedule_generate(hierarchical, &plan, &schedule), MUSTER_INVALID);
     assert_int_equal(schedule.rank, 77);
     assert_non_null(strstr(muster_last_error(), "at least 2 hosts"));
-    assert_non_null(strstr(muster_last_error(), "these do: ring_two_phase, "));
+    assert_non_null(strstr(muster_last_error(), "these fit: ring_two_phase, "));
     double cost_us = 0;
     assert_int_equal(
         muster_select_cost_us(hierarchical, &plan, 4, &muster_cost_model_default, &cost_us),
