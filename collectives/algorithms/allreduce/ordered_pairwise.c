@@ -1,13 +1,13 @@
 /*
- * Reduce-scatter and allreduce in the order of contributors: every member collects its block from
- * all others, directly, and reduces along the contributors' tree; in an allreduce it then gives the
- * result to all others. It sends no more than any: n(P-1)/P each way. What it takes is memory for
- * all that comes, and that nothing is reduced before all is there.
+ * Reproducible reduce-scatter and allreduce: every member collects its block from all others
+ * directly, and reduces it along the tree of the reduction order; in an allreduce it then sends the
+ * result to all others. It sends as little as any algorithm: n(P-1)/P in each phase. The cost is
+ * scratch for everything that arrives, and that nothing is reduced before everything has arrived.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 (pairwise
  * exchange) and 4.1; the order as in ordered.h.
  *
- * Four members; a letter is a block, and member 0's part is drawn:
+ * Four members, numbered in the reduction order; a letter is a block; member 0's part:
  *
  *   round    0             1             2             3            4
  *            b -> 1        c -> 2        d -> 3
@@ -24,14 +24,15 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* One member's part: which block of INPUT goes to whom, and where its own ends in OUTPUT. */
+/* One member's part. */
 struct collection {
     const struct muster_plan *plan;
     struct muster_group group;
-    struct muster_span own;
-    uint64_t at;
+    struct muster_span own; /* its block of INPUT */
+    uint64_t at;            /* where the sum of that block goes in OUTPUT */
 };
 
+/* The block of INPUT that goes to the member at this place. */
 static struct muster_span block_of(const struct collection *collection, uint32_t place)
 {
     const struct muster_plan *plan = collection->plan;
@@ -44,7 +45,8 @@ static struct muster_span block_of(const struct collection *collection, uint32_t
                             place);
 }
 
-/* nodes[place] is what comes from there; returns with the sum in OUTPUT. */
+/* Receives all members' inputs, nodes[place] being that of the member there, and reduces them. The
+ * sum ends in OUTPUT. */
 static void collect(struct muster_builder *builder, const struct collection *collection,
                     struct muster_ordered *nodes)
 {
@@ -89,7 +91,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* The tree has a sum to make at each of its levels. */
+/* Every level of the tree has sums to reduce. */
 static uint32_t rounds_to_collect(uint32_t ranks, uint64_t elements)
 {
     uint32_t copies = ranks == 1 && elements > 0 ? 1 : 0;
@@ -119,7 +121,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     fill_path(plan, (ranks - 1) * largest, ret_formula);
 }
 
-/* The rank of the smallest block gives away most. */
+/* The rank with the smallest block sends most. */
 static void find_scatter_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_shape shape = muster_plan_shape(plan);

@@ -1,9 +1,9 @@
 /*
  * Broadcast by scatter and recursive doubling: parts go down a binomial tree, as in
- * broadcast_scatter_allgather.c, and come together by exchanges of all that partners at distance 1,
- * 2, 4, ... have. As few bytes as with the ring, in 2 log2 P rounds: for middle calls. Nobody is
- * sent what it has from the scatter. Where P is not a power of two, the ranks beyond the largest
- * one get everything at the end.
+ * broadcast_scatter_allgather.c; then partners at distance 1, 2, 4, ... exchange all parts that
+ * they have. As few bytes as with the ring, but in 2 log2 P rounds: for middle calls. No rank is
+ * sent parts that it has from the scatter. Where P is not a power of two, the ranks beyond the
+ * largest power of two receive all data at the end.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3.
  *
@@ -12,12 +12,12 @@
  *   round           0      1      2      3
  *   rank 0 sends    cd>2   b>1    a>1    ab>2
  *   rank 1 sends                         ab>3
- *   rank 2 sends           d>3    c>3    cd>0 is left out: it has them
+ *   rank 2 sends           d>3    c>3    cd>0 is not sent: 0 has them
  *   rank 3 sends                         cd>1
  */
 #include "collectives/algorithms/generators.h"
 
-/* Ranks as they count from the root: the first 2^levels exchange. */
+/* One rank's view. Nodes are ranks counted from the root; the first 2^levels of them exchange. */
 struct cast {
     const struct muster_plan *plan;
     uint32_t levels;
@@ -30,7 +30,7 @@ static uint32_t rank_of(const struct cast *cast, uint32_t node)
     return (uint32_t)(((uint64_t)node + cast->plan->root) % cast->plan->topology->ranks);
 }
 
-/* So many parts from this one on. */
+/* `many` parts from number `first` on. */
 static struct muster_span parts(uint64_t count, uint32_t levels, uint32_t first, uint32_t many)
 {
     const struct muster_span all = {.count = count};
@@ -59,7 +59,7 @@ static void scatter(const struct cast *cast, struct muster_builder *builder)
     }
 }
 
-/* Whether the scatter gave the node the parts of its partner at this distance, too. */
+/* True if the scatter gave the node also the parts of its partner at this distance. */
 static bool has_both(uint32_t node, uint32_t distance)
 {
     return node % (2 * distance) == 0;
@@ -107,7 +107,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* The root is the busiest: in the exchange, too, it has the largest parts. */
+/* The root is the busiest rank: in the exchange, too, it has the largest parts. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;

@@ -1,22 +1,23 @@
 /*
- * Hierarchical allreduce: reduce to shares within each host, an allreduce between the hosts for
- * each share by those who own it, and the results back within each host. Between hosts goes only
- * what must, over as many ranks at once as every host has; or over fewer, the leaders.
+ * Hierarchical allreduce: the ranks of each host reduce the data to shares, the owners of each
+ * share allreduce it between the hosts, and spread the results within their hosts. Between hosts
+ * only the necessary data is sent, by as many ranks of each host at once as the smallest host has,
+ * or by fewer: the leaders.
  *
  * The data is cut into as many shares as the smallest host has ranks, or as there are leaders. On
- * each host, share i belongs to local rank i; ranks beyond own nothing, give their data and take
- * the result. Where hosts are in racks there is a level more: the hosts of a rack cut each share
- * among them in the same way, and the racks reduce those parts.
+ * each host share i belongs to local rank i. The other ranks own nothing: they send their data and
+ * receive the result. Where hosts are in racks there is one more level: the hosts of a rack cut
+ * each share among them in the same way, and the racks reduce those parts.
  *
- * The data may be cut into pieces, which then follow each other through the levels in four lanes:
- * while one is on its way between hosts, others are reduced and spread within them, so that links
- * between hosts have something to carry from the first piece's local reduction on to the last
- * piece's last message. Pieces near either end are smaller, down to an eighth, as nothing hides the
- * local work of the first and the last.
+ * The data may be cut into pieces, which follow each other through the levels in four lanes. While
+ * one piece is sent between hosts, others are reduced and spread within them, so that the links
+ * between hosts are busy from the end of the first piece's local reduction to the last message of
+ * the last piece. Nothing hides the local work of the first piece and of the last, so pieces near
+ * either end are smaller, down to an eighth.
  *
- * At each level the members may exchange as any of those does that level.h names: all pairs of them
- * make an algorithm. What is not said in brackets is pairwise below the last level, and
- * halving_doubling there. hierarchy.h has the words.
+ * At each level the members use one of the exchanges of exchange.h, and any combination is an
+ * algorithm. The defaults are halving_doubling at the last level, and pairwise below it.
+ * hierarchy.h has the words for it.
  *
  * Source: the levels as in NCCL's and Horovod's hierarchical allreduce; leaders as in A. Mamidala,
  * R. Kumar, D. De, D. K. Panda: MPI collectives on modern multicore clusters. CCGRID 2008; pieces
@@ -29,8 +30,8 @@
  *   cross    0 <-- a --> 2                       1 <-- b --> 3
  *   local    0 -- a --> 1    0 <-- b -- 1        2 -- a --> 3    2 <-- b -- 3
  *
- * Each share is reduced in one order on its host and then by one allreduce, which gives the same
- * bits everywhere.
+ * Each share is reduced in one order on its host, and then by one allreduce, which gives the same
+ * bits on all ranks.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/hierarchy.h"
@@ -45,7 +46,7 @@
 enum {
     LEVELS_MAX = 3,
     PIECE_LANES = 4,   /* a power of two, so that it divides the number of pieces */
-    DOUBLINGS_MAX = 3, /* of the size of pieces, from either end on */
+    DOUBLINGS_MAX = 3, /* of the size of pieces, from either end towards the middle */
 };
 
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size)
@@ -53,7 +54,7 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
     const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
     if (hierarchy.local >= MUSTER_EXCHANGE_END || hierarchy.cross >= MUSTER_EXCHANGE_END ||
         hierarchy.world >= MUSTER_EXCHANGE_END) {
-        (void)snprintf(ret_why, size, "an exchange of this number does not exist");
+        (void)snprintf(ret_why, size, "it names an exchange that does not exist");
         return false;
     }
     if (plan->topology->hosts >= 2) {
@@ -64,14 +65,14 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
     return false;
 }
 
-/* What is the same for all ranks. */
+/* The parameters, which are the same for all ranks. */
 struct frame {
     const struct muster_topology *topology;
     uint32_t levels;
-    uint32_t owners[LEVELS_MAX]; /* of each level but the last, where all own */
+    uint32_t owners[LEVELS_MAX]; /* of each level except the last, where all members own a share */
     const struct muster_exchange *exchanges[LEVELS_MAX];
-    uint32_t pieces, lanes, turns; /* in each turn every lane has a piece */
-    uint64_t weights;              /* of all pieces: see weight_of() */
+    uint32_t pieces, lanes, turns; /* in each turn every lane has one piece */
+    uint64_t weights;              /* of all pieces together: see weight_of() */
 };
 
 static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
@@ -79,7 +80,7 @@ static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exch
     return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
 }
 
-/* How many times as large as the smallest pieces those of this turn are. */
+/* The size of this turn's pieces, as a multiple of the smallest ones. */
 static uint32_t weight_of(const struct frame *frame, uint32_t turn)
 {
     uint32_t last = frame->turns - 1;
@@ -118,7 +119,7 @@ static struct frame frame_of(const struct muster_plan *plan)
     return frame;
 }
 
-/* The pieces one after the other; all zero in the beginning, but for the whole. */
+/* Iterates over the pieces; zero at first, except `whole`. */
 struct cutter {
     struct muster_span whole;
     uint32_t piece;   /* the next one */
@@ -136,15 +137,15 @@ static struct muster_span next_piece(const struct frame *frame, struct cutter *c
                                 .count = end.offset + end.count - begin.offset};
 }
 
-/* The levels that one rank takes part in. */
+/* The levels that one rank takes part in, from its host up. */
 struct tower {
     uint32_t height;
     struct muster_level levels[LEVELS_MAX];
 };
 
-/* Places of ranks in lists that are there already: those of one host, of one local rank on the
- * hosts of a rack or of all, and of one place in all racks. The last of three levels gets its list
- * from enlist(). */
+/* The groups are: the ranks of one host; those of one local rank on the hosts of a rack, or on all
+ * hosts; and those of one place in all racks. Their lists of ranks exist in the topology, except
+ * for the last of three levels, which gets its list from list_racks(). */
 static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t local_rank,
                              struct muster_span span)
 {
@@ -179,8 +180,8 @@ static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t 
     return tower;
 }
 
-/* Which ranks have this place in their racks; ranks has room for one of each rack. */
-static void enlist(const struct frame *frame, struct tower *tower, uint32_t *ranks)
+/* Lists the ranks that have this place in their racks; `ranks` has room for one a rack. */
+static void list_racks(const struct frame *frame, struct tower *tower, uint32_t *ranks)
 {
     const struct muster_topology *topology = frame->topology;
     if (tower->height < 3) {
@@ -193,9 +194,10 @@ static void enlist(const struct frame *frame, struct tower *tower, uint32_t *ran
     tower->levels[2].group.ranks = ranks;
 }
 
-/* Up to where the rank owns something, and back. */
-static void climb(struct muster_builder *builder, const struct frame *frame,
-                  const struct tower *tower)
+/* Adds the steps of one piece: the exchanges up to the highest level where the rank takes part, the
+ * allreduce at the last level, and the way back. */
+static void add_levels(struct muster_builder *builder, const struct frame *frame,
+                       const struct tower *tower)
 {
     enum muster_buffer held = MUSTER_INPUT;
     uint32_t below = tower->height < frame->levels ? tower->height : frame->levels - 1;
@@ -224,14 +226,14 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     for (uint32_t piece = 0; piece < frame.pieces; piece++) {
         struct tower tower =
             tower_of(&frame, here.host, here.local_rank, next_piece(&frame, &cutter));
-        enlist(&frame, &tower, ranks);
+        list_racks(&frame, &tower, ranks);
         muster_builder_set_lane(builder, (uint16_t)(piece % frame.lanes));
-        climb(builder, &frame, &tower);
+        add_levels(builder, &frame, &tower);
     }
     return MUSTER_OK;
 }
 
-/* What a rank does at its levels: within its host, and above. */
+/* What a rank's steps at the levels [first, height) come to. */
 static struct muster_step_totals totals_of(const struct frame *frame, const struct tower *tower,
                                            uint32_t first, uint32_t height)
 {
@@ -249,7 +251,8 @@ static struct muster_step_totals totals_of(const struct frame *frame, const stru
     return sum;
 }
 
-/* What a rank does with all pieces: elements of all lanes, and the rounds of the longest. */
+/* What a rank's steps for all pieces come to: the elements of all lanes, the rounds of the longest.
+ */
 static struct muster_step_totals totals_of_pieces(const struct frame *frame, uint32_t host,
                                                   uint32_t rank, uint64_t count)
 {
@@ -260,7 +263,7 @@ static struct muster_step_totals totals_of_pieces(const struct frame *frame, uin
     uint64_t size = UINT64_MAX;
     for (uint32_t piece = 0; piece < frame->pieces; piece++) {
         const struct muster_span span = next_piece(frame, &cutter);
-        if (span.count != size) { /* few are: pieces of one size take the same */
+        if (span.count != size) { /* few pieces differ, and equal sizes come to the same */
             const struct tower tower = tower_of(frame, host, rank, span);
             totals = totals_of(frame, &tower, 0, LEVELS_MAX);
             size = span.count;
@@ -282,8 +285,8 @@ static uint32_t index_of_largest_host(const struct muster_topology *topology)
     return largest;
 }
 
-/* The way through the job: that of the first rank of the largest host. With pieces, what is within
- * hosts hides behind what is between them, but for the first and the last piece. */
+/* The critical path: that of the first rank of the largest host. With pieces, the work within hosts
+ * is hidden behind that between them, except for the first and the last piece. */
 static void estimate(const struct frame *frame, uint64_t count, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = frame->topology;
@@ -296,7 +299,8 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     ret_formula->local = (struct muster_path){.messages = (uint64_t)local.rounds * turns,
                                               .elements = local.elements};
     ret_formula->reduced = local.reduced;
-    uint64_t hosts = muster_topology_largest_rack(topology); /* of a rack, that go */
+    uint64_t hosts =
+        muster_topology_largest_rack(topology); /* of a rack that send at the same time */
     for (uint32_t i = 1; i < frame->levels; i++) {
         const struct muster_step_totals totals = totals_of(frame, &tower, i, i + 1);
         const struct muster_path path = {.messages = (uint64_t)totals.rounds * turns,
