@@ -49,7 +49,7 @@ static void an_unknown_name_is_refused_with_those_there_are(void **state)
     assert_int_equal(muster_op_parse("mean", &op), MUSTER_INVALID);
     assert_int_equal(op, MUSTER_PROD);
     assert_string_equal(muster_last_error(),
-                        "no operation is called \"mean\": there are sum, "
+                        "no operation is called \"mean\"; known are sum, "
                         "average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, "
                         "logical_and, logical_or, user");
 }
@@ -61,16 +61,16 @@ static void an_operation_that_does_not_fit_is_refused_with_those_that_do(void **
     assert_int_equal(muster_op_check(MUSTER_BFLOAT16, MUSTER_AVERAGE), MUSTER_OK);
     assert_int_equal(muster_op_check(MUSTER_FLOAT16, MUSTER_BITWISE_AND), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
-                        "operation bitwise_and is not one for float16: there "
-                        "are sum, average, prod, min, max, user");
+                        "float16 has no operation bitwise_and; it has "
+                        "sum, average, prod, min, max, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, MUSTER_SUM), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
-                        "operation sum is not one for bool: there are min, max, bitwise_and, "
+                        "bool has no operation sum; it has min, max, bitwise_and, "
                         "bitwise_or, bitwise_xor, logical_and, logical_or, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, (muster_op)77), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "operation 77: there is none such");
+    assert_string_equal(muster_last_error(), "there is no operation 77");
     assert_int_equal(muster_op_check((muster_type)99, MUSTER_SUM), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "type 99: there is none such");
+    assert_string_equal(muster_last_error(), "there is no type 99");
 }
 
 static void every_type_gives_back_the_elements_it_was_given(void **state)
@@ -204,7 +204,7 @@ static void impossible_racks_are_refused(void **state)
     const uint32_t many[] = {2, 2};
     const uint32_t hole[] = {3, 0};
     assert_int_equal(muster_topology_set_racks(&all, 2, few), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "topology: racks for 2 hosts, and there are 3");
+    assert_string_equal(muster_last_error(), "topology: racks for 2 hosts, but there are 3");
     assert_int_equal(muster_topology_set_racks(&all, 2, many), MUSTER_INVALID);
     assert_int_equal(muster_topology_set_racks(&all, 2, hole), MUSTER_INVALID);
     assert_int_equal(muster_topology_set_racks(&all, 0, hole), MUSTER_INVALID);

@@ -131,14 +131,14 @@ static void another_lane_and_rounds_long_past_do_not_matter(void **state)
 static void nobody_looks_through_very_long_rounds(void **state)
 {
     (void)state;
-    for (size_t i = 0; i <= MUSTER_UNEXPECTED_STEPS_MAX; i++) {
+    for (size_t i = 0; i <= MUSTER_EARLY_STEPS_MAX; i++) {
         steps[i] = send_step(0, MUSTER_OUTPUT, 0);
     }
-    steps[MUSTER_UNEXPECTED_STEPS_MAX] = receive_step(1, MUSTER_OUTPUT, 4);
-    assert_true(is_early(MUSTER_UNEXPECTED_STEPS_MAX + 1, MUSTER_UNEXPECTED_STEPS_MAX, 16));
-    steps[MUSTER_UNEXPECTED_STEPS_MAX] = send_step(0, MUSTER_OUTPUT, 0);
-    steps[MUSTER_UNEXPECTED_STEPS_MAX + 1] = receive_step(1, MUSTER_OUTPUT, 4);
-    assert_false(is_early(MUSTER_UNEXPECTED_STEPS_MAX + 2, MUSTER_UNEXPECTED_STEPS_MAX + 1, 16));
+    steps[MUSTER_EARLY_STEPS_MAX] = receive_step(1, MUSTER_OUTPUT, 4);
+    assert_true(is_early(MUSTER_EARLY_STEPS_MAX + 1, MUSTER_EARLY_STEPS_MAX, 16));
+    steps[MUSTER_EARLY_STEPS_MAX] = send_step(0, MUSTER_OUTPUT, 0);
+    steps[MUSTER_EARLY_STEPS_MAX + 1] = receive_step(1, MUSTER_OUTPUT, 4);
+    assert_false(is_early(MUSTER_EARLY_STEPS_MAX + 2, MUSTER_EARLY_STEPS_MAX + 1, 16));
 }
 
 int main(void)
