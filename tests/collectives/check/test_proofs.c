@@ -1,4 +1,4 @@
-/* Every algorithm of the table is proven, and does no more than its formula says. */
+/* Every algorithm of the table is proven, and its schedules come to what its formula says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
     }
 }
 
-/* Of the busiest rank: only in an alltoallv does a plan know no more than its own rank's sizes. */
+/* Of the busiest rank. Only in an alltoallv a plan knows no more than its own rank's sizes. */
 static struct muster_formula formula_of(const struct test_job *job)
 {
     struct muster_formula formula;
@@ -51,7 +51,8 @@ static void prove_one(size_t algorithm, const struct muster_plan *plan, bool une
     test_job_finish(&job);
 }
 
-/* Also in place, where that is another schedule, and with uneven blocks, where there may be. */
+/* Also in place, where that is another schedule; and with uneven blocks, where the collective has
+ * them. */
 static void prove(size_t algorithm, const struct muster_plan *plan)
 {
     if (!test_fits(algorithm, plan)) {
@@ -76,7 +77,7 @@ static void every_algorithm_is_proven_for_1_to_64_ranks_on_one_host(void **state
         uint64_t counts[COUNTS];
         counts_for(ranks, counts);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-            /* Proofs of large jobs take long: there one, another for each size. */
+            /* Proofs of large jobs take long: one count for each size, and a different one. */
             for (size_t i = 0; i < (ranks <= 24 ? COUNTS : 1); i++) {
                 uint64_t count = counts[(i * 2 + ranks) % COUNTS];
                 struct muster_plan plan = test_plan(algorithm, &topology, count, ranks / 3);
@@ -119,7 +120,7 @@ static void every_root_is_proven(void **state)
     }
 }
 
-/* In racks, if there is something to draw them from. */
+/* In random racks, if `random` is given. */
 static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count, uint64_t *random)
 {
     struct muster_topology topology = test_topology(hosts, sizes);
