@@ -1,6 +1,6 @@
 /*
- * Every algorithm really executed, out of place and in place, by an interpreter that shares nothing
- * with the checker, and the results compared with sums made directly.
+ * Every algorithm is executed on integers, out of place and in place, by an interpreter that shares
+ * no code with the checker, and the results are compared with sums computed directly.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -459,8 +459,8 @@ static void change_pairs(struct subject *subject, enum pair_mutation what)
     }
 }
 
-/* One rank's schedule differs from the others' in its own fields. Less scratch makes no difference if
- * no step uses the part that is missing. */
+/* One rank's schedule differs from the others' in its own fields. Less scratch makes no difference
+ * if no step uses the part that is missing. */
 static void change_heads(struct subject *subject)
 {
     subject->mutation = "another head";
