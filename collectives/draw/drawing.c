@@ -1,3 +1,4 @@
+/* Makes a drawing: walks the schedules for columns, and follows values for chunks. */
 #include "collectives/draw/drawing.h"
 
 #include <inttypes.h>
@@ -9,18 +10,18 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* While a drawing is made; runs[] are elements of the data until the chunks are known. */
+/* A drawing while it is made; runs[] are elements of the data until the chunks are known. */
 struct making {
     struct muster_drawing *drawing;
     size_t capacity; /* of drawing->runs */
-    /* [lanes of all ranks] when its round began, and when what is done of it ended */
-    uint32_t *now, *then;
+    /* [lanes of all ranks] when the lane's round began, and when its last finished step ended */
+    uint32_t *begun, *ended;
     const struct muster_walk *walk;
 };
 
 /* Chunks --------------------------------------------------------------------------------------- */
 
-/* Data that are reduced are the same on all ranks; else every rank has data of its own. */
+/* Where data is reduced it is the same on all ranks; else every rank has its own data. */
 static uint64_t place_of(const struct making *making, uint32_t rank, uint64_t origin)
 {
     return muster_collective_reduces(making->drawing->shapes[0].collective)
@@ -49,12 +50,13 @@ static muster_status add_run(struct making *making, uint64_t first, uint64_t end
     return MUSTER_OK;
 }
 
-static muster_status load(struct making *making, const struct muster_element_ranges *ranges,
-                          const struct muster_terms *terms, struct muster_cargo *cargo)
+/* Adds the element ranges to a cargo. */
+static muster_status add_cargo(struct making *making, const struct muster_element_ranges *ranges,
+                               const struct muster_terms *terms, struct muster_cargo *cargo)
 {
     for (size_t i = 0; i < ranges->used; i++) {
         const struct muster_element_range *range = &ranges->items[i];
-        /* Where nothing is reduced, every term is one rank's input. */
+        /* Where nothing is reduced, every term is the input of one rank. */
         uint64_t first = place_of(making, range->term - muster_terms_leaf(0), range->origin);
         uint32_t members = muster_terms_members(terms, range->term);
         TRY(add_run(making, first, first + range->count, cargo));
@@ -70,8 +72,8 @@ static muster_status see_step(void *user, const struct muster_walk_step *where,
     struct making *making = user;
     struct muster_drawing *drawing = making->drawing;
     size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
-    return load(making, ranges, terms,
-                &drawing->steps[drawing->first_step[where->rank] + index].cargo);
+    return add_cargo(making, ranges, terms,
+                     &drawing->steps[drawing->first_step[where->rank] + index].cargo);
 }
 
 static muster_status see_output(void *user, uint32_t rank,
@@ -79,10 +81,10 @@ static muster_status see_output(void *user, uint32_t rank,
                                 const struct muster_terms *terms)
 {
     struct making *making = user;
-    return load(making, ranges, terms, &making->drawing->end[rank]);
+    return add_cargo(making, ranges, terms, &making->drawing->end[rank]);
 }
 
-static muster_status load_inputs(struct making *making)
+static muster_status add_inputs(struct making *making)
 {
     struct muster_drawing *drawing = making->drawing;
     for (uint32_t rank = 0; rank < drawing->ranks; rank++) {
@@ -109,7 +111,7 @@ static uint64_t find_cut(const struct muster_drawing *drawing, size_t cuts, uint
     return (uint64_t)(found - drawing->cuts);
 }
 
-/* All ends of runs, each once. Returns how many. */
+/* Collects the ends of all runs, each once. Returns their number. */
 static size_t collect_cuts(struct muster_drawing *drawing)
 {
     for (size_t i = 0; i < drawing->run_count; i++) {
@@ -126,7 +128,7 @@ static size_t collect_cuts(struct muster_drawing *drawing)
     return used;
 }
 
-/* Between two cuts lies a chunk, or, where ranks have data of their own, nothing. Runs become
+/* Between two cuts there is a chunk, or nothing, between the data of two ranks. Converts runs to
  * numbers of chunks. numbers[] is zeroed. */
 static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *numbers)
 {
@@ -150,7 +152,7 @@ static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *
     }
 }
 
-/* Every end of a run is a cut. */
+/* Every end of a run is a cut between chunks. */
 static muster_status cut_chunks(struct muster_drawing *drawing)
 {
     drawing->cuts = calloc(2 * drawing->run_count + 1, sizeof *drawing->cuts);
@@ -165,20 +167,21 @@ static muster_status cut_chunks(struct muster_drawing *drawing)
 
 /* Columns -------------------------------------------------------------------------------------- */
 
-static void stand(struct making *making, const struct muster_walk_step *where, uint32_t column)
+/* Puts the step into this column. */
+static void place_step(struct making *making, const struct muster_walk_step *where, uint32_t column)
 {
     struct muster_drawing *drawing = making->drawing;
     size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
     drawing->steps[drawing->first_step[where->rank] + index].column = column;
-    uint32_t *then = &making->then[where->lane_number];
-    *then = column + 1 > *then ? column + 1 : *then;
+    uint32_t *ended = &making->ended[where->lane_number];
+    *ended = column + 1 > *ended ? column + 1 : *ended;
     drawing->columns = column + 1 > drawing->columns ? column + 1 : drawing->columns;
 }
 
 static muster_status visit_local(void *user, const struct muster_walk_step *local)
 {
     struct making *making = user;
-    stand(making, local, making->now[local->lane_number]);
+    place_step(making, local, making->begun[local->lane_number]);
     return MUSTER_OK;
 }
 
@@ -186,11 +189,11 @@ static muster_status visit_message(void *user, const struct muster_walk_step *se
                                    const struct muster_walk_step *receive)
 {
     struct making *making = user;
-    uint32_t sender = making->now[send->lane_number];
-    uint32_t receiver = making->now[receive->lane_number];
+    uint32_t sender = making->begun[send->lane_number];
+    uint32_t receiver = making->begun[receive->lane_number];
     uint32_t column = sender > receiver ? sender : receiver;
-    stand(making, send, column);
-    stand(making, receive, column);
+    place_step(making, send, column);
+    place_step(making, receive, column);
     return MUSTER_OK;
 }
 
@@ -198,11 +201,11 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
 {
     (void)rank;
     struct making *making = user;
-    making->now[lane_number] = making->then[lane_number];
+    making->begun[lane_number] = making->ended[lane_number];
     return MUSTER_OK;
 }
 
-/* Makes ------------------------------------------------------------------------------------------
+/* Making ----------------------------------------------------------------------------------------
  */
 
 static muster_status allocate(struct making *making)
@@ -215,10 +218,10 @@ static muster_status allocate(struct making *making)
     drawing->steps = calloc(steps + 1, sizeof *drawing->steps);
     drawing->begin = calloc(ranks + 1, sizeof *drawing->begin);
     drawing->end = calloc(ranks + 1, sizeof *drawing->end);
-    making->now = calloc(lanes + 1, sizeof *making->now);
-    making->then = calloc(lanes + 1, sizeof *making->then);
+    making->begun = calloc(lanes + 1, sizeof *making->begun);
+    making->ended = calloc(lanes + 1, sizeof *making->ended);
     if (drawing->first_step == NULL || drawing->steps == NULL || drawing->begin == NULL ||
-        drawing->end == NULL || making->now == NULL || making->then == NULL) {
+        drawing->end == NULL || making->begun == NULL || making->ended == NULL) {
         return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu steps", steps);
     }
     return MUSTER_OK;
@@ -253,7 +256,7 @@ static muster_status make(struct making *making, bool in_place)
     TRY(allocate(making));
     number_steps(making);
     TRY(muster_walk_run(making->walk, &clock));
-    TRY(load_inputs(making));
+    TRY(add_inputs(making));
     TRY(muster_check_values(making->drawing->shapes, making->walk, in_place, &observer, NULL));
     return cut_chunks(making->drawing);
 }
@@ -267,8 +270,8 @@ muster_status muster_drawing_init(const struct muster_shape *shapes,
     struct muster_drawing drawing = {.shapes = shapes, .schedules = schedules, .ranks = ranks};
     struct making making = {.drawing = &drawing, .walk = &walk};
     muster_status status = make(&making, in_place);
-    free(making.now);
-    free(making.then);
+    free(making.begun);
+    free(making.ended);
     muster_walk_finish(&walk);
     if (status != MUSTER_OK) {
         muster_drawing_finish(&drawing);

@@ -1,4 +1,4 @@
-/* Names of chunks. */
+/* The names of chunks. */
 #include "collectives/draw/drawing.h"
 
 #include <inttypes.h>
@@ -7,10 +7,10 @@
 
 enum {
     LETTERS = 52,    /* names of one letter */
-    SPELLED_MAX = 4, /* letters of a run; longer ones are a-h */
+    SPELLED_MAX = 4, /* letters of a run that are written out; longer runs are a-h */
 };
 
-/* A label that is being written. */
+/* A label while it is written. */
 struct label {
     char *text;
     size_t size, used;
@@ -28,7 +28,7 @@ static void add(struct label *label, const char *text)
     label->used += length;
 }
 
-/* a..z, A..Z; where there are more, all are numbers. */
+/* a..z, A..Z; with more chunks all names are numbers. */
 static void add_name(struct label *label, const struct muster_drawing *drawing, uint64_t chunk)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -60,7 +60,8 @@ static void add_run(struct label *label, const struct muster_drawing *drawing, u
     add_name(label, drawing, end - 1);
 }
 
-/* Whose a chunk is and for whom, where every pair of ranks has something of its own. */
+/* The rank that has a chunk and the rank that it is for, where every pair of ranks has its own
+ * data. */
 struct pair {
     uint32_t from, to;
 };
@@ -94,7 +95,7 @@ static uint32_t larger(uint32_t left, uint32_t right)
     return left > right ? left : right;
 }
 
-/* What is known of the pairs in a cargo. */
+/* The range of the pairs in a cargo. */
 struct pairs {
     struct pair least, most;
     uint64_t count;
@@ -112,7 +113,8 @@ static void add_pair(struct pairs *pairs, struct pair pair)
     pairs->most.to = larger(pairs->most.to, pair.to);
 }
 
-/* "0>3", "0>0-3", "0-3>1"; false: none of these, nothing, or no room, and nothing was written. */
+/* Writes "0>3", "0>0-3" or "0-3>1". False: the pairs have no such form, or there is no room;
+ * nothing was written. */
 static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
 {
     uint64_t froms = (uint64_t)pairs->most.from - pairs->least.from + 1;
@@ -163,7 +165,7 @@ static void label_runs(const struct muster_drawing *drawing, const struct muster
     for (size_t i = 0; i < cargo->run_count;) {
         uint64_t first = runs[i].first;
         uint64_t end = runs[i].end;
-        /* Neighbours that differ only in who is in them are one run here. */
+        /* Adjacent runs that differ only in their members are one run here. */
         for (i++; i < cargo->run_count && runs[i].first == end; i++) {
             end = runs[i].end;
         }
