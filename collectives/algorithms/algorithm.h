@@ -10,6 +10,7 @@
 #include "collectives/schedule/schedule.h"
 
 struct muster_builder; /* collectives/schedule/builder.h */
+struct muster_group;
 
 /* A chain of messages, each of which waits for the one before it. */
 struct muster_path {
@@ -47,6 +48,10 @@ struct muster_generator {
     const char *rounds_text, *elements_text;
     /* Adds the steps of plan->rank. Called by muster_schedule_generate(). */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
+    /* In place of `generate`: an allreduce that works in any group, as that of a muster_exchange
+     * (hierarchical/exchange.h). Called with the group of all ranks. */
+    void (*part)(struct muster_builder *builder, const struct muster_group *group,
+                 enum muster_buffer source, struct muster_span span);
     /* What all ranks' steps come to; plan->rank is ignored. Called by muster_algorithm_formula().
      */
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);

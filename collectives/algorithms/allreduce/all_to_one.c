@@ -121,13 +121,6 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return receiving + (count > 0 ? muster_log2_up(sums) : 0) + 1;
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
@@ -147,7 +140,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_all_to_one_generator = {
     .rounds_text = "P; n <= 16384: ceil((P-1)/4) + 3, P = 2: 2, P = 3: 3",
     .elements_text = "n(P-1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

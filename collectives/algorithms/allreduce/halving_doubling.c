@@ -49,13 +49,6 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return muster_binary_blocks_part_rounds(&hypercube, size, index);
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     muster_binary_blocks_formula(&hypercube, plan, ret_formula);
@@ -64,7 +57,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_halving_doubling_generator = {
     .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
     .elements_text = "2n(P-1)/P; other P: up to 2n",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

@@ -113,13 +113,6 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return exchanges + (has_extra(&fold, index) ? 2 : copies);
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
@@ -140,7 +133,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_recursive_doubling_generator = {
     .rounds_text = "log2 P; other P: floor(log2 P) + 2; P = 2: 2",
     .elements_text = "n log2 P; other P: n (floor(log2 P) + 1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

@@ -240,13 +240,6 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return count == 0 ? size - 1 : ready_round(size, index, 0, muster_log2_up(size));
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 /* After the last message come the reductions up to the root of the tree. With more than two ranks
  * the first of these happens as the message arrives. */
 static uint32_t rounds_of_busiest(uint64_t count, uint32_t ranks)
@@ -271,7 +264,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_ring_generator = {
     .rounds_text = "P + ceil(log2 P) - 2; P = 2: 2",
     .elements_text = "n(P-1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

@@ -73,14 +73,6 @@ uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32
     return 2 * (size - 1);
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    muster_ring_two_phase_part(builder, &all, MUSTER_INPUT,
-                               (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
@@ -100,6 +92,6 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_ring_two_phase_generator = {
     .rounds_text = "2(P-1)",
     .elements_text = "2n(P-1)/P",
-    .generate = generate,
+    .part = muster_ring_two_phase_part,
     .formula = find_formula,
 };
