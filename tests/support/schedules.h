@@ -34,17 +34,20 @@ struct muster_check_result test_check(const struct test_job *job,
 /* Checks. Prints the verdict and the call if it is not proven. */
 struct muster_check_result test_prove(const struct test_job *job);
 
-/* A plan for this row of the table with what its collective has: a root, a count, and where the row
- * wants them the counts of all members, which are as those of test_blocks_of_all(). */
+/* A plan for this row of the table, with the root and the count if its collective has them. */
 struct muster_plan test_plan(size_t algorithm, const struct muster_topology *topology,
                              uint64_t count, uint32_t root);
 
 /* True if the algorithm fits the plan. */
 bool test_fits(size_t algorithm, const struct muster_plan *plan);
 
-/* A topology; aborts if it is impossible. */
+/* Topologies; abort if they are impossible. A host of size 0 ends the list of `hosts` sizes. */
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes);
 struct muster_topology test_topology_even(uint32_t ranks, uint32_t hosts);
+
+/* hosts_min to hosts_max hosts of 1 to size_max ranks each. */
+struct muster_topology test_topology_random(uint32_t hosts_min, uint32_t hosts_max,
+                                            uint32_t size_max, uint64_t *random);
 
 /* Cuts the hosts into racks at random, each of one host or more. */
 void test_racks(struct muster_topology *topology, uint64_t *random);

@@ -97,7 +97,7 @@ static void all_pairs_of_exchanges_are_proven(void **state)
     (void)state;
     static const uint32_t shapes[][4] = {{2, 2, 2, 2}, {3, 1, 4, 0}, {1, 1, 1, 0}, {5, 4, 6, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct muster_topology topology = test_topology(shapes[i][3] == 0 ? 3 : 4, shapes[i]);
+        struct muster_topology topology = test_topology(4, shapes[i]);
         for (unsigned local = 1; local < MUSTER_EXCHANGE_END; local++) {
             for (unsigned cross = 1; cross < MUSTER_EXCHANGE_END; cross++) {
                 for (unsigned leaders = 0; leaders <= 2; leaders++) {
@@ -200,12 +200,7 @@ static void random_topologies_are_proven(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 150; i++) {
-        uint32_t sizes[HOSTS_MAX];
-        uint32_t hosts = 2 + test_random_below(&random, HOSTS_MAX - 1);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 6);
-        }
-        struct muster_topology topology = test_topology(hosts, sizes);
+        struct muster_topology topology = test_topology_random(2, HOSTS_MAX, 6, &random);
         test_racks(&topology, &random);
         for (int j = 0; j < 4; j++) {
             prove(any_variant(&random), &topology, test_random_below(&random, 300));

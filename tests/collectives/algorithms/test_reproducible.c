@@ -74,12 +74,7 @@ static void ragged_hosts_do_not_matter(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 100; i++) {
-        uint32_t sizes[8];
-        uint32_t hosts = 1 + test_random_below(&random, 8);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 5);
-        }
-        struct muster_topology topology = test_topology(hosts, sizes);
+        struct muster_topology topology = test_topology_random(1, 8, 5, &random);
         prove(&topology, test_random_below(&random, 200), &random);
         muster_topology_finish(&topology);
     }

@@ -534,11 +534,7 @@ static void every_change_to_a_schedule_is_rejected(void **state)
     size_t mutants = 0;
     size_t equivalents = 0;
     for (size_t h = 0; h < sizeof hosts / sizeof hosts[0]; h++) {
-        uint32_t count = 0;
-        while (count < 3 && hosts[h][count] > 0) {
-            count++;
-        }
-        struct muster_topology topology = test_topology(count, hosts[h]);
+        struct muster_topology topology = test_topology(3, hosts[h]);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
             enum muster_collective collective = muster_algorithms[algorithm].collective;
             bool power = (topology.ranks & (topology.ranks - 1)) == 0;

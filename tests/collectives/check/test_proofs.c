@@ -121,17 +121,12 @@ static void every_root_is_proven(void **state)
 }
 
 /* In random racks, if `random` is given. */
-static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count, uint64_t *random)
+static void prove_topology(const struct muster_topology *topology, uint64_t count)
 {
-    struct muster_topology topology = test_topology(hosts, sizes);
-    if (random != NULL) {
-        test_racks(&topology, random);
-    }
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-        struct muster_plan plan = test_plan(algorithm, &topology, count, topology.ranks / 2);
+        struct muster_plan plan = test_plan(algorithm, topology, count, topology->ranks / 2);
         prove(algorithm, &plan);
     }
-    muster_topology_finish(&topology);
 }
 
 static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void **state)
@@ -148,9 +143,11 @@ static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void *
             for (uint32_t host = 0, rest = number; host < hosts; host++, rest /= 3) {
                 sizes[host] = 1 + rest % 3;
             }
+            struct muster_topology topology = test_topology(hosts, sizes);
             for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                prove_topology(hosts, sizes, counts[i], NULL);
+                prove_topology(&topology, counts[i]);
             }
+            muster_topology_finish(&topology);
         }
     }
 }
@@ -160,12 +157,10 @@ static void random_ragged_hosts_in_random_racks_are_proven(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 60; i++) {
-        uint32_t sizes[10];
-        uint32_t hosts = 1 + test_random_below(&random, 10);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 6);
-        }
-        prove_topology(hosts, sizes, test_random_below(&random, 200), &random);
+        struct muster_topology topology = test_topology_random(1, 10, 6, &random);
+        test_racks(&topology, &random);
+        prove_topology(&topology, test_random_below(&random, 200));
+        muster_topology_finish(&topology);
     }
 }
 

@@ -194,11 +194,7 @@ static void early_receives_change_no_result(void **state)
         {3, 1, 4}, {13},   {16},   {8, 8}, {4, 4, 4, 4}, {7, 5, 11, 1}};
     struct outcome outcome = {.random = test_seed()};
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
-        uint32_t count = 0;
-        while (count < 4 && hosts[i][count] > 0) {
-            count++;
-        }
-        try_topology(count, hosts[i], &outcome);
+        try_topology(4, hosts[i], &outcome);
     }
     print_message("%zu receives are early; with all of them early, %zu calls have wrong results\n",
                   outcome.early, outcome.wrong);

@@ -49,16 +49,10 @@ static struct muster_cost_model random_model(uint64_t *state)
 
 static struct draw draw(uint64_t *state)
 {
-    uint32_t sizes[HOSTS_MAX];
-    uint32_t hosts = 1 + test_random_below(state, HOSTS_MAX);
-    for (uint32_t host = 0; host < hosts; host++) {
-        sizes[host] = 1 + test_random_below(state, RANKS_MAX / HOSTS_MAX);
-    }
-    struct draw drawn = {.topology = test_topology(hosts, sizes), .model = random_model(state)};
-    uint32_t racks[] = {1 + test_random_below(state, hosts), 0};
-    racks[1] = hosts - racks[0];
-    assert_int_equal(muster_topology_set_racks(&drawn.topology, racks[1] > 0 ? 2 : 1, racks),
-                     MUSTER_OK);
+    struct draw drawn = {.topology =
+                             test_topology_random(1, HOSTS_MAX, RANKS_MAX / HOSTS_MAX, state)};
+    test_racks(&drawn.topology, state);
+    drawn.model = random_model(state);
     size_t algorithm;
     struct muster_plan plan;
     do {
