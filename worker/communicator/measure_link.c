@@ -117,20 +117,19 @@ static muster_status run_words(struct muster_measure_pair *pair, enum direction 
     struct muster_schedule schedule;
     struct muster_operation *operation;
     TRY(make_schedule(pair, direction, &schedule));
-    TRY(muster_operation_create(&schedule, pair->ranks, &operation));
+    TRY(muster_operation_create(pair->fabric, &schedule, pair->ranks, &operation));
     muster_status status = MUSTER_OK;
     for (uint32_t i = 0; status == MUSTER_OK && i < REPEATS; i++) {
-        const struct muster_binding binding = {.fabric = pair->fabric,
-                                               .generation = pair->generation,
-                                               .context = pair->context,
-                                               .sequence = ++pair->sequence,
-                                               .call = same_call,
-                                               .in = pair->in,
-                                               .out = pair->out,
-                                               .deadline_ns = pair->deadline_ns};
+        const struct muster_launch launch = {.generation = pair->generation,
+                                             .context = pair->context,
+                                             .sequence = ++pair->sequence,
+                                             .call = same_call,
+                                             .in = pair->in,
+                                             .out = pair->out,
+                                             .deadline_ns = pair->deadline_ns};
         busy_us[i] = thread_us();
         int64_t start_ns = muster_clock_ns();
-        status = muster_operation_run(operation, &binding, ret_suspect);
+        status = muster_operation_run(operation, &launch, ret_suspect);
         times_us[i] = (double)(muster_clock_ns() - start_ns) / 1e3;
         busy_us[i] = thread_us() - busy_us[i];
     }

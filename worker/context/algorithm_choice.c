@@ -12,6 +12,12 @@ void muster_choices_clear(struct muster_choices *choices)
     choices->made = 0;
 }
 
+bool muster_choices_has_override(const struct muster_choices *choices,
+                                 enum muster_collective collective)
+{
+    return choices->forced.plus_one[collective] != 0;
+}
+
 /* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
  * own, so that only the messages count. zeros is [ranks + 1]. */
 static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
@@ -38,11 +44,12 @@ static const struct muster_choice *find(const struct muster_choices *choices,
 {
     uint32_t count = choices->made < MUSTER_CHOICES_MAX ? choices->made : MUSTER_CHOICES_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        const struct muster_choice *kept = &choices->kept[i];
-        if (kept->count == wanted->count && kept->collective == wanted->collective &&
-            kept->root == wanted->root && kept->element_size_bytes == wanted->element_size_bytes &&
-            kept->ordered == wanted->ordered) {
-            return kept;
+        const struct muster_choice *cached = &choices->cached[i];
+        if (cached->count == wanted->count && cached->collective == wanted->collective &&
+            cached->root == wanted->root &&
+            cached->element_size_bytes == wanted->element_size_bytes &&
+            cached->ordered == wanted->ordered) {
+            return cached;
         }
     }
     return NULL;
@@ -60,13 +67,13 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .root = plan->root,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
                                    .ordered = plan->contributors != NULL};
-    const struct muster_choice *kept = find(choices, &wanted);
-    if (kept == NULL) {
+    const struct muster_choice *cached = find(choices, &wanted);
+    if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
-        kept = &choices->kept[choices->made % MUSTER_CHOICES_MAX];
-        choices->kept[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
+        cached = &choices->cached[choices->made % MUSTER_CHOICES_MAX];
+        choices->cached[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
     }
-    *ret_algorithm = kept->algorithm;
+    *ret_algorithm = cached->algorithm;
     return MUSTER_OK;
 }
 

@@ -26,12 +26,16 @@ struct muster_choice {
 struct muster_choices {
     struct muster_algorithm_override forced;
     struct muster_cost_model model;
-    struct muster_choice kept[MUSTER_CHOICES_MAX];
+    struct muster_choice cached[MUSTER_CHOICES_MAX];
     uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */
 };
 
 /* Forgets them, as something else has changed that they depend on. */
 void muster_choices_clear(struct muster_choices *choices);
+
+/* Whether the algorithm of this collective is overridden. */
+bool muster_choices_has_override(const struct muster_choices *choices,
+                                 enum muster_collective collective);
 
 /* All members choose alike, as the choice depends on what they agree on. MUSTER_INVALID: the forced
  * algorithm cannot do it, or none. */

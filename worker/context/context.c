@@ -58,7 +58,7 @@ static muster_status copy_options(struct muster_context *context,
     context->choices.model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
-    size_t bounds_bytes = MUSTER_BOUNDS_ROOM(topology->ranks) * sizeof context->key->bounds[0];
+    size_t bounds_bytes = MUSTER_BOUNDS_MAX(topology->ranks) * sizeof context->key->bounds[0];
     context->key = malloc(sizeof *context->key + bounds_bytes);
     if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
@@ -86,7 +86,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     context->choices.forced = forced;
     muster_mutex_init(&context->mutex);
     muster_condition_init(&context->given_back);
-    muster_kept_init(&context->kept);
+    muster_operation_cache_init(&context->cache);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
         muster_context_destroy(context);
@@ -101,7 +101,7 @@ void muster_context_destroy(struct muster_context *context)
     if (context == NULL) {
         return;
     }
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
@@ -176,7 +176,7 @@ static void give_turn(struct muster_context **context)
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -185,7 +185,7 @@ void muster_context_set_model(struct muster_context *context, const struct muste
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     context->tunes = list != NULL;
     muster_tuning_clear(&context->tuning);
     if (list != NULL) {
@@ -205,7 +205,7 @@ void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept); /* they were chosen without it */
+    muster_operation_cache_clear(&context->cache); /* they were chosen without it */
     context->shared = *shared;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -235,39 +235,25 @@ muster_status muster_context_run(struct muster_context *context,
     if (turn == NULL || atomic_load(&context->missed)) {
         return miss_turn(context, request);
     }
-    struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
-    struct muster_kept *kept;
-    TRY(muster_context_find(context, request, &asked, &kept));
-    if (kept->tuned) {
-        return muster_context_run_tuned(context, request, &asked, kept, suspect);
-    }
-    return muster_context_run_numbered(context, request, &asked, kept, 0, suspect);
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    return cached->tuned ? muster_context_launch_tuned(context, request, cached, suspect)
+                         : muster_context_launch(context, request, cached, 0, suspect);
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
-
-/* What the next such call would run with. */
-static muster_status find_asked(struct muster_context *context,
-                                const struct muster_request *request,
-                                struct muster_asked *ret_asked, struct muster_kept **ret_kept)
-{
-    TRY(muster_context_check(context, request, ret_asked));
-    return muster_context_find(context, request, ret_asked, ret_kept);
-}
+/* Questions ----------------------------------------------------------------------------------- */
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
-    *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
+    *ret_algorithm = cached->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
 }
 
@@ -275,10 +261,9 @@ muster_status muster_context_is_settled(struct muster_context *context,
                                         const struct muster_request *request, bool *ret_settled)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
-    *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    *ret_settled = !cached->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
 
@@ -286,11 +271,11 @@ muster_status muster_context_predict(struct muster_context *context,
                                      const struct muster_request *request, double *ret_us)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
-    const struct muster_plan plan = muster_context_plan(context, &asked);
-    size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
-    return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    const struct muster_plan plan = muster_context_plan(context, cached);
+    size_t algorithm =
+        cached->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return muster_select_cost_us(algorithm, &plan, cached->element_size_bytes,
                                  &context->choices.model, ret_us);
 }

@@ -12,6 +12,7 @@
 #ifndef MUSTER_WORKER_CONTEXT_CONTEXT_H
 #define MUSTER_WORKER_CONTEXT_CONTEXT_H
 
+#include "collectives/call/request.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/select/algorithm_override.h"
 #include "collectives/select/select.h"
@@ -66,33 +67,6 @@ MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *
 
 /* Operations finished since the context was made: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
-
-/* One collective. Unused members are 0; a broadcast's data is `out`. Root and count are those of
- * struct muster_shape. */
-struct muster_request {
-    enum muster_collective collective;
-    const void *in;
-    void *out;
-    uint64_t count;
-    /* Or how many elements each block of a buffer has: [size], borrowed until the call returns, or
-     * NULL; count then has no meaning. */
-    const size_t *in_counts;
-    const size_t *out_counts;
-    muster_type type;
-    muster_op op;
-    uint32_t root;
-    muster_user_function user_function; /* of op USER */
-    void *user_data;
-    double prescale, postscale; /* 0 and 1 both mean none */
-    /* Several buffers of this member in place of one; in and out are then the first of them. */
-    uint32_t buffer_count;     /* 0: in and out are all there are */
-    const void *const *inputs; /* [buffer_count]; NULL where there is no `in` */
-    void *const *outputs;      /* [buffer_count] */
-    const char *algorithm;     /* or NULL */
-    bool untuned;              /* by predicted cost, whatever has been found out */
-    bool reproducible;         /* the result depends on the contributors' logical numbers only */
-    int64_t deadline_ns;
-};
 
 /* Runs it. Statuses are those of muster.h's collectives. When the deadline passes the text names
  * the ranks it waited for, and the status is MUSTER_REJOIN; ret_suspect (may be NULL) then gets the

@@ -140,7 +140,8 @@ static muster_status meet(const struct meeting *meeting,
                           const struct muster_group_memory_options *options,
                           struct muster_context_memory *ret_shared)
 {
-    struct muster_context_memory shared = {.ranks = options->names};
+    struct muster_context_memory shared = {.ranks = options->names,
+                                           .fabric = meeting->context->fabric};
     muster_status status = settle_in(meeting, options, &shared.memory, &shared.reach);
     if (status != MUSTER_OK) {
         muster_group_memory_destroy(shared.memory);

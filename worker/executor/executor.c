@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor_gpu.h"
 #include "worker/trace/timeline.h"
@@ -64,7 +65,7 @@ static muster_status run_local_step(const struct muster_operation *operation,
         return muster_operation_step_gpu(operation, step);
     }
     if (step->kind == MUSTER_STEP_REDUCE) {
-        muster_reduction_combine(operation->binding->reduction, target, target, source,
+        muster_reduction_combine(&operation->launch->reduction, target, target, source,
                                  step->span.count);
     } else if (target != source) {
         memcpy(target, source, step->span.count * operation->element_size_bytes);
@@ -83,8 +84,8 @@ static void add_span(const struct muster_operation *operation, const struct must
         .peer = MUSTER_TIMELINE_NOBODY,
         .start_ns = started_ns,
         .bytes = step->span.count * operation->element_size_bytes,
-        .sequence = operation->binding->sequence,
-        .context = operation->binding->context};
+        .sequence = operation->launch->sequence,
+        .context = operation->launch->context};
     muster_timeline_add(operation->timeline, &span);
 }
 
@@ -110,7 +111,7 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
     const struct muster_step *step = message->step;
     char *target = address_of(operation, step->target, step->at) + offset_bytes;
     const char *source = address_of(operation, step->source, step->span.offset) + offset_bytes;
-    muster_reduction_combine(operation->binding->reduction, target, source, data,
+    muster_reduction_combine(&operation->launch->reduction, target, source, data,
                              size_bytes / operation->element_size_bytes);
 }
 
@@ -118,19 +119,19 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
 
 static void when_done(struct muster_transfer *transfer);
 
-static void bind_message(struct message *message)
+static void prepare_message(struct message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     const struct muster_step *step = message->step;
     bool sends = step->kind == MUSTER_STEP_SEND;
     message->transfer = (struct muster_transfer){
-        .key = {.generation = binding->generation,
-                .sequence = binding->sequence,
-                .context = binding->context,
+        .key = {.generation = launch->generation,
+                .sequence = launch->sequence,
+                .context = launch->context,
                 .ordinal = message->ordinal,
                 .lane = step->lane},
-        .call = &binding->call,
+        .call = &launch->call,
         .direction = sends ? MUSTER_SEND : MUSTER_RECEIVE,
         .peer = operation->ranks[step->peer],
         .data = sends ? address_of(operation, step->source, step->span.offset)
@@ -163,10 +164,10 @@ static bool enter_next_round(struct lane *lane)
 
 static muster_status post_message(struct message *message, uint8_t turn)
 {
-    bind_message(message);
+    prepare_message(message);
     message->turn = turn;
     atomic_fetch_add(&message->lane->waiting[turn], 1);
-    return muster_fabric_post_locked(message->lane->operation->binding->fabric, &message->transfer);
+    return muster_fabric_post_locked(message->lane->operation->fabric, &message->transfer);
 }
 
 static muster_status post_round(struct lane *lane)
@@ -252,18 +253,20 @@ static void when_done(struct muster_transfer *transfer)
 
 /* Runs ---------------------------------------------------------------------------------------- */
 
-static void bind_operation(struct muster_operation *operation, const struct muster_binding *binding)
+static void prepare_operation(struct muster_operation *operation,
+                              const struct muster_launch *launch)
 {
-    const struct muster_call *call = &binding->call;
-    operation->binding = binding;
-    operation->timeline = muster_fabric_timeline(binding->fabric);
-    operation->buffers[MUSTER_INPUT] = (char *)binding->in; /* only ever read */
-    operation->buffers[MUSTER_OUTPUT] = binding->out;
-    operation->buffers[MUSTER_SCRATCH] = binding->scratch;
-    operation->gpu[MUSTER_INPUT] = binding->in_gpu;
-    operation->gpu[MUSTER_OUTPUT] = binding->out_gpu;
+    const struct muster_call *call = &launch->call;
+    operation->launch = launch;
+    operation->timeline =
+        operation->fabric != NULL ? muster_fabric_timeline(operation->fabric) : NULL;
+    operation->buffers[MUSTER_INPUT] = (char *)launch->in; /* only ever read */
+    operation->buffers[MUSTER_OUTPUT] = launch->out;
+    operation->buffers[MUSTER_SCRATCH] = launch->scratch;
+    operation->gpu[MUSTER_INPUT] = launch->in_gpu;
+    operation->gpu[MUSTER_OUTPUT] = launch->out_gpu;
     operation->gpu_reason[0] = '\0';
-    operation->on_gpu = binding->in_gpu != NULL || binding->out_gpu != NULL;
+    operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     operation->failure = MUSTER_OK;
     operation->awake = false;
@@ -284,7 +287,7 @@ static void bind_operation(struct muster_operation *operation, const struct must
 static muster_status start_lanes(const struct muster_operation *operation, struct lane *lanes,
                                  uint32_t count)
 {
-    struct muster_fabric *fabric = operation->binding->fabric;
+    struct muster_fabric *fabric = operation->fabric;
     muster_status status = MUSTER_OK;
     if (operation->peer_count > 0) {
         muster_fabric_hold(fabric);
@@ -317,20 +320,19 @@ static muster_status serve_lanes(struct muster_operation *operation)
  * this returns it has left the fabric's lock, and the operation is the owner's alone. */
 static void settle(const struct muster_operation *operation)
 {
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     const bool finished = true;
     muster_status status =
-        muster_fabric_wait(binding->fabric, binding->generation, &finished, binding->deadline_ns);
+        muster_fabric_wait(operation->fabric, launch->generation, &finished, launch->deadline_ns);
     (void)status; /* this rank's part is done, whatever has become of the generation */
 }
 
 /* The owner's part. MUSTER_OK: finished, or failed is set. */
 static muster_status drive(struct muster_operation *operation)
 {
-    const struct muster_binding *binding = operation->binding;
-    const struct muster_message_key key = {.generation = binding->generation,
-                                           .sequence = binding->sequence,
-                                           .context = binding->context};
+    const struct muster_launch *launch = operation->launch;
+    const struct muster_message_key key = {
+        .generation = launch->generation, .sequence = launch->sequence, .context = launch->context};
     TRY(start_lanes(operation, operation->lanes, operation->schedule.lanes));
     while (true) {
         /* Cleared before looking: what comes after the look sets it again. */
@@ -339,14 +341,14 @@ static muster_status drive(struct muster_operation *operation)
         if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
             return MUSTER_OK;
         }
-        TRY(muster_fabric_wait_in(binding->fabric, &key, &operation->awake, binding->deadline_ns));
+        TRY(muster_fabric_wait_in(operation->fabric, &key, &operation->awake, launch->deadline_ns));
     }
 }
 
 muster_status muster_operation_run(struct muster_operation *operation,
-                                   const struct muster_binding *binding, uint32_t *ret_suspect)
+                                   const struct muster_launch *launch, uint32_t *ret_suspect)
 {
-    bind_operation(operation, binding);
+    prepare_operation(operation, launch);
     muster_status status = drive(operation);
     if (atomic_load(&operation->lanes_left) > 0) {
         uint32_t suspect = UINT32_MAX;
@@ -362,10 +364,10 @@ muster_status muster_operation_run(struct muster_operation *operation,
     return MUSTER_OK;
 }
 
-bool muster_operation_reads_gpu(const struct muster_operation *operation,
-                                struct muster_fabric *fabric, uint64_t generation)
+bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation)
 {
-    return muster_fabric_reads_gpu(fabric, generation, operation->peers, operation->peer_count);
+    return muster_fabric_reads_gpu(operation->fabric, generation, operation->peers,
+                                   operation->peer_count);
 }
 
 /* Making -------------------------------------------------------------------------------------- */
@@ -431,7 +433,8 @@ static size_t at_least_one(size_t count)
     return count == 0 ? 1 : count;
 }
 
-muster_status muster_operation_create(struct muster_schedule *schedule, const uint32_t *ranks,
+muster_status muster_operation_create(struct muster_fabric *fabric,
+                                      struct muster_schedule *schedule, const uint32_t *ranks,
                                       struct muster_operation **ret_operation)
 {
     struct muster_operation *operation = calloc(1, sizeof *operation);
@@ -445,6 +448,7 @@ muster_status muster_operation_create(struct muster_schedule *schedule, const ui
     size_t peers_max =
         schedule->step_count < schedule->ranks ? schedule->step_count : schedule->ranks;
     uint32_t *counts = calloc(2 * (size_t)schedule->ranks, sizeof *counts);
+    operation->fabric = fabric;
     operation->ranks = ranks;
     operation->messages = calloc(at_least_one(schedule->step_count), sizeof *operation->messages);
     operation->lanes = calloc(at_least_one(schedule->lanes), sizeof *operation->lanes);

@@ -82,21 +82,21 @@ static bool is_hearsay(const char *reason)
     return used > 0;
 }
 
-void muster_binding_abort(const struct muster_binding *binding, const uint32_t *ranks, size_t count,
-                          const char *reason)
+void muster_launch_abort(struct muster_fabric *fabric, const struct muster_launch *launch,
+                         const uint32_t *ranks, size_t count, const char *reason)
 {
     char text[MUSTER_ERROR_MAX];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
     for (size_t i = 0; i < count; i++) {
-        muster_fabric_abort(binding->fabric, ranks[i], binding->generation, binding->context,
-                            binding->sequence, reason);
+        muster_fabric_abort(fabric, ranks[i], launch->generation, launch->context, launch->sequence,
+                            reason);
     }
     /* Who knows when this caller will wait again. */
     const bool never = false;
     int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
     muster_status status =
-        muster_fabric_wait(binding->fabric, binding->generation, &never,
-                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
+        muster_fabric_wait(fabric, launch->generation, &never,
+                           limit_ns < launch->deadline_ns ? limit_ns : launch->deadline_ns);
     (void)status; /* what counts was said before */
     (void)muster_error_set(MUSTER_INVALID, "%s", text);
 }
@@ -112,25 +112,26 @@ static void tell_peers(const struct muster_operation *operation)
         (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
                        operation->ranks[operation->schedule.rank], text);
     }
-    muster_binding_abort(operation->binding, operation->peers, operation->peer_count, reason);
+    muster_launch_abort(operation->fabric, operation->launch, operation->peers,
+                        operation->peer_count, reason);
 }
 
 muster_status muster_operation_end_failed(struct muster_operation *operation, muster_status status,
                                           uint32_t *ret_suspect)
 {
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     char own_reason[MUSTER_ERROR_MAX];
     char lost_reason[MUSTER_REASON_SIZE];
     (void)snprintf(own_reason, sizeof own_reason, "%s", muster_last_error());
-    muster_fabric_withdraw(binding->fabric, binding->generation, binding->context,
-                           binding->sequence);
+    muster_fabric_withdraw(operation->fabric, launch->generation, launch->context,
+                           launch->sequence);
     if (atomic_load(&operation->failed)) {
         status = muster_error_set(operation->failure, "%s", operation->reason);
     } else if (status != MUSTER_RETRY) {
         (void)muster_error_set(status, "%s", own_reason);
     }
     if ((status == MUSTER_REJOIN || status == MUSTER_RETRY) &&
-        muster_fabric_exhausted(binding->fabric, binding->generation, lost_reason)) {
+        muster_fabric_exhausted(operation->fabric, launch->generation, lost_reason)) {
         return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
     }
     if (status == MUSTER_RETRY) {
@@ -139,7 +140,7 @@ muster_status muster_operation_end_failed(struct muster_operation *operation, mu
     if (status == MUSTER_INVALID) {
         tell_peers(operation);
     } else if (status == MUSTER_REJOIN) {
-        (void)muster_fabric_lost_peer(binding->fabric, binding->generation, ret_suspect,
+        (void)muster_fabric_lost_peer(operation->fabric, launch->generation, ret_suspect,
                                       lost_reason);
     }
     return status;

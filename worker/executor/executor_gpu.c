@@ -1,5 +1,6 @@
 #include "worker/executor/executor_gpu.h"
 
+#include "collectives/reduce/reduce.h"
 #include "worker/base/cleanup.h"
 #include "worker/device/cuda/gpu.h"
 #include "worker/trace/timeline.h"
@@ -42,8 +43,8 @@ static muster_status copy(const struct muster_operation *operation, struct place
                                                            .peer = MUSTER_TIMELINE_NOBODY,
                                                            .start_ns = started_ns,
                                                            .bytes = size_bytes,
-                                                           .sequence = operation->binding->sequence,
-                                                           .context = operation->binding->context});
+                                                           .sequence = operation->launch->sequence,
+                                                           .context = operation->launch->context});
     }
     return MUSTER_OK;
 }
@@ -76,7 +77,7 @@ static muster_status combine(const struct muster_operation *operation, struct pl
         struct place other;
         TRY(bring(operation, behind(left, done), block, size, &one));
         TRY(bring(operation, behind(right, done), second, size, &other));
-        muster_reduction_combine(operation->binding->reduction, result.at, one.at, other.at,
+        muster_reduction_combine(&operation->launch->reduction, result.at, one.at, other.at,
                                  size / element_bytes);
         if (to.gpu != NULL) {
             TRY(copy(operation, to, result, size));

@@ -29,6 +29,7 @@ struct message {
 };
 
 struct muster_operation {
+    struct muster_fabric *fabric; /* borrowed; NULL: the schedule has no messages */
     struct muster_schedule schedule;
     const uint32_t *ranks;    /* borrowed */
     struct message *messages; /* [schedule.step_count] */
@@ -37,7 +38,7 @@ struct muster_operation {
     size_t peer_count;
 
     /* Of the run under way. */
-    const struct muster_binding *binding;
+    const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
     /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */

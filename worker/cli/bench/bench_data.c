@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "collectives/call/request.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
-#include "worker/context/request.h"
 
 enum { PERIOD = 64 };
 

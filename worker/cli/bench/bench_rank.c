@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "collectives/call/request.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/communicator/measure.h"
-#include "worker/context/request.h"
 #include "worker/trace/timeline.h"
 
 enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
