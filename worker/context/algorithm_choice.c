@@ -1,3 +1,4 @@
+/* Which algorithm the calls of a context run with, cached by size class. */
 #include "worker/context/algorithm_choice.h"
 
 #include <stdlib.h>
@@ -18,8 +19,8 @@ bool muster_choices_has_override(const struct muster_choices *choices,
     return choices->forced.plus_one[collective] != 0;
 }
 
-/* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
- * own, so that only the messages count. zeros is [ranks + 1]. */
+/* The part of the plan that is the same on all ranks, so that they choose alike. In an alltoallv
+ * each rank has its own sizes, so that only the number of messages counts. zeros is [ranks + 1]. */
 static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
 {
     struct muster_plan agreed = *plan;
@@ -31,7 +32,8 @@ static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint
     return agreed;
 }
 
-/* Up, so that what suits it suits the count: memory has room for so much and no more. */
+/* Rounded up, so that an algorithm which fits the result fits the count: shared memory has bounds.
+ */
 static uint64_t rounded(uint64_t count)
 {
     unsigned size = 64 - (unsigned)__builtin_clzll(count | 1);
@@ -77,7 +79,8 @@ static muster_status choose_for_class(struct muster_choices *choices,
     return MUSTER_OK;
 }
 
-/* Sizes of blocks are all alike or none: those that differ are chosen for as they are. */
+/* Calls with blocks of different sizes have no size class: the algorithm is chosen for each list of
+ * sizes. */
 static muster_status choose_by_cost(struct muster_choices *choices, const struct muster_plan *plan,
                                     size_t element_size_bytes, size_t *ret_algorithm)
 {
@@ -102,7 +105,7 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
     const struct muster_plan agreed = agreed_plan(plan, zeros);
     uint32_t forced = choices->forced.plus_one[plan->collective];
     if (forced != 0 && plan->contributors != NULL) {
-        /* To take another would not be what was asked for. */
+        /* Another algorithm would not be what the user asked for. */
         TRY(muster_plan_check(forced - 1, &agreed));
     }
     if (muster_algorithm_override_find(&choices->forced, &agreed, ret_algorithm)) {

@@ -1,4 +1,4 @@
-/* What a context is: its members, its turns, its memory; and what it is asked. */
+/* A context: its ranks, whose turn it is, its memory; and the answers to questions about it. */
 #include "worker/context/context.h"
 
 #include <stdatomic.h>
@@ -85,7 +85,7 @@ muster_status muster_context_create(const struct muster_context_options *options
     }
     context->choices.forced = forced;
     muster_mutex_init(&context->mutex);
-    muster_condition_init(&context->given_back);
+    muster_condition_init(&context->turn_ended);
     muster_operation_cache_init(&context->cache);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
@@ -105,7 +105,7 @@ void muster_context_destroy(struct muster_context *context)
     muster_tuning_clear(&context->tuning);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
-    pthread_cond_destroy(&context->given_back);
+    pthread_cond_destroy(&context->turn_ended);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->staging.memory);
@@ -133,17 +133,18 @@ uint64_t muster_context_progress(const struct muster_context *context)
 
 /* Turns --------------------------------------------------------------------------------------- */
 
-/* One caller at a time, in the order in which they came, and no lock held meanwhile: a user's
- * function may run in between. NULL: the deadline came first; nobody's order matters any more. */
-static struct muster_context *take_turn_by(struct muster_context *context, int64_t deadline_ns)
+/* Callers have their turns in the order in which they came. No lock is held during a turn, because
+ * a user's function may run in it. NULL: the deadline passed first; the order of the other callers
+ * no longer matters then, as this context can run no operation any more. */
+static struct muster_context *acquire_turn_by(struct muster_context *context, int64_t deadline_ns)
 {
     AUTO_LOCK(&context->mutex);
     uint64_t ticket = context->tickets++;
     while (context->taken || (ticket != context->turn && !atomic_load(&context->missed))) {
-        if (!muster_condition_wait(&context->given_back, &context->mutex, deadline_ns) &&
+        if (!muster_condition_wait(&context->turn_ended, &context->mutex, deadline_ns) &&
             (context->taken || ticket != context->turn)) {
             atomic_store(&context->missed, true);
-            (void)pthread_cond_broadcast(&context->given_back);
+            (void)pthread_cond_broadcast(&context->turn_ended);
             return NULL;
         }
     }
@@ -151,13 +152,13 @@ static struct muster_context *take_turn_by(struct muster_context *context, int64
     return context;
 }
 
-/* Who has it gives it back by its own deadline. */
-static struct muster_context *take_turn(struct muster_context *context)
+/* The wait ends because each turn ends by the deadline of its caller. */
+static struct muster_context *acquire_turn(struct muster_context *context)
 {
-    return take_turn_by(context, MUSTER_NEVER);
+    return acquire_turn_by(context, MUSTER_NEVER);
 }
 
-static void give_turn(struct muster_context **context)
+static void release_turn(struct muster_context **context)
 {
     if (*context == NULL) {
         return;
@@ -165,13 +166,13 @@ static void give_turn(struct muster_context **context)
     AUTO_LOCK(&(*context)->mutex);
     (*context)->taken = false;
     (*context)->turn++;
-    (void)pthread_cond_broadcast(&(*context)->given_back);
+    (void)pthread_cond_broadcast(&(*context)->turn_ended);
 }
 
 /* Until the scope ends. */
-#define AUTO_TURN(context)                                                          \
-    __attribute__((cleanup(give_turn), unused)) struct muster_context *auto_turn_ = \
-        take_turn(context)
+#define AUTO_TURN(context)                                                             \
+    __attribute__((cleanup(release_turn), unused)) struct muster_context *auto_turn_ = \
+        acquire_turn(context)
 
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
@@ -205,7 +206,7 @@ void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared)
 {
     AUTO_TURN(context);
-    muster_operation_cache_clear(&context->cache); /* they were chosen without it */
+    muster_operation_cache_clear(&context->cache); /* chosen without shared memory */
     context->shared = *shared;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -213,7 +214,8 @@ void muster_context_set_shared(struct muster_context *context,
 
 /* Running ------------------------------------------------------------------------------------- */
 
-/* The other members count a call that this one has not begun: their numbers are no longer alike. */
+/* The other ranks have numbered a call that this rank has not begun, so that the numbers no longer
+ * agree. */
 static muster_status miss_turn(const struct muster_context *context,
                                const struct muster_request *request)
 {
@@ -230,8 +232,8 @@ muster_status muster_context_run(struct muster_context *context,
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    __attribute__((cleanup(give_turn))) struct muster_context *turn =
-        take_turn_by(context, request->deadline_ns);
+    __attribute__((cleanup(release_turn))) struct muster_context *turn =
+        acquire_turn_by(context, request->deadline_ns);
     if (turn == NULL || atomic_load(&context->missed)) {
         return miss_turn(context, request);
     }

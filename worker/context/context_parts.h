@@ -38,26 +38,26 @@ struct muster_context {
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;
-    atomic_bool missed; /* some call did not get its turn: no operation can run any more */
+    atomic_bool missed; /* a call did not get its turn in time: no operation can run any more */
 
     pthread_mutex_t mutex; /* guards `taken`, `tickets` and `turn` */
-    pthread_cond_t given_back;
-    uint64_t tickets, turn;         /* given out; and the one whose turn it is */
-    bool taken;                     /* a collective is under way; its caller owns what follows */
+    pthread_cond_t turn_ended;
+    uint64_t tickets, turn;         /* tickets given out; the ticket whose turn it is */
+    bool taken;                     /* a call is under way; its caller owns what follows */
     uint64_t sequence;              /* of the last operation */
-    struct muster_request_key *key; /* room for that of any call */
+    struct muster_request_key *key; /* room for the key of any request */
     struct muster_operation_cache cache;
     bool tunes;
     struct muster_tuning tuning;
     void *scratch;
     uint64_t scratch_bytes;
     struct muster_staging staging;
-    struct muster_context_memory shared; /* by all ranks; or not */
+    struct muster_context_memory shared; /* shared.memory is NULL where the ranks share none */
     muster_status broken; /* why no operation can run any more; MUSTER_OK: they can */
     char broken_text[MUSTER_ERROR_MAX];
 };
 
-/* context.c. From now on they share this memory, which becomes the context's. */
+/* context.c: the ranks share this memory from now on; takes it. */
 void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared);
 

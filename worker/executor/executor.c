@@ -1,25 +1,26 @@
 /*
- * How an operation moves.
+ * How an operation makes progress.
  *
- * Each lane has a window of steps, the round under way, and a count of what is outstanding in it.
- * Who takes the count to zero starts the next round: a done function (under the fabric's lock, so
- * that the next message leaves without waking anybody), or the owner, the thread in
- * muster_operation_run(). Whoever starts a round holds one unit of the count itself until all of
- * the round is posted, so that messages that are done at once can neither start a round that is
- * still being posted nor recurse through the rounds.
+ * Each lane has a window of steps, the present round, and a count of what is outstanding in it. The
+ * thread that takes the count to zero starts the next round. That is a done function (under the
+ * fabric's lock, so that the next message is posted without waking a thread), or the owner, which
+ * is the thread in muster_operation_run(). Whoever starts a round holds one unit of the count until
+ * all of the round is posted. So messages that complete at once can neither start the next round
+ * too early nor recurse through the rounds.
  *
- * With a round go the receives of the next one that nothing in this round touches: whoever sends
- * them then hears early that it may, and does not stand still for as long as that word takes, which
- * has to pass what this rank and others of its host have in the uplink's queue. They count for
- * their own round, whose count has its starter's unit from then on.
+ * Receives of the next round that touch nothing of the present round are posted with the present
+ * one. Their senders then get the grant early, and do not stand still while it travels, which may
+ * take long behind other data of this rank and of its host. Such receives are counted in their own
+ * round, whose count has the unit of its starter from then on.
  *
- * Local steps (copy, reduce) may be long, and a done function must not do long work: whoever starts
- * a round with local steps leaves its unit with the lane, sets local_work and wakes the owner, who
- * does them without the lock, while the messages that were posted move.
+ * Local steps (copy, reduce) may take long, and a done function must be short. So whoever starts a
+ * round with local steps leaves its unit with the lane, sets local_work and wakes the owner. The
+ * owner does the local steps without the lock, while the posted messages move.
  *
- * What is shared: lane windows belong to who starts the round (handed over by the count); pending
- * and failure are written under the fabric's lock, and read by the owner after
- * muster_fabric_withdraw(), which takes that lock and ends all calls of done functions.
+ * What threads share: the window of a lane belongs to the thread that starts the round; the count
+ * hands it over. `pending` and `failure` are written under the fabric's lock. The owner reads them
+ * after muster_fabric_withdraw(), which takes that lock and waits until no done function is called
+ * any more.
  */
 #include "worker/executor/executor_parts.h"
 
@@ -39,8 +40,9 @@ static bool is_local(const struct muster_step *step)
     return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE;
 }
 
-/* The fabric reads the flag under its lock; the owner clears it without, hence the atomics. */
-static void wake(struct muster_operation *operation)
+/* The fabric reads the flag under its lock; the owner clears it without the lock, hence the
+ * atomics. */
+static void wake_owner(struct muster_operation *operation)
 {
     __atomic_store_n(&operation->awake, true, __ATOMIC_SEQ_CST);
 }
@@ -144,11 +146,11 @@ static void prepare_message(struct message *message)
     };
     message->pending = true;
     if (operation->on_gpu) {
-        muster_message_bind_gpu(message);
+        muster_message_prepare_gpu(message);
     }
 }
 
-/* Moves the window to the next round. True: it has local steps. */
+/* Moves the window to the next round. True: the round has local steps. */
 static bool enter_next_round(struct lane *lane)
 {
     const struct muster_step *steps = lane->operation->schedule.steps;
@@ -189,21 +191,21 @@ static muster_status post_round(struct lane *lane)
     return MUSTER_OK;
 }
 
-/* Gives back one unit of the round. True if that was the last one: the round is over. */
-static bool give_unit(struct lane *lane, uint8_t turn)
+/* Returns one unit of the round's count. True: it was the last one, so the round is over. */
+static bool return_unit(struct lane *lane, uint8_t turn)
 {
     return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
-/* Starts the next round, and the ones after it for as long as they are over at once. Under the
- * fabric's lock. */
+/* Starts the next round, and further ones as long as each is over at once. Under the fabric's lock.
+ */
 static muster_status start_rounds(struct lane *lane)
 {
     struct muster_operation *operation = lane->operation;
     do {
         if (lane->next == lane->end) {
             if (atomic_fetch_sub(&operation->lanes_left, 1) == 1) {
-                wake(operation);
+                wake_owner(operation);
             }
             return MUSTER_OK;
         }
@@ -211,14 +213,14 @@ static muster_status start_rounds(struct lane *lane)
         TRY(post_round(lane));
         if (has_local) {
             atomic_store(&lane->local_work, true);
-            wake(operation);
+            wake_owner(operation);
             return MUSTER_OK;
         }
-    } while (give_unit(lane, lane->turn));
+    } while (return_unit(lane, lane->turn));
     return MUSTER_OK;
 }
 
-/* Keeps why, in whoever's thread it happened. Under the fabric's lock; the first one counts. */
+/* Stores the first failure with its text, from whichever thread. Under the fabric's lock. */
 static void fail(struct muster_operation *operation, muster_status status)
 {
     if (!atomic_load(&operation->failed)) {
@@ -226,7 +228,7 @@ static void fail(struct muster_operation *operation, muster_status status)
         (void)snprintf(operation->reason, sizeof operation->reason, "%s", muster_last_error());
         atomic_store(&operation->failed, true);
     }
-    wake(operation);
+    wake_owner(operation);
 }
 
 static void when_done(struct muster_transfer *transfer)
@@ -243,7 +245,7 @@ static void when_done(struct muster_transfer *transfer)
         fail(operation, ended);
         return;
     }
-    if (give_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
+    if (return_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
         muster_status status = start_rounds(lane);
         if (status != MUSTER_OK) {
             fail(operation, status);
@@ -283,7 +285,7 @@ static void prepare_operation(struct muster_operation *operation,
     }
 }
 
-/* So many lanes, one after the other; where there is nobody to post to, there may be no fabric. */
+/* Starts the first round of `count` lanes. An operation without messages needs no fabric. */
 static muster_status start_lanes(const struct muster_operation *operation, struct lane *lanes,
                                  uint32_t count)
 {
@@ -301,14 +303,14 @@ static muster_status start_lanes(const struct muster_operation *operation, struc
     return status;
 }
 
-/* Does the local work that is left with the lanes. */
-static muster_status serve_lanes(struct muster_operation *operation)
+/* Does the local steps that done functions have left to the owner. */
+static muster_status run_local_work(struct muster_operation *operation)
 {
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct lane *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
             TRY(run_local_steps(lane));
-            if (give_unit(lane, lane->turn)) {
+            if (return_unit(lane, lane->turn)) {
                 TRY(start_lanes(operation, lane, 1));
             }
         }
@@ -316,18 +318,18 @@ static muster_status serve_lanes(struct muster_operation *operation)
     return MUSTER_OK;
 }
 
-/* A done function on another thread may have ended the last lane and still be on its way out; when
- * this returns it has left the fabric's lock, and the operation is the owner's alone. */
-static void settle(const struct muster_operation *operation)
+/* Waits for the fabric's lock once: a done function that has ended the last lane on another thread
+ * may still hold it. Afterwards only the owner uses the operation. */
+static void wait_for_done_functions(const struct muster_operation *operation)
 {
     const struct muster_launch *launch = operation->launch;
     const bool finished = true;
     muster_status status =
         muster_fabric_wait(operation->fabric, launch->generation, &finished, launch->deadline_ns);
-    (void)status; /* this rank's part is done, whatever has become of the generation */
+    (void)status; /* this rank's part is done, even if the generation has been revoked since */
 }
 
-/* The owner's part. MUSTER_OK: finished, or failed is set. */
+/* The owner's loop. MUSTER_OK: the operation has finished, or operation->failed is set. */
 static muster_status drive(struct muster_operation *operation)
 {
     const struct muster_launch *launch = operation->launch;
@@ -335,9 +337,9 @@ static muster_status drive(struct muster_operation *operation)
         .generation = launch->generation, .sequence = launch->sequence, .context = launch->context};
     TRY(start_lanes(operation, operation->lanes, operation->schedule.lanes));
     while (true) {
-        /* Cleared before looking: what comes after the look sets it again. */
+        /* Cleared before the checks: whatever comes after them sets it again. */
         __atomic_store_n(&operation->awake, false, __ATOMIC_SEQ_CST);
-        TRY(serve_lanes(operation));
+        TRY(run_local_work(operation));
         if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
             return MUSTER_OK;
         }
@@ -359,7 +361,7 @@ muster_status muster_operation_run(struct muster_operation *operation,
         return status;
     }
     if (operation->peer_count > 0) {
-        settle(operation);
+        wait_for_done_functions(operation);
     }
     return MUSTER_OK;
 }
@@ -372,8 +374,8 @@ bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks], all 0, and is left
- * so. */
+/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks]; all are 0 before and
+ * after. */
 static void number_lane(struct muster_operation *operation, const struct lane *lane,
                         uint32_t *counts)
 {
@@ -408,10 +410,10 @@ static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
         lane->end = next;
         number_lane(operation, lane, counts);
     }
-    assert(next == schedule->step_count); /* ordered by lane: the builder's promise */
+    assert(next == schedule->step_count); /* the builder orders steps by lane */
 }
 
-/* seen is [2 x ranks], all 0. */
+/* seen is [2 x ranks], all 0 before. */
 static void list_peers(struct muster_operation *operation, uint32_t *seen)
 {
     const struct muster_schedule *schedule = &operation->schedule;

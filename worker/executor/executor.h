@@ -1,9 +1,9 @@
 /*
- * The executor: runs any schedule over any links and any memory. The only place that sees
- * schedules, links and buffers together.
+ * The executor: runs any schedule over any links and any memory. Only the executor sees schedules,
+ * links and buffers together.
  *
- * An operation is made once per cached schedule: it holds one transfer for each message of the
- * schedule, so that running it allocates nothing.
+ * An operation is created once per schedule. It holds one transfer for each message, so that a
+ * launch allocates nothing.
  */
 #ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_H
 #define MUSTER_WORKER_EXECUTOR_EXECUTOR_H
