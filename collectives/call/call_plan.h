@@ -17,9 +17,9 @@ struct muster_plan {
     uint32_t rank;
     uint32_t root; /* as in muster_shape, as all that follows */
     uint64_t count;
-    const uint64_t *input_bounds;  /* borrowed, or NULL */
-    const uint64_t *output_bounds; /* borrowed, or NULL */
-    const uint32_t *contributors;  /* borrowed, or NULL */
+    const uint64_t *input_bounds;    /* borrowed, or NULL */
+    const uint64_t *output_bounds;   /* borrowed, or NULL */
+    const uint32_t *reduction_order; /* borrowed, or NULL */
     /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
      * which then need room for a copy; in all others a schedule is right either way. */
     bool in_place;

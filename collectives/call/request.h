@@ -36,7 +36,7 @@ struct muster_request {
     void *const *outputs;      /* [buffer_count] */
     const char *algorithm;     /* by name; NULL: chosen */
     bool untuned;              /* choose by predicted cost, whatever autotuning has found */
-    bool reproducible;         /* the result depends on the contributors' logical numbers only */
+    bool reproducible;         /* the result depends on the members' `order` only */
     int64_t deadline_ns;
 };
 

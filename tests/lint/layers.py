@@ -25,7 +25,7 @@ RULES = {
     "collectives/check/": CORE + " collectives/call/ collectives/schedule/",
     "collectives/simulate/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                              " collectives/select/cost.h",
-    "collectives/select/": CORE + " collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
+    "collectives/select/": CORE + " worker/base/statistics.h collectives/call/ collectives/schedule/ collectives/algorithms/algorithm.h"
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
     "elastic/membership/": CORE + " worker/base/random.h",

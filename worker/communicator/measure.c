@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 #include "worker/communicator/measure_core.h"
 #include "worker/communicator/measure_link.h"
@@ -173,24 +174,16 @@ static muster_status run_stages(struct measuring *measuring, enum muster_link_le
 /* Figures --------------------------------------------------------------------------------------
  */
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Of those that are there; NAN if none is. Sorts them. */
+/* The median of the values that are not NAN; NAN if all are. Overwrites the values. */
 static double median(double *values, size_t count)
 {
-    size_t there = 0;
+    size_t measured = 0;
     for (size_t i = 0; i < count; i++) {
         if (!isnan(values[i])) {
-            values[there++] = values[i];
+            values[measured++] = values[i];
         }
     }
-    qsort(values, there, sizeof *values, compare);
-    return there > 0 ? values[there / 2] : NAN;
+    return measured > 0 ? muster_statistics_median_high(values, measured) : NAN;
 }
 
 static bool is_shared(size_t sample)

@@ -17,6 +17,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor.h"
 
@@ -94,20 +95,6 @@ static double thread_us(void)
     return (double)used.tv_sec * 1e6 + (double)used.tv_nsec / 1e3;
 }
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Sorts. */
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 /* The medians of several runs: how long one takes, and how much of a core. */
 static muster_status run_words(struct muster_measure_pair *pair, enum direction direction,
                                double *ret_us, double *ret_busy_us, uint32_t *ret_suspect)
@@ -135,8 +122,8 @@ static muster_status run_words(struct muster_measure_pair *pair, enum direction 
     }
     muster_operation_destroy(operation);
     TRY(status);
-    *ret_us = median(times_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
-    *ret_busy_us = median(busy_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
+    *ret_us = muster_statistics_median_high(times_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
+    *ret_busy_us = muster_statistics_median_high(busy_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
     return MUSTER_OK;
 }
 
@@ -468,7 +455,7 @@ static double rate_GBps(struct stream *stream)
         rates_GBps[i] =
             (double)bytes_between(stream, from, to) / (double)time_between_ns(stream, from, to);
     }
-    return median(rates_GBps, windows);
+    return muster_statistics_median_high(rates_GBps, windows);
 }
 
 muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_ways,

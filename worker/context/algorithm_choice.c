@@ -16,7 +16,7 @@ void muster_choices_clear(struct muster_choices *choices)
 bool muster_choices_has_override(const struct muster_choices *choices,
                                  enum muster_collective collective)
 {
-    return choices->forced.plus_one[collective] != 0;
+    return choices->override.by_collective[collective].is_set;
 }
 
 /* The part of the plan that is the same on all ranks, so that they choose alike. In an alltoallv
@@ -68,7 +68,7 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .collective = plan->collective,
                                    .root = plan->root,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
-                                   .ordered = plan->contributors != NULL};
+                                   .ordered = plan->reduction_order != NULL};
     const struct muster_choice *cached = find(choices, &wanted);
     if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
@@ -103,12 +103,12 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
         return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
-    uint32_t forced = choices->forced.plus_one[plan->collective];
-    if (forced != 0 && plan->contributors != NULL) {
-        /* Another algorithm would not be what the user asked for. */
-        TRY(muster_plan_check(forced - 1, &agreed));
+    if (choices->override.by_collective[plan->collective].is_set && plan->reduction_order != NULL) {
+        /* A reproducible call that the override does not fit is refused, not run with another. */
+        TRY(muster_plan_check(choices->override.by_collective[plan->collective].algorithm,
+                              &agreed));
     }
-    if (muster_algorithm_override_find(&choices->forced, &agreed, ret_algorithm)) {
+    if (muster_algorithm_override_find(&choices->override, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
     return choose_by_cost(choices, &agreed, element_size_bytes, ret_algorithm);

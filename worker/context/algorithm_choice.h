@@ -25,7 +25,7 @@ struct muster_choice {
 
 /* What was chosen by these figures; the newest choices are cached. */
 struct muster_choices {
-    struct muster_algorithm_override forced;
+    struct muster_algorithm_override override;
     struct muster_cost_model model;
     struct muster_choice cached[MUSTER_CHOICES_MAX];
     uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */

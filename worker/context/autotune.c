@@ -16,15 +16,16 @@
 /* Exchanges what the calls of the round took. All ranks come here before the same call. */
 static muster_status exchange_times(struct muster_context *context,
                                     const struct muster_request *call,
-                                    struct muster_size_class *class, uint32_t *ret_suspect)
+                                    struct muster_call_class *call_class, uint32_t *ret_suspect)
 {
     AUTO_FLOAT_ENVIRONMENT(); /* all ranks must decide alike */
-    float mine[MUSTER_AUTOTUNE_WORDS_MAX];
-    float slowest[MUSTER_AUTOTUNE_WORDS_MAX];
+    float mine[MUSTER_AUTOTUNE_VALUES_MAX];
+    float slowest[MUSTER_AUTOTUNE_VALUES_MAX];
     const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
                                            .in = mine,
                                            .out = slowest,
-                                           .count = muster_autotune_run_say(class->trial, mine),
+                                           .count =
+                                               muster_autotune_run_values(call_class->run, mine),
                                            .type = MUSTER_FLOAT32,
                                            .op = MUSTER_MAX,
                                            .algorithm = "recursive_doubling",
@@ -38,15 +39,15 @@ static muster_status exchange_times(struct muster_context *context,
         return muster_error_prefix(status, "%s, before it an agreement on its algorithm",
                                    muster_collective_name(call->collective));
     }
-    if (muster_autotune_run_judge(class->trial, slowest, &algorithm)) {
-        muster_tuning_settle(class, algorithm);
+    if (muster_autotune_run_decide(call_class->run, slowest, &algorithm)) {
+        muster_tuning_decide(call_class, algorithm);
     }
     return MUSTER_OK;
 }
 
 static muster_status begin_run(struct muster_context *context, const struct muster_plan *plan,
                                const struct muster_cached_operation *predicted,
-                               struct muster_size_class *class)
+                               struct muster_call_class *call_class)
 {
     AUTO_FLOAT_ENVIRONMENT();
     struct muster_autotune_run *run = malloc(sizeof *run);
@@ -59,25 +60,25 @@ static muster_status begin_run(struct muster_context *context, const struct must
         free(run);
         return status;
     }
-    class->trial = run;
+    call_class->run = run;
     return MUSTER_OK;
 }
 
 /* A call whose time counts, by the algorithm whose turn it is. */
 static muster_status time_call(struct muster_context *context, const struct muster_request *request,
-                               struct muster_size_class *class, uint32_t *ret_suspect)
+                               struct muster_call_class *call_class, uint32_t *ret_suspect)
 {
-    struct muster_autotune_run *run = class->trial;
+    struct muster_autotune_run *run = call_class->run;
     size_t algorithm = muster_autotune_run_next(run);
     struct muster_cached_operation *cached;
     TRY(muster_context_find_with(context, request, algorithm, &cached));
     int64_t start_ns = muster_clock_ns();
     TRY(muster_context_launch(context, request, cached, MUSTER_CALL_TUNED, ret_suspect));
-    muster_autotune_run_note(run, (double)(muster_clock_ns() - start_ns) / 1e3);
+    muster_autotune_run_record(run, (double)(muster_clock_ns() - start_ns) / 1e3);
     /* Only after the call: its success shows that all ranks have come here. The analyzer does not
      * see that MUSTER_OK means that there is a run. */
     if (run->count == 1) { /* NOLINT(clang-analyzer-core.NullDereference) */
-        muster_tuning_settle(class, algorithm);
+        muster_tuning_decide(call_class, algorithm);
     }
     return MUSTER_OK;
 }
@@ -89,21 +90,21 @@ muster_status muster_context_launch_tuned(struct muster_context *context,
 {
     const struct muster_plan plan = muster_context_plan(context, cached);
     size_t size_bytes = cached->element_size_bytes;
-    struct muster_size_class *class = muster_tuning_find(&context->tuning, &plan, size_bytes);
-    if (class == NULL || class->count != plan.count) {
+    struct muster_call_class *call_class = muster_tuning_find(&context->tuning, &plan, size_bytes);
+    if (call_class == NULL || call_class->count != plan.count) {
         TRY(muster_context_launch(context, request, cached, MUSTER_CALL_TUNED, ret_suspect));
-        if (class == NULL) {
+        if (call_class == NULL) {
             muster_tuning_add(&context->tuning, &plan, size_bytes);
         }
         return MUSTER_OK;
     }
-    if (class->trial == NULL) {
-        TRY(begin_run(context, &plan, cached, class));
-    } else if (muster_autotune_run_is_due(class->trial)) {
-        TRY(exchange_times(context, request, class, ret_suspect));
+    if (call_class->run == NULL) {
+        TRY(begin_run(context, &plan, cached, call_class));
+    } else if (muster_autotune_run_is_round_over(call_class->run)) {
+        TRY(exchange_times(context, request, call_class, ret_suspect));
     }
-    if (!class->settled) {
-        return time_call(context, request, class, ret_suspect);
+    if (!call_class->decided) {
+        return time_call(context, request, call_class, ret_suspect);
     }
     TRY(muster_context_find(context, request, &cached));
     return muster_context_launch(context, request, cached, 0, ret_suspect);

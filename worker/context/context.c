@@ -15,34 +15,37 @@
 
 /* Making -------------------------------------------------------------------------------------- */
 
-struct contributor {
+/* A rank and its member's `order` (muster.h), while they are sorted. */
+struct ordered_rank {
     uint32_t order, rank;
 };
 
-static int compare_contributors(const void *left_contributor, const void *right_contributor)
+/* By order; ranks break ties. */
+static int compare_ordered_ranks(const void *left_rank, const void *right_rank)
 {
-    const struct contributor *left = left_contributor;
-    const struct contributor *right = right_contributor;
+    const struct ordered_rank *left = left_rank;
+    const struct ordered_rank *right = right_rank;
     if (left->order != right->order) {
         return left->order < right->order ? -1 : 1;
     }
     return left->rank < right->rank ? -1 : 1;
 }
 
-static muster_status sort_contributors(struct muster_context *context, const uint32_t *orders,
-                                       uint32_t ranks)
+static muster_status init_reduction_order(struct muster_context *context,
+                                          const uint32_t *member_orders, uint32_t ranks)
 {
-    AUTO_FREE struct contributor *contributors = calloc(ranks, sizeof *contributors);
-    context->contributors = calloc(ranks, sizeof *context->contributors);
-    if (contributors == NULL || context->contributors == NULL) {
+    AUTO_FREE struct ordered_rank *sorted = calloc(ranks, sizeof *sorted);
+    context->reduction_order = calloc(ranks, sizeof *context->reduction_order);
+    if (sorted == NULL || context->reduction_order == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", context->name);
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        contributors[rank] = (struct contributor){orders != NULL ? orders[rank] : rank, rank};
+        sorted[rank] =
+            (struct ordered_rank){member_orders != NULL ? member_orders[rank] : rank, rank};
     }
-    qsort(contributors, ranks, sizeof *contributors, compare_contributors);
+    qsort(sorted, ranks, sizeof *sorted, compare_ordered_ranks);
     for (uint32_t i = 0; i < ranks; i++) {
-        context->contributors[i] = contributors[i].rank;
+        context->reduction_order[i] = sorted[i].rank;
     }
     return MUSTER_OK;
 }
@@ -64,7 +67,7 @@ static muster_status copy_options(struct muster_context *context,
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
-    TRY(sort_contributors(context, options->orders, topology->ranks));
+    TRY(init_reduction_order(context, options->member_orders, topology->ranks));
     return muster_topology_init_copy(topology, &context->topology);
 }
 
@@ -75,15 +78,15 @@ muster_status muster_context_create(const struct muster_context_options *options
         return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
                                 options->rank, options->topology->ranks);
     }
-    struct muster_algorithm_override forced = {0};
+    struct muster_algorithm_override override = {0};
     if (options->algorithm != NULL) {
-        TRY(muster_algorithm_override_parse(options->algorithm, &forced));
+        TRY(muster_algorithm_override_parse(options->algorithm, &override));
     }
     struct muster_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
-    context->choices.forced = forced;
+    context->choices.override = override;
     muster_mutex_init(&context->mutex);
     muster_condition_init(&context->turn_ended);
     muster_operation_cache_init(&context->cache);
@@ -110,7 +113,7 @@ void muster_context_destroy(struct muster_context *context)
     free(context->scratch);
     free(context->staging.memory);
     free(context->ranks);
-    free(context->contributors);
+    free(context->reduction_order);
     free(context->key);
     free(context->name);
     free(context);
@@ -259,13 +262,13 @@ muster_status muster_context_algorithm(struct muster_context *context,
     return MUSTER_OK;
 }
 
-muster_status muster_context_is_settled(struct muster_context *context,
-                                        const struct muster_request *request, bool *ret_settled)
+muster_status muster_context_is_tuned(struct muster_context *context,
+                                      const struct muster_request *request, bool *ret_tuned)
 {
     AUTO_TURN(context);
     struct muster_cached_operation *cached;
     TRY(muster_context_find(context, request, &cached));
-    *ret_settled = !cached->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    *ret_tuned = !cached->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
 

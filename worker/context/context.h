@@ -32,9 +32,9 @@ struct muster_context_options {
     const struct muster_cost_model *model;  /* same on all members; copied */
     const char *algorithm;                  /* as algorithm_override.h parses it; where it
                                                does not fit, and if NULL: chosen by cost */
-    const uint32_t *orders;                 /* [topology->ranks] the logical numbers of those who
-                                               contribute, ranks break ties; NULL: the ranks;
-                                               copied */
+    const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
+                                       reproducible sums are ordered; ranks break ties; NULL: by
+                                       rank; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -92,9 +92,9 @@ MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *con
 
 /* Whether that algorithm is final: autotuning is over for such requests, or does not concern them.
  */
-MUSTER_CHECKED muster_status muster_context_is_settled(struct muster_context *context,
-                                                       const struct muster_request *request,
-                                                       bool *ret_settled);
+MUSTER_CHECKED muster_status muster_context_is_tuned(struct muster_context *context,
+                                                     const struct muster_request *request,
+                                                     bool *ret_tuned);
 
 /* The time that the cost model predicts. Of an alltoallv a rank knows only its own blocks, and
  * assumes that the others have blocks of the same sizes. */

@@ -34,7 +34,7 @@ struct muster_context {
     uint32_t rank;
     char *name;
     uint32_t *ranks;
-    uint32_t *contributors; /* [ranks] in the order of their logical numbers */
+    uint32_t *reduction_order; /* [ranks] ranks by their members' `order`: of reproducible sums */
     struct muster_topology topology;
     struct muster_choices choices;
     atomic_uint_fast64_t progress;

@@ -29,15 +29,16 @@ static muster_status choose(struct muster_context *context, const struct muster_
         return MUSTER_OK;
     }
     if (may_tune(context, key, plan)) {
-        const struct muster_size_class *class =
+        const struct muster_call_class *call_class =
             muster_tuning_find(&context->tuning, plan, made->element_size_bytes);
-        if (class != NULL && class->settled &&
-            muster_select_considers(class->tuned.algorithm, plan, made->element_size_bytes,
+        if (call_class != NULL && call_class->decided &&
+            muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
                                     &context->choices.model)) {
-            made->algorithm = class->tuned.algorithm;
+            made->algorithm = call_class->tuned.algorithm;
             return MUSTER_OK;
         }
-        made->tuned = class != NULL ? !class->settled : !muster_tuning_is_full(&context->tuning);
+        made->tuned =
+            call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
     }
     return muster_choices_make(&context->choices, plan, made->element_size_bytes, &made->algorithm);
 }
@@ -55,7 +56,7 @@ struct muster_plan muster_context_plan(const struct muster_context *context,
                                 .count = shape->count,
                                 .input_bounds = shape->input_bounds,
                                 .output_bounds = shape->output_bounds,
-                                .contributors = ordered ? context->contributors : NULL,
+                                .reduction_order = ordered ? context->reduction_order : NULL,
                                 .in_place = in_place,
                                 .memory =
                                     context->shared.memory != NULL ? &context->shared.reach : NULL};
@@ -109,9 +110,10 @@ static struct muster_cached_operation *drop_outdated(struct muster_context *cont
         return cached;
     }
     const struct muster_plan plan = muster_context_plan(context, cached);
-    const struct muster_size_class *class =
+    const struct muster_call_class *call_class =
         muster_tuning_find(&context->tuning, &plan, cached->element_size_bytes);
-    bool outdated = class != NULL ? class->settled : muster_tuning_is_full(&context->tuning);
+    bool outdated =
+        call_class != NULL ? call_class->decided : muster_tuning_is_full(&context->tuning);
     if (!outdated) {
         return cached;
     }

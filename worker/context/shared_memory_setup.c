@@ -149,7 +149,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
     const struct muster_group_memory_options options = {.rank = context->rank,
                                                         .ranks = ranks,
                                                         .names = context->ranks,
-                                                        .order = context->contributors,
+                                                        .order = context->reduction_order,
                                                         .crowded = muster_cores_usable() < ranks,
                                                         .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
     const struct setup setup = {

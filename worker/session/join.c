@@ -326,7 +326,7 @@ static muster_status make_context(struct muster_session *session, muster_scope s
             .rank = group.rank,
             .model = &muster_cost_model_default,
             .algorithm = session->settings.algorithm,
-            .orders = group.orders,
+            .member_orders = group.orders,
         };
         status = muster_context_create(&options, &generation->contexts[scope]);
         atomic_store(&session->ranks[scope], group.rank);

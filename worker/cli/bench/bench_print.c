@@ -10,21 +10,9 @@
 #include <jansson.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 #include "worker/cli/report.h"
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double percentile(const double *sorted, uint32_t count, double share)
-{
-    uint32_t index = (uint32_t)ceil(share * count);
-    return sorted[index > 0 ? index - 1 : 0];
-}
 
 /* Bytes over the busiest port, relative to the vector's. */
 static double bus_factor(const struct muster_bench_options *options)
@@ -64,10 +52,10 @@ static void find_entry(const struct muster_bench_board *board,
             slowest_us[i] = fmax(slowest_us[i], board->seats[rank].times_us[offset + i]);
         }
     }
-    qsort(slowest_us, count, sizeof *slowest_us, compare);
+    muster_statistics_sort(slowest_us, count);
     ret_figures->iterations = count;
-    ret_figures->p50_us = percentile(slowest_us, count, 0.5);
-    ret_figures->p99_us = percentile(slowest_us, count, 0.99);
+    ret_figures->p50_us = muster_statistics_percentile(slowest_us, count, 0.5);
+    ret_figures->p99_us = muster_statistics_percentile(slowest_us, count, 0.99);
     ret_figures->min_us = slowest_us[0];
     ret_figures->predicted_us = entry->predicted_us;
     ret_figures->algbw_GBps = (double)ret_figures->bytes / (ret_figures->p50_us * 1000);

@@ -281,11 +281,11 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     if (request->collective != MUSTER_BARRIER) {
         TRY(muster_bench_check(request, run->rank, ranks));
     }
-    bool settled = false;
-    TRY(muster_context_is_settled(run->context, request, &settled));
-    while (!settled) {
+    bool tuned = false;
+    TRY(muster_context_is_tuned(run->context, request, &tuned));
+    while (!tuned) {
         TRY(call(run, request, &us));
-        TRY(muster_context_is_settled(run->context, request, &settled));
+        TRY(muster_context_is_tuned(run->context, request, &tuned));
     }
     double sum_us = 0;
     for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {

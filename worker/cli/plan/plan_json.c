@@ -22,11 +22,11 @@ static muster_status print_row(const struct muster_algorithm *row, bool json, FI
 {
     const char *collective = muster_collective_name(row->collective);
     if (json) {
-        return print_object(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "collective", collective,
-                                      "algorithm", row->name, "what", row->what, "rounds",
-                                      row->rounds_text, "elements", row->elements_text, "best_for",
-                                      row->best_for),
-                            out);
+        return print_object(
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "collective", collective, "algorithm",
+                      row->name, "what", row->what, "rounds", muster_algorithm_rounds_text(row),
+                      "elements", muster_algorithm_elements_text(row), "best_for", row->best_for),
+            out);
     }
     (void)fprintf(out, "%-17s  %-20s  %s\n", collective, row->name, row->what);
     return MUSTER_OK;

@@ -278,7 +278,8 @@ muster_status muster_plan_print_formulas(FILE *out)
             }
             (void)fprintf(out, "| %s | `%s` | %s | %s |",
                           muster_collective_name(algorithm->collective), algorithm->name,
-                          algorithm->rounds_text, algorithm->elements_text);
+                          muster_algorithm_rounds_text(algorithm),
+                          muster_algorithm_elements_text(algorithm));
             for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
                 TRY(print_example(row, examples[i].ranks, examples[i].hosts, out));
             }
