@@ -161,7 +161,7 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                         .ranks = ranks,
                                                         .names = context->ranks,
                                                         .order = context->contributors,
-                                                        .crowded = muster_cores_usable() < ranks,
+                                                        .cores = muster_cores_usable(),
                                                         .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
     const struct meeting meeting = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};

@@ -57,7 +57,8 @@ static muster_status sit(struct guest *guest, struct muster_group_memory **ret_m
                                                         .ranks = party->ranks,
                                                         .names = party->names,
                                                         .order = party->order,
-                                                        .crowded = party->seed % 2 == 0,
+                                                        .cores =
+                                                            party->seed % 2 == 0 ? 1 : party->ranks,
                                                         .stream_bytes = stream_bytes(party)};
     if (guest->rank == 0) {
         TRY(muster_group_memory_create(&options, ret_memory));

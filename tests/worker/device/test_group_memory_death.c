@@ -60,7 +60,7 @@ static struct muster_group_memory *sit(const struct board *board, uint32_t rank)
                                                         .ranks = board->ranks,
                                                         .names = board->order,
                                                         .order = board->order,
-                                                        .crowded = true};
+                                                        .cores = 1};
     return muster_group_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
 }
 

@@ -49,7 +49,12 @@ static muster_status make(const struct muster_group_memory_options *options, int
         }
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
+    const struct muster_spin_host host = {.members = options->ranks,
+                                          .index = options->rank,
+                                          .cores = options->cores,
+                                          .quota_millis = UINT64_MAX};
     memory->options = *options;
+    muster_spin_policy_init(&memory->spin_policy, &muster_spin_on_memory, &host);
     muster_status status = fd >= 0 ? muster_memory_region_open(fd, options->ranks, &memory->region)
                                    : muster_memory_region_make(options->ranks, &memory->region);
     if (status == MUSTER_OK) {

@@ -27,7 +27,7 @@ struct muster_group_memory_options {
     uint32_t rank, ranks;  /* 2 to MUSTER_MEMORY_RANKS_MAX */
     const uint32_t *names; /* [ranks] how texts call them; borrowed for its life */
     const uint32_t *order; /* [ranks] in which their inputs are reduced; borrowed likewise */
-    bool crowded;          /* they have not a core each: who waits gives way at once */
+    uint32_t cores;        /* that they may use */
     size_t stream_bytes;   /* from this size on outputs go past the caches */
 };
 

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_PARTS_H
 #define MUSTER_WORKER_DEVICE_HOST_GROUP_MEMORY_PARTS_H
 
+#include "worker/base/spin_policy.h"
 #include "worker/base/status.h"
 #include "worker/device/host/group_layout.h"
 
@@ -32,9 +33,7 @@ struct muster_group_memory {
     int64_t pids[MUSTER_MEMORY_RANKS_MAX]; /* as this process knows them */
     uint64_t posted;                       /* the last operation of this rank */
     uint64_t settled;                      /* that all are known to have posted */
-    uint32_t spins;                        /* how long it looks before it gives way */
-    uint32_t shared;                       /* times in a row that somebody else was on the core */
-    uint32_t partings;                     /* times that it slept or moved for that */
+    struct muster_spin_policy spin_policy;
     struct muster_memory_mappings mappings[MUSTER_MEMORY_RANKS_MAX];
     char *room; /* MUSTER_MEMORY_LEVELS x 2 segments */
 };

@@ -27,13 +27,6 @@
 #include "worker/base/cores.h"
 
 enum {
-    SPINS_MIN = 16,  /* before giving way; some 300 ns */
-    SPINS_MAX = 512, /* some 5 to 20 us */
-    YIELD_NS = 200 * 1000,
-    ALONE_NS = 2 * 1000,    /* who gave way for less found nobody else on its core */
-    OTHERS_NS = 500 * 1000, /* and who did for longer found others than ranks */
-    SHARED_MIN = 64,        /* times in a row, then it does something about that; and after */
-    SHARED_DOUBLINGS = 4,   /* that was in vain, after twice as many, so often */
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
     SLICE_MAX_NS = 16 * 1000 * 1000,
     NS_PER_S = 1000000000,
@@ -101,11 +94,10 @@ static muster_status late(struct muster_group_memory_run *run, uint32_t rank)
 
 /* Waiting ------------------------------------------------------------------------------------- */
 
-/* False at once where ranks have not a core each. */
-static bool spin(struct muster_group_memory *memory, const _Atomic uint64_t *word, uint64_t least)
+static bool spin(const struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                 uint64_t least)
 {
-    uint32_t spins = memory->options.crowded ? 0 : memory->spins;
-    for (uint32_t i = 0; i < spins; i++) {
+    for (uint32_t i = 0; i < memory->spin_policy.pause; i++) {
         if (is_reached(word, least)) {
             return true;
         }
@@ -114,31 +106,13 @@ static bool spin(struct muster_group_memory *memory, const _Atomic uint64_t *wor
     return false;
 }
 
-/* Looking keeps back who is waited for, if that one has been put on this core though there are
- * others. So it is made shorter each time that there was somebody, and longer again when there was
- * nobody: giving way hands the core even to work of the lowest priority, for a slice. */
-static void note_gave_way(struct muster_group_memory *memory, int64_t took_ns)
-{
-    if (took_ns < ALONE_NS) {
-        memory->spins = memory->spins < SPINS_MIN       ? SPINS_MIN
-                        : memory->spins < SPINS_MAX / 2 ? 2 * memory->spins
-                                                        : SPINS_MAX;
-        memory->shared = 0;
-        memory->partings = memory->spins == SPINS_MAX ? 0 : memory->partings;
-        return;
-    }
-    memory->spins = memory->spins > 2 * SPINS_MIN ? memory->spins / 2 : SPINS_MIN;
-    memory->shared += took_ns < OTHERS_NS;
-}
-
 static bool give_way(struct muster_group_memory *memory, const _Atomic uint64_t *word,
                      uint64_t least, int64_t until_ns)
 {
     int64_t now_ns = muster_clock_ns();
     while (now_ns < until_ns) {
         (void)sched_yield();
-        int64_t took_ns = muster_clock_ns() - now_ns;
-        note_gave_way(memory, took_ns);
+        muster_spin_policy_note_yield(&memory->spin_policy, muster_clock_ns() - now_ns);
         if (is_reached(word, least) || spin(memory, word, least)) {
             return true;
         }
@@ -147,23 +121,18 @@ static bool give_way(struct muster_group_memory *memory, const _Atomic uint64_t 
     return false;
 }
 
-/* Ranks that share a core though there are others stay there as long as they only give way: the
- * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
- * vain, it moves to a core of its own. True: it is to sleep. */
-static bool come_apart(struct muster_group_memory *memory)
+/* Yields and polls in turn, on a core of this rank's own if the spin policy says so. False at once
+ * if it says to sleep. */
+static bool give_way_or_sleep(struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                              uint64_t least, int64_t deadline_ns)
 {
-    uint32_t doublings = memory->partings / 2;
-    uint32_t most = (uint32_t)SHARED_MIN
-                    << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
-    if (memory->options.crowded || memory->shared < most) {
-        return false;
+    enum muster_spin_action action = muster_spin_policy_begin_wait(&memory->spin_policy);
+    int64_t until_ns = muster_clock_ns() + memory->spin_policy.poll_ns;
+    if (action == MUSTER_SPIN_MOVE) {
+        (void)muster_cores_move(memory->spin_policy.index);
     }
-    memory->shared = 0;
-    bool moves = memory->partings++ % 2 == 1;
-    if (moves) {
-        (void)muster_cores_move(memory->options.rank);
-    }
-    return !moves;
+    return action != MUSTER_SPIN_SLEEP &&
+           give_way(memory, word, least, until_ns < deadline_ns ? until_ns : deadline_ns);
 }
 
 static int64_t earlier(int64_t one_ns, int64_t other_ns)
@@ -188,16 +157,13 @@ muster_status muster_memory_wait_slowly(struct muster_group_memory_run *run, uin
                                         const _Atomic uint64_t *word, uint64_t least)
 {
     const struct muster_group_memory_work *work = run->work;
-    if (spin(run->memory, word, least)) {
-        return MUSTER_OK;
-    }
-    int64_t now_ns = muster_clock_ns();
-    if (!come_apart(run->memory) &&
-        give_way(run->memory, word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
+    if (spin(run->memory, word, least) ||
+        give_way_or_sleep(run->memory, word, least, work->deadline_ns)) {
         return MUSTER_OK;
     }
     struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
     int64_t slice_ns = SLICE_NS;
+    int64_t now_ns;
     while ((now_ns = muster_clock_ns()) < work->deadline_ns) {
         sleep_for(seat, word, least, earlier(slice_ns, work->deadline_ns - now_ns));
         if (is_reached(word, least)) {
