@@ -43,7 +43,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
                                         uint32_t *ret_suspect)
 {
     struct watched watched = {.binding = binding, .ranks = shared->ranks, .size = shape->ranks};
-    const struct muster_group_memory_work work = {
+    const struct muster_group_step work = {
         .sequence = binding->sequence,
         .call = &binding->call,
         .shape = shape,
@@ -53,7 +53,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
         .in = binding->in,
         .out = binding->out,
         .deadline_ns = binding->deadline_ns,
-        .look = look,
+        .check = look,
         .user = &watched,
     };
     TRY(muster_fabric_check(binding->fabric, binding->generation));

@@ -131,7 +131,7 @@ static muster_status settle_in(const struct meeting *meeting,
     muster_group_memory_begin(*memory, meeting->context->sequence + 1);
     TRY(do_all(meeting, reads, &reads));
     *ret_reach =
-        (struct muster_memory_reach){.slot_bytes = MUSTER_MEMORY_SLOT_BYTES, .buffers = reads};
+        (struct muster_memory_reach){.slot_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
 }
 
@@ -162,11 +162,11 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                         .names = context->ranks,
                                                         .order = context->contributors,
                                                         .cores = muster_cores_usable(),
-                                                        .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
+                                                        .stream_bytes = MUSTER_GROUP_STREAM_BYTES};
     const struct meeting meeting = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
     *suspect = UINT32_MAX;
-    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
+    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_GROUP_RANKS_MAX) {
         return MUSTER_OK;
     }
     TRY(meet(&meeting, &options, &shared));

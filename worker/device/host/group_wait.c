@@ -11,7 +11,7 @@
  * in haste, takes no barrier for that: the sleeper asks the kernel for one on all processors
  * (membarrier). Where there is none, a sleeper may miss its wake, and a slice ends its sleep.
  */
-#include "worker/device/host/group_memory_parts.h"
+#include "worker/device/host/group_parts.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -39,53 +39,54 @@ static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
 
 /* Sleeping ------------------------------------------------------------------------------------ */
 
-void muster_memory_ring(struct muster_memory_seat *seat)
+void muster_group_wake_sleepers(struct muster_group_rank_slot *slot)
 {
     atomic_signal_fence(memory_order_seq_cst); /* the processor's is the sleeper's to ask for */
-    if (atomic_load_explicit(&seat->sleepers, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&slot->sleepers, memory_order_relaxed) == 0) {
         return;
     }
-    atomic_fetch_add(&seat->bell, 1);
-    (void)syscall(SYS_futex, &seat->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&slot->futex_word, 1);
+    (void)syscall(SYS_futex, &slot->futex_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *word, uint64_t least,
-                      int64_t most_ns)
+static void sleep_for(struct muster_group_rank_slot *slot, const _Atomic uint64_t *word,
+                      uint64_t least, int64_t most_ns)
 {
     const struct timespec most = {.tv_sec = most_ns / NS_PER_S, .tv_nsec = most_ns % NS_PER_S};
-    atomic_fetch_add(&seat->sleepers, 1);
+    atomic_fetch_add(&slot->sleepers, 1);
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-    uint32_t bell = atomic_load(&seat->bell);
+    uint32_t futex_word = atomic_load(&slot->futex_word);
     if (!is_reached(word, least)) {
-        (void)syscall(SYS_futex, &seat->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+        (void)syscall(SYS_futex, &slot->futex_word, FUTEX_WAIT, futex_word, &most, NULL, 0);
     }
-    atomic_fetch_sub(&seat->sleepers, 1);
+    atomic_fetch_sub(&slot->sleepers, 1);
 }
 
 /* Seeing after the other ---------------------------------------------------------------------- */
 
-static muster_status dead(struct muster_group_memory_run *run, uint32_t rank)
+static muster_status dead(struct muster_group_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_REJOIN, "rank %u died", run->suspect);
 }
 
-muster_status muster_memory_look_after(struct muster_group_memory_run *run, uint32_t rank)
+muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t rank)
 {
     struct muster_group_memory *memory = run->memory;
-    const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
+    const struct muster_group_rank_slot *slot =
+        muster_group_layout_rank_slot(&memory->layout, rank);
     uint32_t name = memory->options.names[rank];
     /* First whether it lives: it says that it goes before it goes. */
-    bool lives =
-        memory->pids[rank] == getpid() || muster_memory_region_holder(&memory->region, rank) != 0;
-    uint64_t withdrawn = atomic_load(&seat->withdrawn);
-    if (withdrawn != 0 && withdrawn <= run->work->sequence) {
+    bool lives = memory->pids[rank] == getpid() ||
+                 muster_group_layout_rank_holder(&memory->layout, rank) != 0;
+    uint64_t withdrawn = atomic_load(&slot->withdrawn);
+    if (withdrawn != 0 && withdrawn <= run->step->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u takes part no more", name);
     }
     return lives ? MUSTER_OK : dead(run, rank);
 }
 
-static muster_status late(struct muster_group_memory_run *run, uint32_t rank)
+static muster_status late(struct muster_group_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
@@ -142,10 +143,10 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
 
 /* Sees after the rank that is waited for. It may have done its part and gone since it was looked
  * for, as members do after the last operation of a generation: that is no death. */
-static muster_status see_after(struct muster_group_memory_run *run, uint32_t rank,
+static muster_status see_after(struct muster_group_run *run, uint32_t rank,
                                const _Atomic uint64_t *word, uint64_t least)
 {
-    muster_status status = muster_memory_look_after(run, rank);
+    muster_status status = muster_group_check_liveness(run, rank);
     if (status != MUSTER_OK && is_reached(word, least)) {
         run->suspect = UINT32_MAX;
         return MUSTER_OK;
@@ -153,23 +154,23 @@ static muster_status see_after(struct muster_group_memory_run *run, uint32_t ran
     return status;
 }
 
-muster_status muster_memory_wait_slowly(struct muster_group_memory_run *run, uint32_t rank,
-                                        const _Atomic uint64_t *word, uint64_t least)
+muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t rank,
+                                       const _Atomic uint64_t *word, uint64_t least)
 {
-    const struct muster_group_memory_work *work = run->work;
+    const struct muster_group_step *step = run->step;
     if (spin(run->memory, word, least) ||
-        give_way_or_sleep(run->memory, word, least, work->deadline_ns)) {
+        give_way_or_sleep(run->memory, word, least, step->deadline_ns)) {
         return MUSTER_OK;
     }
-    struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
+    struct muster_group_rank_slot *slot = muster_group_layout_rank_slot(&run->memory->layout, rank);
     int64_t slice_ns = SLICE_NS;
     int64_t now_ns;
-    while ((now_ns = muster_clock_ns()) < work->deadline_ns) {
-        sleep_for(seat, word, least, earlier(slice_ns, work->deadline_ns - now_ns));
+    while ((now_ns = muster_clock_ns()) < step->deadline_ns) {
+        sleep_for(slot, word, least, earlier(slice_ns, step->deadline_ns - now_ns));
         if (is_reached(word, least)) {
             return MUSTER_OK;
         }
-        TRY(work->look(work->user, &run->suspect));
+        TRY(step->check(step->user, &run->suspect));
         TRY(see_after(run, rank, word, least));
         slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
     }
@@ -178,8 +179,8 @@ muster_status muster_memory_wait_slowly(struct muster_group_memory_run *run, uin
 
 /* The other's own memory ---------------------------------------------------------------------- */
 
-muster_status muster_memory_fetch(struct muster_group_memory_run *run, uint32_t rank,
-                                  uint64_t address, void *target, size_t size_bytes)
+muster_status muster_group_copy_from_peer(struct muster_group_run *run, uint32_t rank,
+                                          uint64_t address, void *target, size_t size_bytes)
 {
     size_t done = 0;
     while (done < size_bytes) {
@@ -189,7 +190,7 @@ muster_status muster_memory_fetch(struct muster_group_memory_run *run, uint32_t 
         ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
         if (got <= 0) {
             int reason = errno;
-            TRY(muster_memory_look_after(run, rank));
+            TRY(muster_group_check_liveness(run, rank));
             if (reason == ESRCH) { /* it is dying: its memory goes before its lock */
                 return dead(run, rank);
             }
