@@ -108,7 +108,7 @@ static void use(const struct buffer *buffer)
             }
             const struct region *region = muster_registration_handle(held[i]);
             for (size_t at = done / page; at < (done + covered) / page; at++) {
-                size_t index = ((uintptr_t)buffer->memory - region->begin) / page + at;
+                size_t index = ((uintptr_t)buffer->memory + at * page - region->begin) / page;
                 if (region->stamps[index] != buffer->stamps[at]) {
                     atomic_fetch_add(&stale, 1);
                 }
