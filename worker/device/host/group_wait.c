@@ -98,7 +98,8 @@ static muster_status late(struct muster_group_run *run, uint32_t rank)
 static bool spin(const struct muster_group_memory *memory, const _Atomic uint64_t *word,
                  uint64_t least)
 {
-    for (uint32_t i = 0; i < memory->spin_policy.pause; i++) {
+    uint32_t polls = memory->spin_policy.pause;
+    for (uint32_t i = 0; i < polls; i++) {
         if (is_reached(word, least)) {
             return true;
         }
