@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "worker/memory/allocated.h"
+#include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
 /* Saying -------------------------------------------------------------------------------------- */
@@ -21,8 +21,8 @@
 static bool announce_allocation(struct muster_group_allocation *allocation, const void *data,
                                 size_t size_bytes)
 {
-    struct muster_allocated found = {0};
-    bool there = size_bytes > 0 && muster_allocated_find(data, size_bytes, &found);
+    struct muster_allocation found = {0};
+    bool there = size_bytes > 0 && muster_allocation_find(data, size_bytes, &found);
     atomic_store_explicit(&allocation->id, there ? found.id : 0, memory_order_relaxed);
     atomic_store_explicit(&allocation->fd, (uint64_t)found.fd, memory_order_relaxed);
     atomic_store_explicit(&allocation->base, (uint64_t)(uintptr_t)found.base, memory_order_relaxed);
@@ -36,7 +36,8 @@ void muster_group_announce_allocations(const struct muster_group_run *run, size_
     struct muster_group_rank_slot *slot =
         muster_group_rank_slot_of(run, muster_group_own_rank(run));
     struct muster_group_allocation *allocations = slot->allocations[run->step->sequence % 2];
-    atomic_store_explicit(&slot->freed_count, muster_allocated_freed(), memory_order_relaxed);
+    atomic_store_explicit(&slot->freed_count, muster_allocation_freed_count(),
+                          memory_order_relaxed);
     (void)announce_allocation(&allocations[MUSTER_GROUP_INPUT], run->step->in, in_bytes);
     (void)announce_allocation(&allocations[MUSTER_GROUP_OUTPUT], run->step->out, out_bytes);
 }

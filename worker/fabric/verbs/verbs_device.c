@@ -175,7 +175,7 @@ static muster_status make_registrations(struct muster_verbs_device *device)
     const struct muster_registrar registrar = {.device = device,
                                                .add = add_registration,
                                                .remove = remove_registration,
-                                               .unmapped = &muster_unmapped_ops};
+                                               .unmapped = &muster_unmap_watch_ops};
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
