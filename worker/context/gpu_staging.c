@@ -161,10 +161,10 @@ static muster_status copy(const struct muster_staged_call *call,
     TRY(muster_gpu_copy(memory, to, from, size_bytes));
     if (call->timeline != NULL) {
         muster_timeline_add(call->timeline,
-                            &(struct muster_timeline_span){.stage = MUSTER_TIMELINE_GPU_COPY,
-                                                           .peer = MUSTER_TIMELINE_NOBODY,
-                                                           .start_ns = started_ns,
-                                                           .bytes = size_bytes});
+                            &(struct muster_timeline_event){.stage = MUSTER_TIMELINE_GPU_COPY,
+                                                            .peer = MUSTER_TIMELINE_NOBODY,
+                                                            .start_ns = started_ns,
+                                                            .bytes = size_bytes});
     }
     return MUSTER_OK;
 }

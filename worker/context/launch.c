@@ -222,7 +222,7 @@ static void add_span(const struct muster_context *context, const struct muster_a
     }
     uint64_t in = muster_shape_input_count(&asked->shape);
     uint64_t out = muster_shape_output_count(&asked->shape);
-    const struct muster_timeline_span span = {
+    const struct muster_timeline_event span = {
         .stage = MUSTER_TIMELINE_CALL,
         .peer = MUSTER_TIMELINE_NOBODY,
         .start_ns = started_ns,

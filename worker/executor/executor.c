@@ -78,7 +78,7 @@ static void add_span(const struct muster_operation *operation, const struct must
     if (operation->timeline == NULL) {
         return;
     }
-    const struct muster_timeline_span span = {
+    const struct muster_timeline_event span = {
         .stage = step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
         .peer = MUSTER_TIMELINE_NOBODY,
         .start_ns = started_ns,

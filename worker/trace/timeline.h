@@ -45,7 +45,7 @@ const char *muster_timeline_stage_name(enum muster_timeline_stage stage);
 #define MUSTER_TIMELINE_NO_ALGORITHM SIZE_MAX
 
 /* A piece of work. It ends when it is added. */
-struct muster_timeline_span {
+struct muster_timeline_event {
     enum muster_timeline_stage stage;
     uint32_t peer; /* global rank; MUSTER_TIMELINE_NOBODY */
     int64_t start_ns;
@@ -65,7 +65,7 @@ struct muster_timeline_options {
     /* Writes the name of an algorithm; called by the timeline's thread. NULL: they have none. */
     void (*print_algorithm)(size_t algorithm, char *ret_name, size_t size);
     uint64_t file_bytes_max; /* 0: 256 MiB */
-    uint32_t ring_spans;     /* 0: 32,768 */
+    uint32_t ring_events;    /* 0: 32,768 */
 };
 
 struct muster_timeline;
@@ -87,6 +87,7 @@ static inline int64_t muster_timeline_clock(const struct muster_timeline *timeli
 }
 
 /* The span ends now. Any thread, with or without locks; takes one that is nobody else's. */
-void muster_timeline_add(struct muster_timeline *timeline, const struct muster_timeline_span *span);
+void muster_timeline_add(struct muster_timeline *timeline,
+                         const struct muster_timeline_event *event);
 
 #endif

@@ -140,10 +140,10 @@ static muster_status make_queue(struct muster_verbs_device *device)
 static void add_span(const struct muster_verbs_device *device, enum muster_timeline_stage stage,
                      int64_t started_ns, size_t size_bytes)
 {
-    const struct muster_timeline_span span = {.stage = stage,
-                                              .peer = MUSTER_TIMELINE_NOBODY,
-                                              .start_ns = started_ns,
-                                              .bytes = size_bytes};
+    const struct muster_timeline_event span = {.stage = stage,
+                                               .peer = MUSTER_TIMELINE_NOBODY,
+                                               .start_ns = started_ns,
+                                               .bytes = size_bytes};
     muster_timeline_add(device->timeline, &span);
 }
 
