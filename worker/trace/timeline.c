@@ -38,24 +38,6 @@ struct muster_timeline {
     bool over; /* nothing is written any more */
 };
 
-const char *muster_timeline_stage_name(enum muster_timeline_stage stage)
-{
-    static const char *const names[MUSTER_TIMELINE_STAGES] = {
-        [MUSTER_TIMELINE_CALL] = "call",
-        [MUSTER_TIMELINE_REGISTER] = "register",
-        [MUSTER_TIMELINE_SEND] = "send",
-        [MUSTER_TIMELINE_SEND_SEGMENT] = "send segment",
-        [MUSTER_TIMELINE_WRITE] = "write",
-        [MUSTER_TIMELINE_RECEIVE] = "receive",
-        [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "receive segment",
-        [MUSTER_TIMELINE_REDUCE] = "reduce",
-        [MUSTER_TIMELINE_COPY] = "copy",
-        [MUSTER_TIMELINE_GPU_COPY] = "gpu copy",
-        [MUSTER_TIMELINE_DEREGISTER] = "deregister",
-    };
-    return names[stage];
-}
-
 /* Adding -------------------------------------------------------------------------------------- */
 
 static void add(struct muster_timeline *timeline, const struct record *record)

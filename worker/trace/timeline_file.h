@@ -11,7 +11,7 @@
 #ifndef MUSTER_WORKER_TRACE_TIMELINE_FILE_H
 #define MUSTER_WORKER_TRACE_TIMELINE_FILE_H
 
-#include "worker/trace/timeline.h"
+#include "worker/trace/timeline_event.h"
 
 #include <stdbool.h>
 
