@@ -170,13 +170,8 @@ static muster_status copy(const struct muster_gpu_call *call,
 {
     int64_t started_ns = muster_timeline_clock(call->timeline);
     TRY(muster_gpu_copy(memory, to, from, size_bytes));
-    if (call->timeline != NULL) {
-        muster_timeline_add(call->timeline,
-                            &(struct muster_timeline_span){.stage = MUSTER_TIMELINE_GPU_COPY,
-                                                           .peer = MUSTER_TIMELINE_NOBODY,
-                                                           .start_ns = started_ns,
-                                                           .bytes = size_bytes});
-    }
+    muster_timeline_add_local(call->timeline, MUSTER_TIMELINE_GPU_COPY, started_ns, size_bytes,
+                              (struct muster_timeline_operation){.sequence = 0});
     return MUSTER_OK;
 }
 

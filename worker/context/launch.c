@@ -42,7 +42,7 @@ static void trace_call(const struct muster_context *context, const struct muster
         return;
     }
     const struct muster_buffer_sizes *sizes = &launch->sizes;
-    const struct muster_timeline_span span = {
+    const struct muster_timeline_event span = {
         .stage = MUSTER_TIMELINE_CALL,
         .peer = MUSTER_TIMELINE_NOBODY,
         .start_ns = started_ns,

@@ -43,7 +43,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
                                         uint32_t *ret_suspect)
 {
     struct polling polling = {.shared = shared, .launch = launch};
-    const struct muster_group_memory_work work = {
+    const struct muster_group_step work = {
         .sequence = launch->sequence,
         .call = &launch->call,
         .shape = &launch->shape,
@@ -53,7 +53,7 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
         .in = launch->in,
         .out = launch->out,
         .deadline_ns = launch->deadline_ns,
-        .look = poll_fabric,
+        .check = poll_fabric,
         .user = &polling,
     };
     TRY(muster_fabric_check(shared->fabric, launch->generation));

@@ -135,7 +135,7 @@ static muster_status open_on_all(const struct setup *setup,
     muster_group_memory_begin(*memory, setup->context->sequence + 1);
     TRY(all_ranks(setup, reads, &reads));
     *ret_reach =
-        (struct muster_memory_reach){.slot_bytes = MUSTER_MEMORY_SLOT_BYTES, .buffers = reads};
+        (struct muster_memory_reach){.slot_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
 }
 
@@ -150,12 +150,12 @@ muster_status muster_context_share_memory(struct muster_context *context, int64_
                                                         .ranks = ranks,
                                                         .names = context->ranks,
                                                         .order = context->reduction_order,
-                                                        .crowded = muster_cores_usable() < ranks,
-                                                        .stream_bytes = MUSTER_MEMORY_STREAM_BYTES};
+                                                        .cores = muster_cores_usable(),
+                                                        .stream_bytes = MUSTER_GROUP_STREAM_BYTES};
     const struct setup setup = {
         .context = context, .deadline_ns = deadline_ns, .ret_suspect = suspect};
     *suspect = UINT32_MAX;
-    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_MEMORY_RANKS_MAX) {
+    if (context->topology.hosts != 1 || ranks < 2 || ranks > MUSTER_GROUP_RANKS_MAX) {
         return MUSTER_OK;
     }
     muster_status status = open_on_all(&setup, &options, &shared.memory, &shared.reach);

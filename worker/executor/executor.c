@@ -78,17 +78,12 @@ static muster_status run_local_step(const struct muster_operation *operation,
 static void add_span(const struct muster_operation *operation, const struct muster_step *step,
                      int64_t started_ns)
 {
-    if (operation->timeline == NULL) {
-        return;
-    }
-    const struct muster_timeline_span span = {
-        .stage = step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
-        .peer = MUSTER_TIMELINE_NOBODY,
-        .start_ns = started_ns,
-        .bytes = step->span.count * operation->element_size_bytes,
-        .sequence = operation->launch->sequence,
-        .context = operation->launch->context};
-    muster_timeline_add(operation->timeline, &span);
+    muster_timeline_add_local(
+        operation->timeline,
+        step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
+        started_ns, step->span.count * operation->element_size_bytes,
+        (struct muster_timeline_operation){.sequence = operation->launch->sequence,
+                                           .context = operation->launch->context});
 }
 
 static muster_status run_local_steps(struct lane *lane)

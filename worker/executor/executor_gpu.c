@@ -39,15 +39,10 @@ static muster_status copy(const struct muster_operation *operation, struct place
 {
     int64_t started_ns = muster_timeline_clock(operation->timeline);
     TRY(muster_gpu_copy(to.gpu != NULL ? to.gpu : from.gpu, to.at, from.at, size_bytes));
-    if (operation->timeline != NULL) {
-        muster_timeline_add(operation->timeline,
-                            &(struct muster_timeline_span){.stage = MUSTER_TIMELINE_GPU_COPY,
-                                                           .peer = MUSTER_TIMELINE_NOBODY,
-                                                           .start_ns = started_ns,
-                                                           .bytes = size_bytes,
-                                                           .sequence = operation->launch->sequence,
-                                                           .context = operation->launch->context});
-    }
+    muster_timeline_add_local(
+        operation->timeline, MUSTER_TIMELINE_GPU_COPY, started_ns, size_bytes,
+        (struct muster_timeline_operation){.sequence = operation->launch->sequence,
+                                           .context = operation->launch->context});
     return MUSTER_OK;
 }
 

@@ -6,7 +6,7 @@
  * The kernel tells it: userfaultfd(2), of which only the events are used, never a fault. It lets no
  * munmap(), madvise(), mremap() or brk() of watched memory return before the event was read, which
  * a thread does that starts with the first watch and ends with the last user. So when the memory
- * can be used anew, muster_unmapped_collect() has it.
+ * can be used anew, muster_unmap_watch_ops.collect() has it.
  *
  * Only private anonymous memory is watched (malloc, stacks, mmap(MAP_ANONYMOUS)): the pages of a
  * shared file also go away when somebody cuts the file, which nobody tells. Where the kernel has no
@@ -15,8 +15,8 @@
  * Threads: any, but for the one rule that nobody who unmaps or allocates memory is waited for.
  * After fork() the child watches nothing, and hears that everything went away.
  */
-#ifndef MUSTER_WORKER_MEMORY_UNMAPPED_H
-#define MUSTER_WORKER_MEMORY_UNMAPPED_H
+#ifndef MUSTER_WORKER_MEMORY_UNMAP_WATCH_H
+#define MUSTER_WORKER_MEMORY_UNMAP_WATCH_H
 
 #include "worker/memory/range_set.h"
 
@@ -25,20 +25,20 @@
 #include <stdint.h>
 
 enum {
-    MUSTER_UNMAPPED_LOG_MAX = 1024, /* stretches that are remembered */
-    MUSTER_UNMAPPED_NEWS_MAX = 64,  /* that are told at a time */
+    MUSTER_UNMAP_LOG_MAX = 1024,  /* stretches that are remembered */
+    MUSTER_UNMAP_REPORT_MAX = 64, /* that are told at a time */
 };
 
-struct muster_unmapped_news {
+struct muster_unmap_report {
     bool everything; /* anything may have gone: more than is remembered, or the watch ended */
     bool more;       /* call again */
     size_t count;
-    struct muster_range gone[MUSTER_UNMAPPED_NEWS_MAX];
+    struct muster_range gone[MUSTER_UNMAP_REPORT_MAX];
 };
 
 /* An interface, so that tests can pretend. */
-struct muster_unmapped_ops {
-    /* Begins to use the others; the position that muster_unmapped_collect() starts from. */
+struct muster_unmap_watch_ops {
+    /* Begins to use the others; the position that muster_unmap_watch_ops.collect() starts from. */
     uint64_t (*hold)(void);
     void (*release)(void);
 
@@ -50,9 +50,9 @@ struct muster_unmapped_ops {
     /* What went away since the position, which moves on. What has gone when this is called is in
      * it. False: it cannot be told now, since some watched memory is just being unmapped: rely on
      * nothing that is watched. One short system call if there is no news; does not wait. */
-    bool (*collect)(uint64_t *position, struct muster_unmapped_news *ret_news);
+    bool (*collect)(uint64_t *position, struct muster_unmap_report *ret_report);
 };
 
-extern const struct muster_unmapped_ops muster_unmapped_ops;
+extern const struct muster_unmap_watch_ops muster_unmap_watch_ops;
 
 #endif

@@ -1,6 +1,6 @@
 /* Memory that goes away, on this kernel: each way in which it can, threads that race, fork, exit.
  */
-#include "worker/memory/unmapped.h"
+#include "worker/memory/unmap_watch.h"
 
 #include "worker/muster.h"
 
@@ -32,7 +32,7 @@
 
 enum { ROUNDS = 2000, THREADS = 4 };
 
-static const struct muster_unmapped_ops *const unmapped = &muster_unmapped_ops;
+static const struct muster_unmap_watch_ops *const unmapped = &muster_unmap_watch_ops;
 static uint64_t position;
 static size_t page;
 
@@ -54,7 +54,7 @@ static char *map(size_t size)
 static bool has_gone_since(uint64_t *since, const char *begin, size_t size)
 {
     static _Thread_local struct muster_range_set all;
-    struct muster_unmapped_news news = {.more = true};
+    struct muster_unmap_report news = {.more = true};
     all.count = 0;
     while (news.more) {
         while (!unmapped->collect(since, &news)) {
@@ -67,8 +67,8 @@ static bool has_gone_since(uint64_t *since, const char *begin, size_t size)
             assert_true(muster_range_set_add(&all, news.gone[i]));
         }
     }
-    return muster_range_set_cover(&all,
-                                  (struct muster_range){(uintptr_t)begin, (uintptr_t)begin + size});
+    return muster_range_set_contains(
+        &all, (struct muster_range){(uintptr_t)begin, (uintptr_t)begin + size});
 }
 
 static bool has_gone(const char *begin, size_t size)
@@ -223,11 +223,11 @@ static void test_what_others_can_take_away_is_not_watched(void **state)
 static void test_who_comes_late_hears_that_everything_went(void **state)
 {
     (void)state;
-    struct muster_unmapped_news news;
+    struct muster_unmap_report news;
     uint64_t late = position;
     char *memory = map(page);
     assert_true(unmapped->watch(memory, page));
-    for (int i = 0; i <= MUSTER_UNMAPPED_LOG_MAX; i++) {
+    for (int i = 0; i <= MUSTER_UNMAP_LOG_MAX; i++) {
         assert_int_equal(madvise(memory, page, MADV_DONTNEED), 0);
     }
     assert_true(unmapped->collect(&late, &news));
@@ -276,7 +276,7 @@ static void *take_what_is_free(void *unused)
             continue;
         }
         /* Its munmap() may not have returned yet. */
-        struct muster_unmapped_news news;
+        struct muster_unmap_report news;
         uint64_t since = position;
         bool told = false;
         for (news.more = true; news.more && unmapped->collect(&since, &news);) {
@@ -299,7 +299,7 @@ static void test_nobody_gets_addresses_before_it_can_be_told(void **state)
     (void)state;
     char *const far_below = (char *)((uintptr_t)1 << 30);
     pthread_t taker;
-    struct muster_unmapped_news news;
+    struct muster_unmap_report news;
     assert_int_equal(pthread_create(&taker, NULL, take_what_is_free, NULL), 0);
     for (int i = 0; i < ROUNDS; i++) {
         char *memory = map_at(far_below, page, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
@@ -384,7 +384,7 @@ static void test_a_child_has_no_watch_and_does_not_wait(void **state)
     assert_false(has_gone(memory, page));
     pid_t child = fork();
     if (child == 0) {
-        struct muster_unmapped_news news;
+        struct muster_unmap_report news;
         alarm(60); /* for what hangs */
         munmap(memory, page);
         madvise(memory + page, page, MADV_DONTNEED);
@@ -450,7 +450,7 @@ static void test_a_kernel_that_forbids_it(void **state)
             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
         const struct sock_fprog program = {.len = sizeof steps / sizeof steps[0], .filter = steps};
-        struct muster_unmapped_news news;
+        struct muster_unmap_report news;
         bool good = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
                     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
         char *memory = map(page);

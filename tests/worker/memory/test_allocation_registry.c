@@ -1,5 +1,5 @@
 /* Memory that peers can map: given out, found, given back. */
-#include "worker/memory/allocated.h"
+#include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 static void test_memory_is_zeroed_and_found_by_any_part_of_it(void **state)
 {
     (void)state;
-    struct muster_allocated found;
+    struct muster_allocation found;
     void *memory = NULL;
     int other = 0;
     assert_int_equal(muster_alloc(5000, &memory), MUSTER_OK);
@@ -24,32 +24,32 @@ static void test_memory_is_zeroed_and_found_by_any_part_of_it(void **state)
         assert_int_equal(bytes[i], 0);
     }
     assert_int_equal((uintptr_t)memory % 4096, 0);
-    assert_true(muster_allocated_find(bytes + 4999, 1, &found));
+    assert_true(muster_allocation_find(bytes + 4999, 1, &found));
     assert_ptr_equal(found.base, bytes);
     assert_int_equal(found.size_bytes, 8192);
-    assert_true(muster_allocated_find(bytes, 8192, &found));
-    assert_false(muster_allocated_find(bytes, 8193, &found));
-    assert_false(muster_allocated_find(bytes - 1, 1, &found));
-    assert_false(muster_allocated_find(&other, sizeof other, &found));
+    assert_true(muster_allocation_find(bytes, 8192, &found));
+    assert_false(muster_allocation_find(bytes, 8193, &found));
+    assert_false(muster_allocation_find(bytes - 1, 1, &found));
+    assert_false(muster_allocation_find(&other, sizeof other, &found));
     muster_free(memory);
-    assert_false(muster_allocated_find(bytes, 1, &found));
-    assert_false(muster_allocated_lives(found.id));
+    assert_false(muster_allocation_find(bytes, 1, &found));
+    assert_false(muster_allocation_is_live(found.id));
 }
 
 static void test_another_mapping_of_its_descriptor_shows_what_is_written(void **state)
 {
     (void)state;
-    struct muster_allocated found;
+    struct muster_allocation found;
     void *memory = NULL;
     void *mapped = NULL;
     assert_int_equal(muster_alloc(3 << 20, &memory), MUSTER_OK);
-    assert_true(muster_allocated_find(memory, 3 << 20, &found));
+    assert_true(muster_allocation_find(memory, 3 << 20, &found));
     assert_int_equal(muster_shared_memory_check(found.fd, found.size_bytes), MUSTER_OK);
     assert_int_equal(muster_shared_memory_map(found.fd, found.size_bytes, &mapped), MUSTER_OK);
     memset(memory, 42, 3 << 20);
-    uint64_t freed = muster_allocated_freed();
+    uint64_t freed = muster_allocation_freed_count();
     muster_free(memory); /* the other mapping stays good */
-    assert_true(muster_allocated_freed() > freed);
+    assert_true(muster_allocation_freed_count() > freed);
     assert_int_equal(((char *)mapped)[(3 << 20) - 1], 42);
     munmap(mapped, found.size_bytes);
 }
@@ -87,17 +87,17 @@ static void test_a_limit_of_the_size_of_files_is_named(void **state)
 static void test_pieces_are_bounded(void **state)
 {
     (void)state;
-    void *pieces[MUSTER_ALLOCATED_MAX + 1];
+    void *entries[MUSTER_ALLOCATIONS_MAX + 1];
     size_t count = 0;
-    while (count <= MUSTER_ALLOCATED_MAX && muster_alloc(1, &pieces[count]) == MUSTER_OK) {
+    while (count <= MUSTER_ALLOCATIONS_MAX && muster_alloc(1, &entries[count]) == MUSTER_OK) {
         count++;
     }
-    assert_in_range(count, 1, MUSTER_ALLOCATED_MAX); /* or descriptors are fewer here */
+    assert_in_range(count, 1, MUSTER_ALLOCATIONS_MAX); /* or descriptors are fewer here */
     while (count > 0) {
-        muster_free(pieces[--count]);
+        muster_free(entries[--count]);
     }
-    assert_int_equal(muster_alloc(1, &pieces[0]), MUSTER_OK);
-    muster_free(pieces[0]);
+    assert_int_equal(muster_alloc(1, &entries[0]), MUSTER_OK);
+    muster_free(entries[0]);
 }
 
 int main(void)

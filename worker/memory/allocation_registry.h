@@ -5,17 +5,17 @@
  *
  * Threads: any.
  */
-#ifndef MUSTER_WORKER_MEMORY_ALLOCATED_H
-#define MUSTER_WORKER_MEMORY_ALLOCATED_H
+#ifndef MUSTER_WORKER_MEMORY_ALLOCATION_REGISTRY_H
+#define MUSTER_WORKER_MEMORY_ALLOCATION_REGISTRY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Pieces at a time: each costs a descriptor, and finding one looks at all. */
-enum { MUSTER_ALLOCATED_MAX = 1024 };
+enum { MUSTER_ALLOCATIONS_MAX = 1024 };
 
-struct muster_allocated {
+struct muster_allocation {
     char *base;
     size_t size_bytes; /* whole pages */
     int fd;            /* borrowed until it is freed */
@@ -24,13 +24,13 @@ struct muster_allocated {
 
 /* The piece that all of these bytes are in; false if there is none. It stays as long as the caller
  * may use the bytes. */
-bool muster_allocated_find(const void *data, size_t size_bytes,
-                           struct muster_allocated *ret_allocated);
+bool muster_allocation_find(const void *data, size_t size_bytes,
+                            struct muster_allocation *ret_allocation);
 
 /* False once it has been freed. */
-bool muster_allocated_lives(uint64_t id);
+bool muster_allocation_is_live(uint64_t id);
 
 /* Grows whenever a piece is freed: what was told to peers is to be looked through then. */
-uint64_t muster_allocated_freed(void);
+uint64_t muster_allocation_freed_count(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "worker/memory/unmapped.h"
+#include "worker/memory/unmap_watch.h"
 
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
@@ -42,7 +42,7 @@ static struct {
     int fd; /* -1: no watch */
     int pagemap;
     struct muster_range_set watched;
-    struct muster_range log[MUSTER_UNMAPPED_LOG_MAX];
+    struct muster_range log[MUSTER_UNMAP_LOG_MAX];
     uint64_t next;   /* position of the next to be logged */
     uint64_t oldest; /* that is still known */
 } state = {
@@ -55,9 +55,9 @@ static struct {
 
 static void note_locked(struct muster_range gone)
 {
-    state.log[state.next++ % MUSTER_UNMAPPED_LOG_MAX] = gone;
-    if (state.next - state.oldest > MUSTER_UNMAPPED_LOG_MAX) {
-        state.oldest = state.next - MUSTER_UNMAPPED_LOG_MAX;
+    state.log[state.next++ % MUSTER_UNMAP_LOG_MAX] = gone;
+    if (state.next - state.oldest > MUSTER_UNMAP_LOG_MAX) {
+        state.oldest = state.next - MUSTER_UNMAP_LOG_MAX;
     }
 }
 
@@ -75,7 +75,7 @@ static void heed_locked(const struct uffd_msg *event)
     }
     note_locked(gone);
     if (event->event != UFFD_EVENT_REMOVE) { /* its pages have gone, it is still watched */
-        muster_range_set_cut(&state.watched, gone);
+        muster_range_set_remove(&state.watched, gone);
     }
 }
 
@@ -283,19 +283,19 @@ static bool is_private(const void *base, size_t size_bytes)
 
 static bool watch_locked(const void *base, size_t size_bytes)
 {
-    struct muster_range stretch = {(uintptr_t)base, (uintptr_t)base + size_bytes};
+    struct muster_range range = {(uintptr_t)base, (uintptr_t)base + size_bytes};
     if (state.fd < 0 || !settle_locked()) {
         return false;
     }
-    if (muster_range_set_cover(&state.watched, stretch)) {
+    if (muster_range_set_contains(&state.watched, range)) {
         return true;
     }
     struct uffdio_register watched = {
-        .range = {.start = stretch.begin, .len = size_bytes},
+        .range = {.start = range.begin, .len = size_bytes},
         .mode = UFFDIO_REGISTER_MODE_WP, /* nothing is ever protected, so there are no faults */
     };
     return is_private(base, size_bytes) && ioctl(state.fd, UFFDIO_REGISTER, &watched) == 0 &&
-           muster_range_set_add(&state.watched, stretch);
+           muster_range_set_add(&state.watched, range);
 }
 
 static bool watch(const void *base, size_t size_bytes)
@@ -307,25 +307,25 @@ static bool watch(const void *base, size_t size_bytes)
     return watch_locked(base, size_bytes);
 }
 
-static bool collect(uint64_t *position, struct muster_unmapped_news *ret_news)
+static bool collect(uint64_t *position, struct muster_unmap_report *ret_report)
 {
     AUTO_LOCK(&state.mutex);
     if (state.fd >= 0 && !settle_locked()) {
         return false;
     }
-    ret_news->everything = *position < state.oldest;
-    ret_news->count = 0;
-    if (ret_news->everything) {
+    ret_report->everything = *position < state.oldest;
+    ret_report->count = 0;
+    if (ret_report->everything) {
         *position = state.next;
     }
-    while (*position < state.next && ret_news->count < MUSTER_UNMAPPED_NEWS_MAX) {
-        ret_news->gone[ret_news->count++] = state.log[(*position)++ % MUSTER_UNMAPPED_LOG_MAX];
+    while (*position < state.next && ret_report->count < MUSTER_UNMAP_REPORT_MAX) {
+        ret_report->gone[ret_report->count++] = state.log[(*position)++ % MUSTER_UNMAP_LOG_MAX];
     }
-    ret_news->more = *position < state.next;
+    ret_report->more = *position < state.next;
     return true;
 }
 
-const struct muster_unmapped_ops muster_unmapped_ops = {
+const struct muster_unmap_watch_ops muster_unmap_watch_ops = {
     .hold = hold,
     .release = release,
     .watch = watch,
