@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COLOURS = 6, FIRST_COLOUR = 31, SAY_MAX_BYTES = 1024 };
+enum { COLOURS = 6, FIRST_COLOUR = 31, PRINT_MAX_BYTES = 1024 };
 
 static bool colour_is_wanted(int fd)
 {
@@ -116,9 +116,9 @@ static bool append(struct muster_sink *sink, const char *bytes, size_t size_byte
     return true;
 }
 
-void muster_sink_say(struct muster_sink *sink, const char *format, ...)
+void muster_sink_print(struct muster_sink *sink, const char *format, ...)
 {
-    char line[SAY_MAX_BYTES];
+    char line[PRINT_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line - 1, format, arguments);

@@ -49,7 +49,7 @@ void muster_sink_flush(struct muster_sink *sink);
 /* True if streams may be read for it: it is at most half full. */
 bool muster_sink_wants_more(const struct muster_sink *sink);
 /* Takes one line of our own (without prefix); a full sink drops it. */
-void muster_sink_say(struct muster_sink *sink, const char *format, ...) MUSTER_PRINTF(2, 3);
+void muster_sink_print(struct muster_sink *sink, const char *format, ...) MUSTER_PRINTF(2, 3);
 /* Waits until all is written or the deadline (muster_clock_ns()) has passed. */
 void muster_sink_drain(struct muster_sink *sink, int64_t deadline_ns);
 

@@ -99,7 +99,8 @@ static const char *departure_word(enum muster_leave_reason reason)
 }
 
 /* The server's reasons are whole sentences; here their beginning has been said already. */
-static const char *rest_of_reason(const struct muster_departure_record *record, const char *who)
+static const char *strip_repeated_subject(const struct muster_departure_record *record,
+                                          const char *who)
 {
     const char *why = record->why;
     if (strncmp(why, who, strlen(who)) == 0) {
@@ -119,7 +120,7 @@ const char *muster_report_departure(const struct muster_departure_record *record
     } else {
         (void)snprintf(who, sizeof who, "a newcomer (host %s, pid %u)", record->host, record->pid);
     }
-    const char *why = rest_of_reason(record, who);
+    const char *why = strip_repeated_subject(record, who);
     (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
                    departure_word(record->reason), seconds(record->at_ms), record->generation,
                    why[0] != '\0' ? ": " : "", why);

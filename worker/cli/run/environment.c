@@ -36,13 +36,13 @@ static muster_status put(struct muster_environment *environment, char *entry)
     if (entry == NULL) {
         return muster_error_set(MUSTER_FATAL, "a worker's environment: out of memory");
     }
-    size_t place = find(environment, entry);
-    if (place < environment->count) {
-        free(environment->entries[place]);
+    size_t index = find(environment, entry);
+    if (index < environment->count) {
+        free(environment->entries[index]);
     } else {
         environment->count++;
     }
-    environment->entries[place] = entry;
+    environment->entries[index] = entry;
     environment->entries[environment->count] = NULL;
     return MUSTER_OK;
 }
@@ -98,7 +98,7 @@ static muster_status fill(struct muster_environment *environment,
     return MUSTER_OK;
 }
 
-muster_status muster_environment_make(const struct muster_supervisor *supervisor,
+muster_status muster_environment_init(const struct muster_supervisor *supervisor,
                                       const struct muster_worker *worker,
                                       struct muster_environment *ret_environment)
 {

@@ -11,7 +11,7 @@ struct muster_environment {
 };
 
 /* MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_environment_make(const struct muster_supervisor *supervisor,
+MUSTER_CHECKED muster_status muster_environment_init(const struct muster_supervisor *supervisor,
                                                      const struct muster_worker *worker,
                                                      struct muster_environment *ret_environment);
 void muster_environment_finish(struct muster_environment *environment);

@@ -73,7 +73,7 @@ muster_status muster_hosts_parse(const char *text, struct muster_hosts *ret_host
     return MUSTER_OK;
 }
 
-struct muster_host_slots *muster_hosts_place(struct muster_hosts *hosts)
+struct muster_host_slots *muster_hosts_choose(struct muster_hosts *hosts)
 {
     struct muster_host_slots *best = NULL;
     for (uint32_t i = 0; i < hosts->count; i++) {

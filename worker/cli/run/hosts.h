@@ -34,6 +34,6 @@ MUSTER_CHECKED muster_status muster_hosts_parse(const char *text, struct muster_
 
 /* The host for the next worker: the first that has a free slot, else the least loaded for its
  * slots. NULL without pretended hosts. */
-struct muster_host_slots *muster_hosts_place(struct muster_hosts *hosts);
+struct muster_host_slots *muster_hosts_choose(struct muster_hosts *hosts);
 
 #endif

@@ -18,7 +18,7 @@ enum { GROUPS_MAX = 8192 };
 
 /* The guard ----------------------------------------------------------------------------------- */
 
-static void guard_note(pid_t *groups, size_t *count, pid_t message)
+static void guard_update(pid_t *groups, size_t *count, pid_t message)
 {
     if (message > 0) {
         if (*count < GROUPS_MAX) {
@@ -49,7 +49,7 @@ static void guard_run(int fd)
     do {
         got = read(fd, &message, sizeof message);
         if (got == (ssize_t)sizeof message) {
-            guard_note(groups, &count, message);
+            guard_update(groups, &count, message);
         }
     } while (got == (ssize_t)sizeof message || (got < 0 && errno == EINTR));
     for (size_t i = 0; i < count; i++) {
@@ -59,7 +59,7 @@ static void guard_run(int fd)
 
 /* The launcher's standard files must not stay open in the guard: whoever reads them waits for their
  * end. */
-static void close_all_but(int fd)
+static void close_all_except(int fd)
 {
     if (fd > 0) {
         (void)close_range(0, (unsigned)fd - 1, 0);
@@ -67,7 +67,7 @@ static void close_all_but(int fd)
     (void)close_range((unsigned)fd + 1, ~0U, 0);
 }
 
-muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
+muster_status muster_guard_open(void (*cleanup)(void *argument), void *argument,
                                 struct muster_guard *ret_guard)
 {
     int ends[2];
@@ -76,10 +76,10 @@ muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
     }
     pid_t pid = fork();
     if (pid == 0) {
-        close_all_but(ends[0]);
+        close_all_except(ends[0]);
         guard_run(ends[0]);
-        if (tidy != NULL) {
-            tidy(argument);
+        if (cleanup != NULL) {
+            cleanup(argument);
         }
         _exit(0);
     }
@@ -103,7 +103,7 @@ void muster_guard_close(struct muster_guard *guard)
     *guard = (struct muster_guard){.fd = -1};
 }
 
-void muster_guard_forget(struct muster_guard *guard, pid_t group)
+void muster_guard_unregister(struct muster_guard *guard, pid_t group)
 {
     pid_t message = -group;
     ssize_t written = write(guard->fd, &message, sizeof message);
@@ -113,7 +113,7 @@ void muster_guard_forget(struct muster_guard *guard, pid_t group)
 /* Starting ------------------------------------------------------------------------------------ */
 
 struct start_pipes {
-    int output[2], error[2], verdict[2];
+    int output[2], error[2], exec_error[2];
 };
 
 static void close_pair(int ends[2])
@@ -130,14 +130,14 @@ static void close_pipes(struct start_pipes *pipes)
 {
     close_pair(pipes->output);
     close_pair(pipes->error);
-    close_pair(pipes->verdict);
+    close_pair(pipes->exec_error);
 }
 
 static muster_status open_pipes(struct start_pipes *pipes)
 {
     *pipes = (struct start_pipes){{-1, -1}, {-1, -1}, {-1, -1}};
     if (pipe2(pipes->output, O_CLOEXEC) != 0 || pipe2(pipes->error, O_CLOEXEC) != 0 ||
-        pipe2(pipes->verdict, O_CLOEXEC) != 0) {
+        pipe2(pipes->exec_error, O_CLOEXEC) != 0) {
         muster_status status = muster_error_errno(MUSTER_FATAL, "a worker's pipes");
         close_pipes(pipes);
         return status;
@@ -165,7 +165,7 @@ static _Noreturn void child_run(const struct muster_command *command, int guard_
     (void)sigprocmask(SIG_SETMASK, command->signals, NULL);
     (void)execvpe(command->argv[0], command->argv, command->environment);
     int number = errno;
-    ssize_t written = write(pipes->verdict[1], &number, sizeof number);
+    ssize_t written = write(pipes->exec_error[1], &number, sizeof number);
     (void)written;
     _exit(MUSTER_CLI_NOT_EXECUTABLE);
 }
@@ -181,8 +181,8 @@ static int wait_for_exec(int fd)
     return got == (ssize_t)sizeof number ? number : 0;
 }
 
-static muster_status refuse(struct muster_guard *guard, pid_t pid, const char *name, int number,
-                            int *ret_exit_status)
+static muster_status report_exec_failure(struct muster_guard *guard, pid_t pid, const char *name,
+                                         int number, int *ret_exit_status)
 {
     muster_process_reap(guard, pid);
     *ret_exit_status = number == ENOENT ? MUSTER_CLI_NOT_FOUND : MUSTER_CLI_NOT_EXECUTABLE;
@@ -206,12 +206,12 @@ muster_status muster_process_start(struct muster_guard *guard, const struct must
         return status;
     }
     (void)setpgid(pid, pid); /* whoever of the two comes first */
-    close(pipes.verdict[1]);
-    pipes.verdict[1] = -1;
-    int number = wait_for_exec(pipes.verdict[0]);
+    close(pipes.exec_error[1]);
+    pipes.exec_error[1] = -1;
+    int number = wait_for_exec(pipes.exec_error[0]);
     if (number != 0) {
         close_pipes(&pipes);
-        return refuse(guard, pid, command->argv[0], number, ret_exit_status);
+        return report_exec_failure(guard, pid, command->argv[0], number, ret_exit_status);
     }
     if (command->quiet) {
         close_pair(pipes.output);
@@ -260,7 +260,7 @@ bool muster_process_wait(pid_t pid, int64_t deadline_ns)
 void muster_process_reap(struct muster_guard *guard, pid_t pid)
 {
     (void)kill(-pid, SIGKILL);
-    muster_guard_forget(guard, pid);
+    muster_guard_unregister(guard, pid);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }

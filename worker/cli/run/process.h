@@ -23,12 +23,12 @@ struct muster_guard {
 /* tidy (may be NULL) is the last that the guard does, in its own process, with a copy of what
  * argument points to as it is now. Before any thread is started. MUSTER_FATAL: no process or
  * descriptor left. */
-MUSTER_CHECKED muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
+MUSTER_CHECKED muster_status muster_guard_open(void (*cleanup)(void *argument), void *argument,
                                                struct muster_guard *ret_guard);
 /* Kills every group that is still registered, and waits until the guard has tidied up. */
 void muster_guard_close(struct muster_guard *guard);
 /* The group is over: its number may come to mean another process. */
-void muster_guard_forget(struct muster_guard *guard, pid_t group);
+void muster_guard_unregister(struct muster_guard *guard, pid_t group);
 
 struct muster_command {
     char *const *argv;

@@ -172,7 +172,7 @@ static const char *variable(const char *name)
 }
 
 /* The command's name, so far as it can be a job's. */
-static void name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SIZE])
+static void job_name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SIZE])
 {
     const char *slash = strrchr(command, '/');
     const char *name = slash != NULL ? slash + 1 : command;
@@ -190,10 +190,10 @@ static void name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SI
     }
 }
 
-static muster_status settle_job(struct parsing *parsing)
+static muster_status resolve_job(struct parsing *parsing)
 {
     if (parsing->job == NULL) {
-        name_of_command(parsing->options.command[0], parsing->options.job);
+        job_name_of_command(parsing->options.command[0], parsing->options.job);
         return MUSTER_OK;
     }
     if (!muster_job_name_valid(parsing->job)) {
@@ -205,7 +205,7 @@ static muster_status settle_job(struct parsing *parsing)
     return MUSTER_OK;
 }
 
-static muster_status settle_sizes(struct parsing *parsing)
+static muster_status resolve_sizes(struct parsing *parsing)
 {
     struct muster_run_options *options = &parsing->options;
     if (parsing->hosts != NULL) {
@@ -244,10 +244,10 @@ static muster_status settle_sizes(struct parsing *parsing)
     return MUSTER_OK;
 }
 
-static muster_status settle(struct parsing *parsing)
+static muster_status resolve_options(struct parsing *parsing)
 {
-    TRY(settle_job(parsing));
-    TRY(settle_sizes(parsing));
+    TRY(resolve_job(parsing));
+    TRY(resolve_sizes(parsing));
     if (parsing->options.rendezvous != NULL) {
         TRY(muster_client_check_url(parsing->options.rendezvous));
         if (parsing->options.store != NULL) {
@@ -279,7 +279,7 @@ muster_status muster_run_options_parse(int argc, char **argv,
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, parsing) != 0) {
         return muster_error_set(MUSTER_INVALID, "the options cannot be read");
     }
-    TRY(settle(parsing));
+    TRY(resolve_options(parsing));
     *ret_options = parsing->options;
     return MUSTER_OK;
 }

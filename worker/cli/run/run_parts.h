@@ -21,8 +21,8 @@ int muster_supervise(const struct muster_run_options *options);
 
 enum muster_worker_phase {
     MUSTER_WORKER_RUNNING = 1,
-    MUSTER_WORKER_LINGERING = 2, /* its process has ended, others of its group finish in order */
-    MUSTER_WORKER_OVER = 3,
+    MUSTER_WORKER_GROUP_ENDING = 2, /* its process has ended, others of its group finish in order */
+    MUSTER_WORKER_ENDED = 3,
 };
 
 struct muster_worker {
@@ -34,12 +34,12 @@ struct muster_worker {
     struct muster_stream streams[2]; /* output, error */
     int status, signal;              /* how it ended: exit status, or signal if not 0 */
     uint32_t end_number;             /* 1: the first to end, ... */
-    int64_t linger_until_ns;
-    bool leave_said;
+    int64_t group_deadline_ns;
+    bool leave_reported;
 };
 
 /* A member of the job that is one of our workers. */
-struct muster_crew_member {
+struct muster_own_member {
     char id[MUSTER_UUID_SIZE];
     uint32_t worker;
     bool gone;
@@ -65,36 +65,37 @@ struct muster_supervisor {
     struct muster_worker **workers; /* owned [worker_count], each owned */
     uint32_t worker_count, running, ended;
     int64_t last_end_ns;
-    uint32_t next_turn; /* the worker whose output is served first */
-    int command_status; /* not 0: the command cannot be executed */
+    uint32_t next_stream; /* the worker whose output is served first */
+    int command_status;   /* not 0: the command cannot be executed */
 
-    struct muster_lookout *lookout;
-    struct muster_look look;            /* the last one that knew the job */
-    struct muster_crew_member *members; /* owned [member_count] */
+    struct muster_job_poller *poller;
+    struct muster_job_snapshot snapshot; /* the last one that knew the job */
+    struct muster_own_member *members;   /* owned [member_count] */
     uint32_t member_count, member_capacity;
-    bool strangers;      /* the job had members here that no worker is known for */
-    uint64_t generation; /* the last that was announced */
+    bool unmatched_members; /* the job had members here that no worker is known for */
+    uint64_t generation;    /* the last that was announced */
     uint32_t target_size;
-    int64_t unreached_ns; /* since when the server is not reached; 0: it is */
-    bool unreached_said, hopeless_said, broken_said;
+    int64_t unreachable_since_ns; /* since when the server is not reached; 0: it is */
+    bool unreachable_reported, shortage_reported, broken_reported;
 
     int stop_signal; /* 0: nobody asked us to stop */
     bool killed;
 };
 
-#define MUSTER_SAY(supervisor, ...) muster_sink_say(&(supervisor)->error, "muster: " __VA_ARGS__)
+#define MUSTER_PRINT(supervisor, ...) \
+    muster_sink_print(&(supervisor)->error, "muster: " __VA_ARGS__)
 
 /* crew.c */
 /* Starts so many workers. On failure some may run. MUSTER_INVALID: the command cannot be executed,
  * command_status says how. */
-MUSTER_CHECKED muster_status muster_crew_start(struct muster_supervisor *supervisor,
-                                               uint32_t count);
+MUSTER_CHECKED muster_status muster_workers_start(struct muster_supervisor *supervisor,
+                                                  uint32_t count);
 /* Notices what has ended, and says so. */
-void muster_crew_reap(struct muster_supervisor *supervisor);
+void muster_workers_reap(struct muster_supervisor *supervisor);
 /* Ends the lingering of those whose pipes are closed or whose time is up. */
-void muster_crew_settle(struct muster_supervisor *supervisor);
-void muster_crew_signal(struct muster_supervisor *supervisor, int signal);
-void muster_crew_finish(struct muster_supervisor *supervisor);
+void muster_workers_release_ended(struct muster_supervisor *supervisor);
+void muster_workers_signal(struct muster_supervisor *supervisor, int signal);
+void muster_workers_finish(struct muster_supervisor *supervisor);
 /* "worker 3 (host b, pid 4711)" */
 const char *muster_worker_describe(const struct muster_worker *worker, char *text, size_t size);
 static inline bool muster_worker_failed(const struct muster_worker *worker)
@@ -104,12 +105,13 @@ static inline bool muster_worker_failed(const struct muster_worker *worker)
 
 /* news.c */
 /* Takes the newest look, if there is one, and acts on it. */
-void muster_news_take(struct muster_supervisor *supervisor);
+void muster_job_events_handle(struct muster_supervisor *supervisor);
 /* Takes over a look. */
-void muster_news_read(struct muster_supervisor *supervisor, struct muster_look *look);
+void muster_job_events_apply(struct muster_supervisor *supervisor,
+                             struct muster_job_snapshot *snapshot);
 
 /* summary.c */
 /* Says how the job went, on standard error and as JSON; returns the exit status. */
-int muster_summary_say(struct muster_supervisor *supervisor);
+int muster_summary_print(struct muster_supervisor *supervisor);
 
 #endif

@@ -32,10 +32,10 @@ static const struct muster_worker *first_failed(const struct muster_supervisor *
 static bool was_survived(const struct muster_supervisor *supervisor,
                          const struct muster_worker *worker)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     bool known = false;
     for (uint32_t i = 0; i < supervisor->member_count; i++) {
-        const struct muster_crew_member *member = &supervisor->members[i];
+        const struct muster_own_member *member = &supervisor->members[i];
         if (member->worker == worker->index) {
             known = true;
             if (!member->gone || member->generation >= job->generation) {
@@ -44,14 +44,14 @@ static bool was_survived(const struct muster_supervisor *supervisor,
         }
     }
     /* Else it may have been a member that was not recognised, or is forgotten. */
-    return known || (!supervisor->strangers && job->departure_count < MUSTER_HISTORY_MAX);
+    return known || (!supervisor->unmatched_members && job->departure_count < MUSTER_HISTORY_MAX);
 }
 
 /* The job ended in order: by its last generation's members, each of which said that it was done,
  * and none of our workers among them failed afterwards. */
 static bool job_finished(const struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     bool finished = false;
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
@@ -72,10 +72,10 @@ struct outcome {
     int exit_status;
 };
 
-static struct outcome judge(const struct muster_supervisor *supervisor)
+static struct outcome find_outcome(const struct muster_supervisor *supervisor)
 {
     const struct muster_worker *failed = first_failed(supervisor);
-    bool known = supervisor->look.known;
+    bool known = supervisor->snapshot.known;
     if (known && job_finished(supervisor)) {
         return (struct outcome){"finished", MUSTER_CLI_DONE};
     }
@@ -96,39 +96,39 @@ static double seconds(int64_t ms)
     return (double)ms / 1000;
 }
 
-static void say_generations(struct muster_supervisor *supervisor)
+static void print_generations(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     char line[MUSTER_REPORT_LINE_SIZE];
-    MUSTER_SAY(supervisor, "%s", muster_report_generation_head());
+    MUSTER_PRINT(supervisor, "%s", muster_report_generation_head());
     for (uint32_t i = 0; i < job->generation_count; i++) {
-        MUSTER_SAY(supervisor, "%s", muster_report_generation(job, i, line, sizeof line));
+        MUSTER_PRINT(supervisor, "%s", muster_report_generation(job, i, line, sizeof line));
     }
 }
 
-static void say_departures(struct muster_supervisor *supervisor)
+static void print_departures(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     char line[MUSTER_REPORT_LINE_SIZE];
     uint32_t finished = 0;
     for (uint32_t i = 0; i < job->departure_count; i++) {
         if (job->departures[i].reason == MUSTER_LEAVE_FINISHED) {
             finished++;
         } else {
-            MUSTER_SAY(supervisor, "%s",
-                       muster_report_departure(&job->departures[i], line, sizeof line));
+            MUSTER_PRINT(supervisor, "%s",
+                         muster_report_departure(&job->departures[i], line, sizeof line));
         }
     }
     if (finished > 0) {
-        MUSTER_SAY(supervisor, "%u worker%s finished", finished, finished == 1 ? "" : "s");
+        MUSTER_PRINT(supervisor, "%u worker%s finished", finished, finished == 1 ? "" : "s");
     }
 }
 
-static void say_outcome(struct muster_supervisor *supervisor, struct outcome outcome,
-                        int64_t lasted_ms)
+static void print_outcome(struct muster_supervisor *supervisor, struct outcome outcome,
+                          int64_t lasted_ms)
 {
-    MUSTER_SAY(supervisor, "job %s: %s after %.2f s; exit status %d", supervisor->options->job,
-               outcome.word, seconds(lasted_ms), outcome.exit_status);
+    MUSTER_PRINT(supervisor, "job %s: %s after %.2f s; exit status %d", supervisor->options->job,
+                 outcome.word, seconds(lasted_ms), outcome.exit_status);
 }
 
 /* For programs -------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ static json_t *workers_json(const struct muster_supervisor *supervisor)
 static json_t *summary_json(const struct muster_supervisor *supervisor, struct outcome outcome,
                             int64_t lasted_ms)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o}", "job", supervisor->options->job,
                      "outcome", outcome.word, "exit_status", (json_int_t)outcome.exit_status,
                      "lasted_ms", (json_int_t)lasted_ms, "why", job->why, "generations",
@@ -173,25 +173,25 @@ static bool write_json(const char *path, const json_t *json)
     return written;
 }
 
-int muster_summary_say(struct muster_supervisor *supervisor)
+int muster_summary_print(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
-    struct outcome outcome = judge(supervisor);
+    struct outcome outcome = find_outcome(supervisor);
     int64_t lasted_ms = (muster_clock_ns() - supervisor->started_ns) / 1000000;
-    if (supervisor->look.known && supervisor->look.job.generation_count > 0) {
-        say_generations(supervisor);
-        say_departures(supervisor);
-    } else if (supervisor->look.known) {
-        MUSTER_SAY(supervisor, "the job never began: %s", supervisor->look.job.why);
+    if (supervisor->snapshot.known && supervisor->snapshot.job.generation_count > 0) {
+        print_generations(supervisor);
+        print_departures(supervisor);
+    } else if (supervisor->snapshot.known) {
+        MUSTER_PRINT(supervisor, "the job never began: %s", supervisor->snapshot.job.why);
     }
-    say_outcome(supervisor, outcome, lasted_ms);
+    print_outcome(supervisor, outcome, lasted_ms);
     if (options->json == NULL) {
         return outcome.exit_status;
     }
     json_t *json = summary_json(supervisor, outcome, lasted_ms);
     bool written = json != NULL && write_json(options->json, json);
     if (!written) {
-        MUSTER_SAY(supervisor, "--json %s: %s", options->json, strerror(errno));
+        MUSTER_PRINT(supervisor, "--json %s: %s", options->json, strerror(errno));
     }
     json_decref(json);
     return written || outcome.exit_status != 0 ? outcome.exit_status : MUSTER_CLI_FAILED;

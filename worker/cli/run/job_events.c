@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { UNREACHED_MS = 5000, NONE = -1, MEMBERS_STEP = 64, MEMBERS_REMEMBERED_MAX = 65536 };
+enum { UNREACHABLE_MS = 5000, NONE = -1, MEMBERS_STEP = 64, MEMBERS_REMEMBERED_MAX = 65536 };
 
 /* Who is whose member ------------------------------------------------------------------------- */
 
-static struct muster_crew_member *find_member(struct muster_supervisor *supervisor, const char *id)
+static struct muster_own_member *find_member(struct muster_supervisor *supervisor, const char *id)
 {
     for (uint32_t i = supervisor->member_count; i > 0; i--) {
         if (strcmp(supervisor->members[i - 1].id, id) == 0) {
@@ -24,8 +24,8 @@ static struct muster_crew_member *find_member(struct muster_supervisor *supervis
 }
 
 /* Jobs that are shared have members on other machines, whose pids say nothing here. */
-static bool host_is_here(const struct muster_supervisor *supervisor,
-                         const struct muster_worker *worker, const char *host)
+static bool is_local_host(const struct muster_supervisor *supervisor,
+                          const struct muster_worker *worker, const char *host)
 {
     if (worker->host != NULL) {
         return strcmp(worker->host->name, host) == 0;
@@ -38,25 +38,25 @@ static bool host_is_here(const struct muster_supervisor *supervisor,
 
 /* The worker that this process is, or descends from: all of a worker's processes are in its group,
  * which bears its number. The last one, for numbers come again. */
-static int worker_of(const struct muster_supervisor *supervisor, const char *host, uint32_t pid)
+static int find_worker(const struct muster_supervisor *supervisor, const char *host, uint32_t pid)
 {
     pid_t group = getpgid((pid_t)pid);
     for (uint32_t i = supervisor->worker_count; i > 0; i--) {
         const struct muster_worker *worker = supervisor->workers[i - 1];
         bool same = (pid_t)pid == worker->pid ||
-                    (worker->phase != MUSTER_WORKER_OVER && group == worker->pid);
-        if (same && host_is_here(supervisor, worker, host)) {
+                    (worker->phase != MUSTER_WORKER_ENDED && group == worker->pid);
+        if (same && is_local_host(supervisor, worker, host)) {
             return (int)(i - 1);
         }
     }
     return NONE;
 }
 
-static struct muster_crew_member *know_member(struct muster_supervisor *supervisor, const char *id,
-                                              const char *host, uint32_t pid)
+static struct muster_own_member *register_member(struct muster_supervisor *supervisor,
+                                                 const char *id, const char *host, uint32_t pid)
 {
-    struct muster_crew_member *member = find_member(supervisor, id);
-    int worker = member == NULL ? worker_of(supervisor, host, pid) : NONE;
+    struct muster_own_member *member = find_member(supervisor, id);
+    int worker = member == NULL ? find_worker(supervisor, host, pid) : NONE;
     if (worker == NONE || supervisor->member_count == MEMBERS_REMEMBERED_MAX) {
         return member;
     }
@@ -70,89 +70,91 @@ static struct muster_crew_member *know_member(struct muster_supervisor *supervis
         supervisor->member_capacity = capacity;
     }
     member = &supervisor->members[supervisor->member_count++];
-    *member = (struct muster_crew_member){.worker = (uint32_t)worker};
+    *member = (struct muster_own_member){.worker = (uint32_t)worker};
     (void)snprintf(member->id, sizeof member->id, "%s", id);
     return member;
 }
 
 /* A member that lived too short for a look at its process group. */
-static void note_stranger(struct muster_supervisor *supervisor, const char *host)
+static void note_unmatched_member(struct muster_supervisor *supervisor, const char *host)
 {
-    for (uint32_t i = 0; i < supervisor->worker_count && !supervisor->strangers; i++) {
-        supervisor->strangers = host_is_here(supervisor, supervisor->workers[i], host);
+    for (uint32_t i = 0; i < supervisor->worker_count && !supervisor->unmatched_members; i++) {
+        supervisor->unmatched_members = is_local_host(supervisor, supervisor->workers[i], host);
     }
 }
 
 static void read_members(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     for (uint32_t i = 0; i < job->member_count; i++) {
         const struct muster_member_info *info = &job->members[i].info;
-        (void)know_member(supervisor, info->id, info->host, info->pid);
+        (void)register_member(supervisor, info->id, info->host, info->pid);
     }
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
-        struct muster_crew_member *member =
-            know_member(supervisor, record->member, record->host, record->pid);
+        struct muster_own_member *member =
+            register_member(supervisor, record->member, record->host, record->pid);
         if (member != NULL) {
             member->gone = true;
             member->generation = record->generation;
         } else {
-            note_stranger(supervisor, record->host);
+            note_unmatched_member(supervisor, record->host);
         }
     }
 }
 
 /* Saying -------------------------------------------------------------------------------------- */
 
-static void say_leaves(struct muster_supervisor *supervisor)
+static void print_leaves(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
-        const struct muster_crew_member *member = find_member(supervisor, record->member);
+        const struct muster_own_member *member = find_member(supervisor, record->member);
         if (record->reason != MUSTER_LEAVE_PLANNED || member == NULL) {
             continue;
         }
         struct muster_worker *worker = supervisor->workers[member->worker];
-        if (worker->phase == MUSTER_WORKER_OVER && !worker->leave_said) {
+        if (worker->phase == MUSTER_WORKER_ENDED && !worker->leave_reported) {
             char who[128];
-            worker->leave_said = true;
-            MUSTER_SAY(supervisor, "%s left as asked, with exit status %d",
-                       muster_worker_describe(worker, who, sizeof who), worker->status);
+            worker->leave_reported = true;
+            MUSTER_PRINT(supervisor, "%s left as asked, with exit status %d",
+                         muster_worker_describe(worker, who, sizeof who), worker->status);
         }
     }
 }
 
-static void say_generation(struct muster_supervisor *supervisor)
+static void print_generation(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     if (job->generation <= supervisor->generation || job->generation_count == 0) {
         return;
     }
     const struct muster_generation_record *record = &job->generations[job->generation_count - 1];
     supervisor->generation = job->generation;
-    MUSTER_SAY(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s", record->number,
-               record->size, record->size == 1 ? "" : "s", record->hosts,
-               record->hosts == 1 ? "" : "s");
+    MUSTER_PRINT(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s", record->number,
+                 record->size, record->size == 1 ? "" : "s", record->hosts,
+                 record->hosts == 1 ? "" : "s");
 }
 
-static void say_reached(struct muster_supervisor *supervisor, const struct muster_look *look)
+static void report_reachability(struct muster_supervisor *supervisor,
+                                const struct muster_job_snapshot *snapshot)
 {
-    bool own_is_gone = supervisor->private_server && !supervisor->server.running;
-    if (look->reached || own_is_gone) {
-        if (supervisor->unreached_said && look->reached) {
-            MUSTER_SAY(supervisor, "%s answers again", supervisor->url);
+    bool own_server_ended = supervisor->private_server && !supervisor->server.running;
+    if (snapshot->reached || own_server_ended) {
+        if (supervisor->unreachable_reported && snapshot->reached) {
+            MUSTER_PRINT(supervisor, "%s answers again", supervisor->url);
         }
-        supervisor->unreached_ns = 0;
-        supervisor->unreached_said = false;
-    } else if (supervisor->unreached_ns == 0) {
-        supervisor->unreached_ns = look->asked_ns;
-    } else if (!supervisor->unreached_said &&
-               muster_clock_ns() - supervisor->unreached_ns > UNREACHED_MS * INT64_C(1000000)) {
-        supervisor->unreached_said = true;
-        MUSTER_SAY(supervisor, "%s; the workers go on, but the job cannot grow until it answers",
-                   look->error);
+        supervisor->unreachable_since_ns = 0;
+        supervisor->unreachable_reported = false;
+    } else if (supervisor->unreachable_since_ns == 0) {
+        supervisor->unreachable_since_ns = snapshot->requested_ns;
+    } else if (!supervisor->unreachable_reported &&
+               muster_clock_ns() - supervisor->unreachable_since_ns >
+                   UNREACHABLE_MS * INT64_C(1000000)) {
+        supervisor->unreachable_reported = true;
+        MUSTER_PRINT(supervisor, "%s; the workers go on, but the job cannot grow until it answers",
+                     snapshot->error);
     }
 }
 
@@ -161,20 +163,20 @@ static void say_reached(struct muster_supervisor *supervisor, const struct muste
 static void grow(struct muster_supervisor *supervisor, uint32_t count)
 {
     uint32_t before = supervisor->worker_count;
-    muster_status status = muster_crew_start(supervisor, count);
+    muster_status status = muster_workers_start(supervisor, count);
     if (status != MUSTER_OK) {
-        MUSTER_SAY(supervisor, "%s", muster_last_error());
+        MUSTER_PRINT(supervisor, "%s", muster_last_error());
     }
     char who[128];
     for (uint32_t i = before; i < supervisor->worker_count; i++) {
-        MUSTER_SAY(supervisor, "started %s",
-                   muster_worker_describe(supervisor->workers[i], who, sizeof who));
+        MUSTER_PRINT(supervisor, "started %s",
+                     muster_worker_describe(supervisor->workers[i], who, sizeof who));
     }
 }
 
 static uint32_t count_others(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     uint32_t others = 0;
     for (uint32_t i = 0; !supervisor->private_server && i < job->member_count; i++) {
         others += find_member(supervisor, job->members[i].info.id) == NULL ? 1 : 0;
@@ -184,7 +186,7 @@ static uint32_t count_others(struct muster_supervisor *supervisor)
 
 static void follow_target(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     uint32_t before = supervisor->target_size;
     supervisor->target_size = job->target_size;
     if (job->target_size == before || job->target_size == 0 || supervisor->stop_signal != 0 ||
@@ -203,8 +205,8 @@ static void follow_target(struct muster_supervisor *supervisor)
     if (missing > 0) {
         (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", there, missing);
     }
-    MUSTER_SAY(supervisor, "the job is to have %u worker%s now%s", job->target_size,
-               job->target_size == 1 ? "" : "s", growth);
+    MUSTER_PRINT(supervisor, "the job is to have %u worker%s now%s", job->target_size,
+                 job->target_size == 1 ? "" : "s", growth);
     grow(supervisor, missing);
 }
 
@@ -213,58 +215,60 @@ static void end_job(struct muster_supervisor *supervisor, const char *why)
     struct muster_client *client = NULL;
     muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
     if (status == MUSTER_OK) {
-        status =
-            muster_service_end_job(client, supervisor->options->job, why, MUSTER_LOOK_TIMEOUT_MS);
+        status = muster_service_end_job(client, supervisor->options->job, why,
+                                        MUSTER_JOB_POLL_TIMEOUT_MS);
     }
     muster_client_destroy(client);
     if (status != MUSTER_OK) {
-        MUSTER_SAY(supervisor, "%s", muster_last_error());
+        MUSTER_PRINT(supervisor, "%s", muster_last_error());
     }
 }
 
 /* Only we start workers for a server of our own: when too few are left, nobody else will come. Only
  * a look that is younger than the last end tells, for before it the job may have been whole. */
-static void lose_hope(struct muster_supervisor *supervisor)
+static void handle_shortage(struct muster_supervisor *supervisor)
 {
-    const struct muster_look *look = &supervisor->look;
-    if (!supervisor->private_server || supervisor->hopeless_said || supervisor->stop_signal != 0 ||
-        look->job.phase != MUSTER_JOB_FORMING || look->asked_ns <= supervisor->last_end_ns ||
-        supervisor->running == 0 || supervisor->running >= look->job.min_size) {
+    const struct muster_job_snapshot *snapshot = &supervisor->snapshot;
+    if (!supervisor->private_server || supervisor->shortage_reported ||
+        supervisor->stop_signal != 0 || snapshot->job.phase != MUSTER_JOB_FORMING ||
+        snapshot->requested_ns <= supervisor->last_end_ns || supervisor->running == 0 ||
+        supervisor->running >= snapshot->job.min_size) {
         return;
     }
-    supervisor->hopeless_said = true;
+    supervisor->shortage_reported = true;
     char why[MUSTER_WHY_SIZE];
     (void)snprintf(why, sizeof why, "only %u of at least %u workers are left", supervisor->running,
-                   look->job.min_size);
+                   snapshot->job.min_size);
     if (supervisor->options->timeout_s > 0) {
-        MUSTER_SAY(supervisor, "%s (--min): the job waits %u s for more", why,
-                   supervisor->options->timeout_s);
+        MUSTER_PRINT(supervisor, "%s (--min): the job waits %u s for more", why,
+                     supervisor->options->timeout_s);
     } else {
-        MUSTER_SAY(supervisor, "%s (--min), and none will come: ending the job", why);
+        MUSTER_PRINT(supervisor, "%s (--min), and none will come: ending the job", why);
         end_job(supervisor, why);
     }
 }
 
-void muster_news_read(struct muster_supervisor *supervisor, struct muster_look *look)
+void muster_job_events_apply(struct muster_supervisor *supervisor,
+                             struct muster_job_snapshot *snapshot)
 {
-    say_reached(supervisor, look);
-    if (!look->known) {
+    report_reachability(supervisor, snapshot);
+    if (!snapshot->known) {
         return;
     }
-    muster_job_response_finish(&supervisor->look.job);
-    supervisor->look = *look;
-    look->job = (struct muster_job_response){0};
+    muster_job_response_finish(&supervisor->snapshot.job);
+    supervisor->snapshot = *snapshot;
+    snapshot->job = (struct muster_job_response){0};
     read_members(supervisor);
-    say_generation(supervisor);
-    say_leaves(supervisor);
+    print_generation(supervisor);
+    print_leaves(supervisor);
     follow_target(supervisor);
-    lose_hope(supervisor);
+    handle_shortage(supervisor);
 }
 
-void muster_news_take(struct muster_supervisor *supervisor)
+void muster_job_events_handle(struct muster_supervisor *supervisor)
 {
-    struct muster_look look;
-    if (muster_lookout_take(supervisor->lookout, &look)) {
-        muster_news_read(supervisor, &look);
+    struct muster_job_snapshot snapshot;
+    if (muster_job_poller_take(supervisor->poller, &snapshot)) {
+        muster_job_events_apply(supervisor, &snapshot);
     }
 }
