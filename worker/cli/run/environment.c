@@ -65,12 +65,11 @@ static muster_status set_job(struct muster_environment *environment,
                              const struct muster_worker *worker)
 {
     const struct muster_run_options *options = supervisor->options;
-    uint32_t target = options->size > options->min_size ? options->size : options->min_size;
     TRY(set(environment, "MUSTER_RENDEZVOUS=%s", supervisor->url));
     TRY(set(environment, "MUSTER_JOB=%s", options->job));
     TRY(set(environment, "MUSTER_MIN=%u", options->min_size));
     TRY(set(environment, "MUSTER_MAX=%u", options->max_size));
-    TRY(set(environment, "MUSTER_TARGET=%u", target));
+    TRY(set(environment, "MUSTER_TARGET=%u", options->target_size));
     TRY(set(environment, "MUSTER_ORDER=%u", worker->index));
     if (supervisor->token[0] != '\0') {
         TRY(set(environment, "MUSTER_TOKEN=%s", supervisor->token));

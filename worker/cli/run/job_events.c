@@ -13,7 +13,8 @@ enum { UNREACHABLE_MS = 5000, NONE = -1, MEMBERS_STEP = 64, MEMBERS_REMEMBERED_M
 
 /* Who is whose member ------------------------------------------------------------------------- */
 
-static struct muster_own_member *find_member(struct muster_supervisor *supervisor, const char *id)
+static struct muster_own_member *find_member(const struct muster_supervisor *supervisor,
+                                             const char *id)
 {
     for (uint32_t i = supervisor->member_count; i > 0; i--) {
         if (strcmp(supervisor->members[i - 1].id, id) == 0) {
@@ -174,7 +175,7 @@ static void grow(struct muster_supervisor *supervisor, uint32_t count)
     }
 }
 
-static uint32_t count_others(struct muster_supervisor *supervisor)
+static uint32_t count_others(const struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->snapshot.job;
     uint32_t others = 0;
@@ -182,32 +183,6 @@ static uint32_t count_others(struct muster_supervisor *supervisor)
         others += find_member(supervisor, job->members[i].info.id) == NULL ? 1 : 0;
     }
     return others;
-}
-
-static void follow_target(struct muster_supervisor *supervisor)
-{
-    const struct muster_job_response *job = &supervisor->snapshot.job;
-    uint32_t before = supervisor->target_size;
-    supervisor->target_size = job->target_size;
-    if (job->target_size == before || job->target_size == 0 || supervisor->stop_signal != 0 ||
-        job->phase == MUSTER_JOB_ENDED) {
-        return;
-    }
-    uint32_t there = supervisor->running + count_others(supervisor);
-    uint32_t missing = job->target_size > there ? job->target_size - there : 0;
-    if (job->target_size < before || !supervisor->options->grow) {
-        missing = 0;
-    }
-    if (missing > MUSTER_RUN_SIZE_MAX - supervisor->running) {
-        missing = MUSTER_RUN_SIZE_MAX - supervisor->running;
-    }
-    char growth[64] = "";
-    if (missing > 0) {
-        (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", there, missing);
-    }
-    MUSTER_PRINT(supervisor, "the job is to have %u worker%s now%s", job->target_size,
-                 job->target_size == 1 ? "" : "s", growth);
-    grow(supervisor, missing);
 }
 
 static void end_job(struct muster_supervisor *supervisor, const char *why)
@@ -224,27 +199,62 @@ static void end_job(struct muster_supervisor *supervisor, const char *why)
     }
 }
 
-/* Only we start workers for a server of our own: when too few are left, nobody else will come. Only
- * a look that is younger than the last end tells, for before it the job may have been whole. */
+static void print_target(struct muster_supervisor *supervisor,
+                         const struct muster_launch_decision *decision)
+{
+    uint32_t target_size = supervisor->snapshot.job.target_size;
+    char growth[64] = "";
+    if (decision->start > 0) {
+        (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", decision->present,
+                       decision->start);
+    }
+    MUSTER_PRINT(supervisor, "the job is to have %u worker%s now%s", target_size,
+                 target_size == 1 ? "" : "s", growth);
+}
+
 static void handle_shortage(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_snapshot *snapshot = &supervisor->snapshot;
-    if (!supervisor->private_server || supervisor->shortage_reported ||
-        supervisor->stop_signal != 0 || snapshot->job.phase != MUSTER_JOB_FORMING ||
-        snapshot->requested_ns <= supervisor->last_end_ns || supervisor->running == 0 ||
-        supervisor->running >= snapshot->job.min_size) {
-        return;
-    }
-    supervisor->shortage_reported = true;
     char why[MUSTER_WHY_SIZE];
     (void)snprintf(why, sizeof why, "only %u of at least %u workers are left", supervisor->running,
-                   snapshot->job.min_size);
+                   supervisor->snapshot.job.min_size);
     if (supervisor->options->timeout_s > 0) {
         MUSTER_PRINT(supervisor, "%s (--min): the job waits %u s for more", why,
                      supervisor->options->timeout_s);
     } else {
         MUSTER_PRINT(supervisor, "%s (--min), and none will come: ending the job", why);
         end_job(supervisor, why);
+    }
+}
+
+static struct muster_launch_view view_job(const struct muster_supervisor *supervisor)
+{
+    const struct muster_job_snapshot *snapshot = &supervisor->snapshot;
+    return (struct muster_launch_view){
+        .only_launcher = supervisor->private_server,
+        .may_grow = supervisor->options->grow,
+        .stopping = supervisor->stop_signal != 0,
+        .running = supervisor->running,
+        .running_max = MUSTER_RUN_SIZE_MAX,
+        .others = count_others(supervisor),
+        .last_end_ns = supervisor->last_end_ns,
+        .polled_ns = snapshot->requested_ns,
+        .phase = snapshot->job.phase,
+        .min_size = snapshot->job.min_size,
+        .target_size = snapshot->job.target_size,
+    };
+}
+
+static void follow_policy(struct muster_supervisor *supervisor)
+{
+    const struct muster_launch_view view = view_job(supervisor);
+    struct muster_launch_decision decision =
+        muster_launch_policy_decide(&supervisor->policy, &view);
+    if (decision.resized) {
+        print_target(supervisor, &decision);
+        grow(supervisor, decision.start);
+    }
+    if (decision.shortage) {
+        handle_shortage(supervisor);
     }
 }
 
@@ -261,8 +271,7 @@ void muster_job_events_apply(struct muster_supervisor *supervisor,
     read_members(supervisor);
     print_generation(supervisor);
     print_leaves(supervisor);
-    follow_target(supervisor);
-    handle_shortage(supervisor);
+    follow_policy(supervisor);
 }
 
 void muster_job_events_handle(struct muster_supervisor *supervisor)

@@ -224,7 +224,8 @@ static muster_status resolve_sizes(struct parsing *parsing)
         TRY(muster_cli_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
                                     &options->min_size));
     }
-    options->max_size = options->min_size > options->size ? options->min_size : options->size;
+    options->target_size = options->min_size > options->size ? options->min_size : options->size;
+    options->max_size = options->target_size;
     if (parsing->max != NULL) {
         TRY(muster_cli_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
                                     &options->max_size));

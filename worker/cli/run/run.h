@@ -12,6 +12,7 @@ enum { MUSTER_RUN_ENV_MAX = 256 };
 /* Strings are borrowed from argv and the environment. */
 struct muster_run_options {
     uint32_t size, min_size, max_size;
+    uint32_t target_size; /* what the job begins with */
     struct muster_hosts hosts;
     const char *rendezvous; /* NULL: a server of its own */
     char job[MUSTER_JOB_NAME_SIZE];

@@ -12,6 +12,7 @@
 
 #include "worker/cli/output.h"
 #include "worker/cli/run/job_poll.h"
+#include "worker/cli/run/launch_policy.h"
 #include "worker/cli/run/process.h"
 #include "worker/cli/run/run.h"
 #include "worker/cli/run/server.h"
@@ -74,9 +75,9 @@ struct muster_supervisor {
     uint32_t member_count, member_capacity;
     bool unmatched_members; /* the job had members here that no worker is known for */
     uint64_t generation;    /* the last that was announced */
-    uint32_t target_size;
+    struct muster_launch_policy policy;
     int64_t unreachable_since_ns; /* since when the server is not reached; 0: it is */
-    bool unreachable_reported, shortage_reported, broken_reported;
+    bool unreachable_reported, broken_reported;
 
     int stop_signal; /* 0: nobody asked us to stop */
     bool killed;

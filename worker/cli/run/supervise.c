@@ -330,7 +330,7 @@ int muster_supervise(const struct muster_run_options *options)
     supervisor->private_server = options->rendezvous == NULL;
     supervisor->signal_fd = supervisor->notify_fd = supervisor->guard.fd = -1;
     supervisor->started_ns = muster_clock_ns();
-    supervisor->target_size = options->size > options->min_size ? options->size : options->min_size;
+    muster_launch_policy_init(&supervisor->policy, options->target_size);
     bool to_error = options->json != NULL && strcmp(options->json, "-") == 0;
     supervisor->worker_output = to_error ? &supervisor->error : &supervisor->output;
     int exit_status;
