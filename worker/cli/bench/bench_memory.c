@@ -30,21 +30,21 @@ static uint64_t available_bytes(void)
 /* Of all ranks together, at the least: blocks, which are smaller, do not count. */
 static double needed_bytes(const struct muster_bench_options *options)
 {
-    uint64_t most_bytes = 0;
+    uint64_t largest_bytes = 0;
     for (size_t i = 0; i < options->size_count; i++) {
         uint64_t bytes;
         (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
-        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
     }
     switch (options->collective) {
     case MUSTER_GATHER:
     case MUSTER_GATHERV:
     case MUSTER_SCATTER: /* the root's */
-        return (double)most_bytes;
+        return (double)largest_bytes;
     case MUSTER_ALLREDUCE:
-        return (double)most_bytes * options->ranks * (options->in_place ? 1 : 2);
+        return (double)largest_bytes * options->ranks * (options->in_place ? 1 : 2);
     default:
-        return (double)most_bytes * options->ranks;
+        return (double)largest_bytes * options->ranks;
     }
 }
 

@@ -54,21 +54,21 @@ struct panel {
     double first, last; /* sizes in bytes; first < last */
 };
 
-struct picture {
+struct bench_picture {
     const struct muster_bench_options *options;
-    const struct muster_bench_figures *figures; /* [size_count][algorithm_count] */
+    const struct muster_bench_result *results; /* [size_count][algorithm_count] */
     FILE *out;
 };
 
-static const struct muster_bench_figures *figure_of(const struct picture *picture, size_t size,
-                                                    size_t algorithm)
+static const struct muster_bench_result *result_at(const struct bench_picture *picture, size_t size,
+                                                   size_t algorithm)
 {
-    return &picture->figures[size * picture->options->algorithm_count + algorithm];
+    return &picture->results[size * picture->options->algorithm_count + algorithm];
 }
 
-static double value_of(const struct panel *panel, const struct muster_bench_figures *figures)
+static double value_of(const struct panel *panel, const struct muster_bench_result *result)
 {
-    return panel->logarithmic ? figures->p50_us : figures->busbw_GBps;
+    return panel->logarithmic ? result->p50_us : result->busbw_GBps;
 }
 
 static double place_x(const struct panel *panel, double bytes)
@@ -86,16 +86,16 @@ static double place_y(const struct panel *panel, double value)
 /* Axes ----------------------------------------------------------------------------------------- */
 
 /* Whole decades around the times; from 0 to above the fastest of the bandwidths. */
-static void scale(const struct picture *picture, struct panel *panel)
+static void set_scale(const struct bench_picture *picture, struct panel *panel)
 {
     double least = INFINITY;
     double most = 0;
     const struct muster_bench_options *options = picture->options;
     for (size_t i = 0; i < options->size_count * options->algorithm_count; i++) {
-        const struct muster_bench_figures *figures = &picture->figures[i];
-        if (figures->iterations > 0) {
-            least = fmin(least, value_of(panel, figures));
-            most = fmax(most, value_of(panel, figures));
+        const struct muster_bench_result *result = &picture->results[i];
+        if (result->iterations > 0) {
+            least = fmin(least, value_of(panel, result));
+            most = fmax(most, value_of(panel, result));
         }
     }
     panel->low = panel->logarithmic ? pow(10, floor(log10(least))) : 0;
@@ -103,10 +103,10 @@ static void scale(const struct picture *picture, struct panel *panel)
     if (!(panel->high > panel->low)) {
         panel->high = panel->logarithmic ? panel->low * 10 : 1;
     }
-    panel->first = (double)picture->figures[0].bytes;
+    panel->first = (double)picture->results[0].bytes;
     panel->last = panel->first;
     for (size_t i = 0; i < options->size_count; i++) {
-        double bytes = (double)figure_of(picture, i, 0)->bytes;
+        double bytes = (double)result_at(picture, i, 0)->bytes;
         panel->first = fmin(panel->first, bytes);
         panel->last = fmax(panel->last, bytes);
     }
@@ -133,22 +133,22 @@ static void format_us(double us, char ret_text[TEXT_SIZE])
     (void)snprintf(ret_text, TEXT_SIZE, "%.3g %s", scaled, unit);
 }
 
-static void print_rule(const struct picture *picture, const struct panel *panel, const char *style,
-                       double value)
+static void print_rule(const struct bench_picture *picture, const struct panel *panel,
+                       const char *style, double value)
 {
     (void)fprintf(picture->out, "<path class=\"%s\" d=\"M%.1f %.1fh%d\"/>\n", style, panel->left,
                   place_y(panel, value), PANEL_WIDTH);
 }
 
-static void print_y_label(const struct picture *picture, const struct panel *panel, double value,
-                          const char *text)
+static void print_y_label(const struct bench_picture *picture, const struct panel *panel,
+                          double value, const char *text)
 {
     print_rule(picture, panel, "grid", value);
     (void)fprintf(picture->out, "<text class=\"right\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
                   panel->left - 8, place_y(panel, value) + 4, text);
 }
 
-static void print_decades(const struct picture *picture, const struct panel *panel)
+static void print_decades(const struct bench_picture *picture, const struct panel *panel)
 {
     char text[TEXT_SIZE];
     int decades = (int)lround(log10(panel->high / panel->low));
@@ -163,7 +163,7 @@ static void print_decades(const struct picture *picture, const struct panel *pan
 }
 
 /* Steps of 1, 2 or 5 times a power of ten, some five of them. */
-static void print_steps(const struct picture *picture, const struct panel *panel)
+static void print_steps(const struct bench_picture *picture, const struct panel *panel)
 {
     char text[TEXT_SIZE];
     double rough = panel->high / 5;
@@ -175,13 +175,13 @@ static void print_steps(const struct picture *picture, const struct panel *panel
     }
 }
 
-static void print_sizes(const struct picture *picture, const struct panel *panel)
+static void print_sizes(const struct bench_picture *picture, const struct panel *panel)
 {
     size_t count = picture->options->size_count;
     size_t every = (count + LABELS_MAX - 1) / LABELS_MAX;
     char text[TEXT_SIZE];
     for (size_t i = 0; i < count; i++) {
-        double bytes = (double)figure_of(picture, i, 0)->bytes;
+        double bytes = (double)result_at(picture, i, 0)->bytes;
         double x = place_x(panel, bytes);
         (void)fprintf(picture->out, "<path class=\"fine\" d=\"M%.1f %dv%d\"/>\n", x, PANEL_TOP,
                       PANEL_HEIGHT);
@@ -193,7 +193,7 @@ static void print_sizes(const struct picture *picture, const struct panel *panel
     }
 }
 
-static void print_axes(const struct picture *picture, const struct panel *panel)
+static void print_axes(const struct bench_picture *picture, const struct panel *panel)
 {
     const char *title = panel->logarithmic ? "time of one call, the median (p50)"
                                            : "bus bandwidth at the median, GB/s";
@@ -221,29 +221,31 @@ static const char *line_name(const struct muster_bench_options *options, size_t 
     return name[0] != '\0' ? name : "chosen by cost";
 }
 
-static void print_points(const struct picture *picture, const struct panel *panel, size_t algorithm)
+static void print_points(const struct bench_picture *picture, const struct panel *panel,
+                         size_t algorithm)
 {
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        const struct muster_bench_figures *figures = figure_of(picture, i, algorithm);
-        if (figures->iterations > 0) {
+        const struct muster_bench_result *result = result_at(picture, i, algorithm);
+        if (result->iterations > 0) {
             (void)fprintf(
                 picture->out,
                 "<circle class=\"f%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>%s, %" PRIu64
                 " bytes: p50 %.1f us, p99 %.1f us, busbw %.3f GB/s</title></circle>\n",
-                algorithm % COLOURS, place_x(panel, (double)figures->bytes),
-                place_y(panel, value_of(panel, figures)), figures->algorithm, figures->bytes,
-                figures->p50_us, figures->p99_us, figures->busbw_GBps);
+                algorithm % COLOURS, place_x(panel, (double)result->bytes),
+                place_y(panel, value_of(panel, result)), result->algorithm, result->bytes,
+                result->p50_us, result->p99_us, result->busbw_GBps);
         }
     }
 }
 
 /* In the order in which sizes were asked for; sizes that it does not fit are left out. */
-static void print_line(const struct picture *picture, const struct panel *panel, size_t algorithm)
+static void print_line(const struct bench_picture *picture, const struct panel *panel,
+                       size_t algorithm)
 {
     bool begun = false;
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        const struct muster_bench_figures *figures = figure_of(picture, i, algorithm);
-        if (figures->iterations == 0) {
+        const struct muster_bench_result *result = result_at(picture, i, algorithm);
+        if (result->iterations == 0) {
             continue;
         }
         if (!begun) {
@@ -251,8 +253,8 @@ static void print_line(const struct picture *picture, const struct panel *panel,
                           dash_style(algorithm));
         }
         (void)fprintf(picture->out, "%s%.1f %.1f", begun ? "L" : "",
-                      place_x(panel, (double)figures->bytes),
-                      place_y(panel, value_of(panel, figures)));
+                      place_x(panel, (double)result->bytes),
+                      place_y(panel, value_of(panel, result)));
         begun = true;
     }
     if (begun) {
@@ -261,17 +263,17 @@ static void print_line(const struct picture *picture, const struct panel *panel,
     }
 }
 
-static bool has_line(const struct picture *picture, size_t algorithm)
+static bool has_line(const struct bench_picture *picture, size_t algorithm)
 {
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        if (figure_of(picture, i, algorithm)->iterations > 0) {
+        if (result_at(picture, i, algorithm)->iterations > 0) {
             return true;
         }
     }
     return false;
 }
 
-static void print_legend(const struct picture *picture)
+static void print_legend(const struct bench_picture *picture)
 {
     size_t shown = 0;
     for (size_t i = 0; i < picture->options->algorithm_count; i++) {
@@ -288,7 +290,7 @@ static void print_legend(const struct picture *picture)
     }
 }
 
-static void print_picture(const struct picture *picture)
+static void print_picture(const struct bench_picture *picture)
 {
     const struct muster_bench_options *options = picture->options;
     struct panel time = {.left = TIME_LEFT, .logarithmic = true};
@@ -302,8 +304,8 @@ static void print_picture(const struct picture *picture)
                   "viewBox=\"0 0 %d %d\">\n%s<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n"
                   "<text class=\"title\" x=\"%d\" y=\"36\">%s</text>\n",
                   WIDTH, height, WIDTH, height, style_sheet, WIDTH, height, TIME_LEFT, text);
-    scale(picture, &time);
-    scale(picture, &bus);
+    set_scale(picture, &time);
+    set_scale(picture, &bus);
     print_axes(picture, &time);
     print_axes(picture, &bus);
     for (size_t i = 0; i < options->algorithm_count; i++) {
@@ -324,10 +326,10 @@ muster_status muster_bench_check_svg(const char *path)
 }
 
 muster_status muster_bench_draw(const struct muster_bench_options *options,
-                                const struct muster_bench_figures *figures)
+                                const struct muster_bench_result *results)
 {
-    const struct picture picture = {
-        .options = options, .figures = figures, .out = fopen(options->svg, "we")};
+    const struct bench_picture picture = {
+        .options = options, .results = results, .out = fopen(options->svg, "we")};
     if (picture.out == NULL) {
         return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
     }
