@@ -122,6 +122,11 @@ uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t
 /* MUSTER_FATAL: the ranks' buffers do not fit into the memory that is available. */
 MUSTER_CHECKED muster_status muster_bench_check_memory(const struct muster_bench_options *options);
 
+/* The bytes of the largest size, as they are counted. */
+uint64_t muster_bench_largest_bytes(const struct muster_bench_options *options);
+/* The most resident memory that this process has had; 0: not known. */
+uint64_t muster_bench_peak_bytes(void);
+
 /* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
  * end of the stream to the parent. */
 muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel,

@@ -187,16 +187,16 @@ static muster_status connect_ranks(struct rank_run *run)
     return create_context(run);
 }
 
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
 /* Room for the largest size. */
 static muster_status allocate_buffers(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
-    uint64_t largest_bytes = 1;
-    for (size_t i = 0; i < options->size_count; i++) {
-        uint64_t bytes;
-        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
-        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
-    }
+    uint64_t largest_bytes = larger(muster_bench_largest_bytes(options), 1);
     if (options->alloc) {
         TRY(muster_alloc(largest_bytes, &run->in));
         TRY(muster_alloc(largest_bytes, &run->out));
@@ -326,29 +326,6 @@ static muster_status warm_up(struct rank_run *run, size_t size_index)
     return end_phase(run);
 }
 
-/* Resident, and of this process: where ranks are threads nobody can say which has it. */
-static uint64_t peak_memory_bytes(void)
-{
-    char line[128];
-    unsigned long long peak_kib = 0;
-    FILE *status = fopen("/proc/self/status", "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
-        if (strncmp(line, "VmHWM:", strlen("VmHWM:")) == 0) {
-            peak_kib = strtoull(line + strlen("VmHWM:"), NULL, 10);
-            break;
-        }
-    }
-    if (status != NULL) {
-        (void)fclose(status);
-    }
-    return (uint64_t)peak_kib << 10;
-}
-
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-    return one > other ? one : other;
-}
-
 static void record_memory(struct rank_run *run, const struct muster_request *request)
 {
     const struct muster_bench_options *options = &run->shared->options;
@@ -362,7 +339,7 @@ static void record_memory(struct rank_run *run, const struct muster_request *req
         run->out_bytes =
             larger(run->out_bytes, one_buffer ? larger(in_bytes, out_bytes) : out_bytes);
     }
-    uint64_t peak_bytes = peak_memory_bytes();
+    uint64_t peak_bytes = muster_bench_peak_bytes();
     uint64_t buffers_bytes = run->in_bytes + run->out_bytes;
     if (options->transport != MUSTER_BENCH_INPROC && peak_bytes > buffers_bytes) {
         run->slot->memory_bytes = peak_bytes - buffers_bytes;
