@@ -14,7 +14,7 @@ import sys
 CORE = "worker/muster.h worker/base/status.h worker/base/cleanup.h"
 FLOOR = "worker/muster.h worker/base/ worker/trace/ worker/memory/"
 # A subcommand uses what all of them share, never another subcommand.
-CLI = FLOOR + " " + " ".join(f"worker/cli/{name}.h" for name in ("cli", "output", "report", "service"))
+CLI = FLOOR + " " + " ".join(f"worker/cli/{name}.h" for name in ("cli", "output", "print", "report", "service", "svg"))
 
 # Folder -> what its files may include besides files of the same folder, as prefixes. The longest folder that
 # a file is in counts. A new folder needs a row.

@@ -1,5 +1,7 @@
 #include "worker/cli/report.h"
 
+#include "worker/cli/print.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,11 +35,6 @@ static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
     return end_ms > record->formed_ms ? end_ms - record->formed_ms : 0;
 }
 
-static double seconds(int64_t ms)
-{
-    return (double)ms / 1000;
-}
-
 const char *muster_report_generation_head(void)
 {
     return "generation  workers  hosts      lasted  next after  ended because";
@@ -53,7 +50,7 @@ const char *muster_report_generation(const struct muster_job_response *job, uint
         (void)snprintf(next, sizeof next, "%" PRId64 " ms", next_after_ms(job, index));
     }
     if (lasted_ms(job, index) >= 0) {
-        (void)snprintf(lasted, sizeof lasted, "%.2f s", seconds(lasted_ms(job, index)));
+        (void)snprintf(lasted, sizeof lasted, "%.2f s", muster_cli_seconds(lasted_ms(job, index)));
     }
     const char *why = record->why;
     if (record->revoked_ms == 0) {
@@ -122,8 +119,8 @@ const char *muster_report_departure(const struct muster_departure_record *record
     }
     const char *why = strip_repeated_subject(record, who);
     (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
-                   departure_word(record->reason), seconds(record->at_ms), record->generation,
-                   why[0] != '\0' ? ": " : "", why);
+                   departure_word(record->reason), muster_cli_seconds(record->at_ms),
+                   record->generation, why[0] != '\0' ? ": " : "", why);
     return line;
 }
 

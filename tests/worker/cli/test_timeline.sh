@@ -58,10 +58,13 @@ grep -oE '"stage":"reduce".*' "$folder/out" | grep -qE '"receive":(0\.9[0-9]*|1\
 
 # A picture: a line for each kind and peer, boxes of each kind; whole, or not at all.
 "$muster" timeline --svg "$folder/svg" "$folder"/tcp.1.?.json >"$folder/out"
-for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="s0"' 'class="s7"' '^</svg>$'; do
+for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="span s0"' 'class="span s7"' '^</svg>$'; do
     grep -q "$text" "$folder/svg" || fail "the picture has no $text: $(cat "$folder/svg")"
 done
 ! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+{ echo '['; span call 5.000 0.000 8; } >"$folder/instant"
+"$muster" timeline --svg "$folder/svg" "$folder/instant" >"$folder/out"
+grep -q '>A call of 8 bytes: 0.0 us<' "$folder/svg" || fail "a call that took no time: $(cat "$folder/svg")"
 no_picture() {
     local word=$1 status=0
     shift

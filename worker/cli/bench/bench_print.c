@@ -11,6 +11,7 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
+#include "worker/cli/print.h"
 #include "worker/cli/report.h"
 
 static int compare(const void *left, const void *right)
@@ -108,17 +109,6 @@ static const char *transport_name(enum muster_bench_transport transport)
     return names[transport];
 }
 
-static muster_status print_object(json_t *object)
-{
-    if (object == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
-    }
-    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    return failed != 0 || putchar('\n') == EOF ? muster_error_errno(MUSTER_FATAL, "standard output")
-                                               : MUSTER_OK;
-}
-
 static muster_status print_json(const struct muster_bench_shared *shared,
                                 const struct muster_bench_result *result)
 {
@@ -133,35 +123,32 @@ static muster_status print_json(const struct muster_bench_shared *shared,
         result->algbw_GBps, "busbw_GBps", result->busbw_GBps, "predicted_us", result->predicted_us,
         "memory_bytes",
         result->memory_bytes > 0 ? json_integer((json_int_t)result->memory_bytes) : json_null());
-    return print_object(object);
+    return muster_cli_print_json(object, MUSTER_CLI_TIME_DIGITS);
 }
 
 void muster_bench_describe(const struct muster_bench_options *options, char *ret_text, size_t size)
 {
     bool reduces = muster_collective_reduces(options->collective);
-    (void)snprintf(ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
-                   muster_collective_name(options->collective), options->ranks,
-                   options->ranks == 1 ? "" : "s", options->hosts, options->hosts == 1 ? "" : "s",
-                   transport_name(options->transport), options->shape != NULL ? " at " : "",
-                   options->shape != NULL ? options->shape : "", muster_type_name(options->type),
-                   reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
-                   options->in_place ? ", in place" : "",
-                   options->reproducible ? ", reproducible" : "");
-}
-
-static muster_status flush(void)
-{
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    (void)snprintf(
+        ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
+        muster_collective_name(options->collective), options->ranks,
+        muster_cli_plural(options->ranks), options->hosts, muster_cli_plural(options->hosts),
+        transport_name(options->transport), options->shape != NULL ? " at " : "",
+        options->shape != NULL ? options->shape : "", muster_type_name(options->type),
+        reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
+        options->in_place ? ", in place" : "", options->reproducible ? ", reproducible" : "");
 }
 
 muster_status muster_bench_print_head(const struct muster_bench_shared *shared)
 {
     const struct muster_bench_options *options = &shared->options;
     if (options->json) {
-        return options->figures
-                   ? print_object(json_pack("{s:o}", "figures",
-                                            muster_figures_encode(&shared->link_figures)))
-                   : MUSTER_OK;
+        if (!options->figures) {
+            return MUSTER_OK;
+        }
+        json_t *figures = muster_figures_encode(&shared->link_figures);
+        return muster_cli_print_json(json_pack("{s:o}", "figures", figures),
+                                     MUSTER_CLI_TIME_DIGITS);
     }
     if (options->figures) {
         muster_report_figures(&shared->link_figures);
@@ -171,7 +158,7 @@ muster_status muster_bench_print_head(const struct muster_bench_shared *shared)
     (void)printf("%s\n%12s %10s %12s %12s %12s %10s %10s %12s  %s\n", text, "bytes", "iterations",
                  "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s", "predicted us",
                  "algorithm");
-    return flush();
+    return muster_cli_flush();
 }
 
 static double best_us(const struct muster_bench_options *options,
@@ -212,5 +199,5 @@ muster_status muster_bench_print(const struct muster_bench_shared *shared,
                      one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,
                      several ? origin_of(options->algorithms[i]) : "", fastest ? "  fastest" : "");
     }
-    return flush();
+    return muster_cli_flush();
 }

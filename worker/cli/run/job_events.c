@@ -1,5 +1,6 @@
 /* What the launcher learns of its job by looking at it on the server, and does about it. */
 #include "worker/base/clock.h"
+#include "worker/cli/print.h"
 #include "worker/cli/run/run_parts.h"
 #include "worker/cli/service.h"
 
@@ -134,8 +135,8 @@ static void print_generation(struct muster_supervisor *supervisor)
     const struct muster_generation_record *record = &job->generations[job->generation_count - 1];
     supervisor->generation = job->generation;
     MUSTER_PRINT(supervisor, "generation %" PRIu64 ": %u worker%s on %u host%s", record->number,
-                 record->size, record->size == 1 ? "" : "s", record->hosts,
-                 record->hosts == 1 ? "" : "s");
+                 record->size, muster_cli_plural(record->size), record->hosts,
+                 muster_cli_plural(record->hosts));
 }
 
 static void report_reachability(struct muster_supervisor *supervisor,
@@ -209,7 +210,7 @@ static void print_target(struct muster_supervisor *supervisor,
                        decision->start);
     }
     MUSTER_PRINT(supervisor, "the job is to have %u worker%s now%s", target_size,
-                 target_size == 1 ? "" : "s", growth);
+                 muster_cli_plural(target_size), growth);
 }
 
 static void handle_shortage(struct muster_supervisor *supervisor)

@@ -1,6 +1,7 @@
 /* How the job went: the exit status, a few lines for people, and JSON for programs. */
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 #include "worker/cli/report.h"
 #include "worker/cli/run/run_parts.h"
 
@@ -91,11 +92,6 @@ static struct outcome find_outcome(const struct muster_supervisor *supervisor)
 
 /* For people ---------------------------------------------------------------------------------- */
 
-static double seconds(int64_t ms)
-{
-    return (double)ms / 1000;
-}
-
 static void print_generations(struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->snapshot.job;
@@ -120,7 +116,7 @@ static void print_departures(struct muster_supervisor *supervisor)
         }
     }
     if (finished > 0) {
-        MUSTER_PRINT(supervisor, "%u worker%s finished", finished, finished == 1 ? "" : "s");
+        MUSTER_PRINT(supervisor, "%u worker%s finished", finished, muster_cli_plural(finished));
     }
 }
 
@@ -128,7 +124,7 @@ static void print_outcome(struct muster_supervisor *supervisor, struct outcome o
                           int64_t lasted_ms)
 {
     MUSTER_PRINT(supervisor, "job %s: %s after %.2f s; exit status %d", supervisor->options->job,
-                 outcome.word, seconds(lasted_ms), outcome.exit_status);
+                 outcome.word, muster_cli_seconds(lasted_ms), outcome.exit_status);
 }
 
 /* For programs -------------------------------------------------------------------------------- */
@@ -168,7 +164,7 @@ static bool write_json(const char *path, const json_t *json)
     if (file == NULL) {
         return false;
     }
-    bool written = json_dumpf(json, file, JSON_COMPACT) == 0 && fputc('\n', file) != EOF;
+    bool written = muster_cli_write_json(json, MUSTER_CLI_ALL_DIGITS, file);
     written = (to_output ? fflush(file) : fclose(file)) == 0 && written;
     return written;
 }
@@ -189,7 +185,7 @@ int muster_summary_print(struct muster_supervisor *supervisor)
         return outcome.exit_status;
     }
     json_t *json = summary_json(supervisor, outcome, lasted_ms);
-    bool written = json != NULL && write_json(options->json, json);
+    bool written = write_json(options->json, json);
     if (!written) {
         MUSTER_PRINT(supervisor, "--json %s: %s", options->json, strerror(errno));
     }

@@ -1,4 +1,5 @@
 /* The launcher's beginning, its loop, and its end. */
+#include "worker/cli/print.h"
 #include "worker/cli/run/run_parts.h"
 
 #include "worker/base/clock.h"
@@ -65,7 +66,7 @@ static void print_start(struct muster_supervisor *supervisor)
     MUSTER_PRINT(supervisor,
                  "job %s: %u worker%s (min %u, max %u); look: muster job show %s --rendezvous "
                  "%s%s",
-                 options->job, options->size, options->size == 1 ? "" : "s", options->min_size,
+                 options->job, options->size, muster_cli_plural(options->size), options->min_size,
                  options->max_size, options->job, supervisor->url, token);
 }
 
@@ -112,12 +113,12 @@ static void stop(struct muster_supervisor *supervisor, int signal)
         supervisor->stop_signal = signal;
         MUSTER_PRINT(supervisor, "%s: asking %u worker%s to end; the next one kills",
                      signal == SIGINT ? "Ctrl-C" : strsignal(signal), supervisor->running,
-                     supervisor->running == 1 ? "" : "s");
+                     muster_cli_plural(supervisor->running));
         muster_workers_signal(supervisor, SIGTERM);
     } else {
         supervisor->killed = true;
         MUSTER_PRINT(supervisor, "killing %u worker%s", supervisor->running,
-                     supervisor->running == 1 ? "" : "s");
+                     muster_cli_plural(supervisor->running));
         muster_workers_signal(supervisor, SIGKILL);
     }
 }

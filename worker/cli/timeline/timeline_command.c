@@ -1,5 +1,6 @@
 /* `muster timeline`: how long which kinds of work took in a timeline, and how they overlapped. */
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 #include "worker/cli/timeline/timeline_reading.h"
 
 #include <argp.h>
@@ -148,49 +149,10 @@ static muster_status print_json(const char *path, const struct muster_reading *r
                   "generations", (json_int_t)reading->generations, "lasted_us",
                   (double)(reading->end_ns - reading->start_ns) / 1e3, "missing_spans",
                   (json_int_t)reading->lost, "stages", stages);
-    bool printed =
-        json != NULL && json_dumpf(json, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
-    json_decref(json);
-    return printed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    return muster_cli_print_json(json, MUSTER_CLI_ALL_DIGITS);
 }
 
-/* Pictures ------------------------------------------------------------------------------------- */
-
-/* Takes the text. */
-static muster_status write_file(const char *path, char *text, size_t size)
-{
-    FILE *out = fopen(path, "we");
-    bool written = out != NULL && fwrite(text, 1, size, out) == size;
-    bool closed = out == NULL || fclose(out) == 0;
-    free(text);
-    return written && closed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
-}
-
-/* Whole, or not at all. */
-static muster_status write_picture(const char *path, const struct muster_reading *readings,
-                                   size_t count)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (out == NULL) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
-    }
-    muster_status status = muster_timeline_draw(readings, count, out);
-    bool whole = ferror(out) == 0;
-    if (fclose(out) != 0 || !whole) {
-        free(text);
-        return muster_error_set(MUSTER_FATAL, "no memory for a picture");
-    }
-    if (status != MUSTER_OK) {
-        free(text);
-        return status;
-    }
-    return write_file(path, text, size);
-}
-
-/* All files -------------------------------------------------------------------------------------
- */
+/* The command ---------------------------------------------------------------------------------- */
 
 static muster_status report(const struct timeline_options *options, struct muster_reading *readings)
 {
@@ -199,7 +161,7 @@ static muster_status report(const struct timeline_options *options, struct muste
         TRY(muster_reading_init(options->files[i], &readings[i]));
     }
     if (options->svg != NULL) {
-        TRY(write_picture(options->svg, readings, count));
+        TRY(muster_timeline_write_svg(options->svg, readings, count));
     }
     for (size_t i = 0; i < count; i++) {
         if (options->json) {
@@ -208,7 +170,7 @@ static muster_status report(const struct timeline_options *options, struct muste
             print_text(options->files[i], &readings[i]);
         }
     }
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    return muster_cli_flush();
 }
 
 int muster_cli_timeline(int argc, char **argv)

@@ -10,7 +10,8 @@
 #include "worker/trace/timeline.h"
 
 #include <stdbool.h>
-#include <stdio.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { MUSTER_READING_LINE_SIZE = 64 };
 
@@ -66,7 +67,8 @@ double muster_reading_overlap(const struct muster_reading_stage *one,
 /* timeline_svg.c: draws what all of them did in the time of one call: the last one of the largest
  * of the first. MUSTER_INVALID: there is none, the others were not at it then (their clocks are
  * those of their hosts), or it has too many spans. */
-MUSTER_CHECKED muster_status muster_timeline_draw(const struct muster_reading *readings,
-                                                  size_t count, FILE *out);
+MUSTER_CHECKED muster_status muster_timeline_write_svg(const char *path,
+                                                       const struct muster_reading *readings,
+                                                       size_t count);
 
 #endif
