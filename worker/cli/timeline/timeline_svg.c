@@ -1,7 +1,7 @@
 /* muster timeline --svg: what members did in the time of one call, a line for each kind and peer.
  */
 #include "worker/cli/svg.h"
-#include "worker/cli/timeline/timeline_reading.h"
+#include "worker/cli/timeline/parsed_timeline.h"
 
 #include <inttypes.h>
 
@@ -28,10 +28,10 @@ static const char style_sheet[] =
 static const char dark_style_sheet[] = ".span{stroke:#0d1117}\n";
 
 struct timeline_picture {
-    const struct muster_reading *readings; /* [count] */
+    const struct muster_parsed_timeline *timelines; /* [count] */
     size_t count;
-    uint64_t call_bytes;               /* of the first */
-    struct muster_reading_span window; /* of time */
+    uint64_t call_bytes;                  /* of the first */
+    struct muster_parsed_interval window; /* of time */
     FILE *out;
     int height;
 };
@@ -39,11 +39,11 @@ struct timeline_picture {
 /* What is drawn -------------------------------------------------------------------------------- */
 
 /* The last one of the largest; NULL: there is none. */
-static const struct muster_reading_event *find_call(const struct muster_reading *reading)
+static const struct muster_parsed_event *find_call(const struct muster_parsed_timeline *timeline)
 {
-    const struct muster_reading_event *call = NULL;
-    for (size_t i = 0; i < reading->event_count; i++) {
-        const struct muster_reading_event *event = &reading->events[i];
+    const struct muster_parsed_event *call = NULL;
+    for (size_t i = 0; i < timeline->event_count; i++) {
+        const struct muster_parsed_event *event = &timeline->events[i];
         if (event->stage == MUSTER_TIMELINE_CALL && (call == NULL || event->bytes >= call->bytes)) {
             call = event;
         }
@@ -51,8 +51,8 @@ static const struct muster_reading_event *find_call(const struct muster_reading 
     return call;
 }
 
-static bool is_within(const struct muster_reading_span *span,
-                      const struct muster_reading_span *window)
+static bool overlaps(const struct muster_parsed_interval *span,
+                     const struct muster_parsed_interval *window)
 {
     return span->start_ns < window->end_ns && span->end_ns > window->start_ns;
 }
@@ -60,21 +60,21 @@ static bool is_within(const struct muster_reading_span *span,
 static muster_status choose_window(struct timeline_picture *picture)
 {
     for (size_t i = 0; i < picture->count; i++) {
-        const struct muster_reading_event *call = find_call(&picture->readings[i]);
+        const struct muster_parsed_event *call = find_call(&picture->timelines[i]);
         if (call == NULL) {
             return muster_error_set(MUSTER_INVALID, "rank %" PRIu32 " has made no call",
-                                    picture->readings[i].rank);
+                                    picture->timelines[i].rank);
         }
-        struct muster_reading_span *window = &picture->window;
+        struct muster_parsed_interval *window = &picture->window;
         if (i == 0) {
             picture->call_bytes = call->bytes;
             *window = call->span;
-        } else if (!is_within(&call->span, window)) {
+        } else if (!overlaps(&call->span, window)) {
             return muster_error_set(MUSTER_INVALID,
                                     "the calls of rank %" PRIu32
                                     " were at another time than those "
                                     "of rank %" PRIu32 ": are they of one host and job?",
-                                    picture->readings[i].rank, picture->readings[0].rank);
+                                    picture->timelines[i].rank, picture->timelines[0].rank);
         }
         window->start_ns =
             call->span.start_ns < window->start_ns ? call->span.start_ns : window->start_ns;
@@ -86,12 +86,12 @@ static muster_status choose_window(struct timeline_picture *picture)
     return MUSTER_OK;
 }
 
-static bool has_spans(const struct timeline_picture *picture, const struct muster_reading *reading,
-                      uint32_t line)
+static bool has_spans(const struct timeline_picture *picture,
+                      const struct muster_parsed_timeline *timeline, uint32_t track)
 {
-    for (size_t i = 0; i < reading->event_count; i++) {
-        if (reading->events[i].line == line &&
-            is_within(&reading->events[i].span, &picture->window)) {
+    for (size_t i = 0; i < timeline->event_count; i++) {
+        if (timeline->events[i].track == track &&
+            overlaps(&timeline->events[i].span, &picture->window)) {
             return true;
         }
     }
@@ -102,9 +102,9 @@ static muster_status count_spans(const struct timeline_picture *picture)
 {
     size_t count = 0;
     for (size_t i = 0; i < picture->count; i++) {
-        const struct muster_reading *reading = &picture->readings[i];
-        for (size_t j = 0; j < reading->event_count; j++) {
-            count += is_within(&reading->events[j].span, &picture->window);
+        const struct muster_parsed_timeline *timeline = &picture->timelines[i];
+        for (size_t j = 0; j < timeline->event_count; j++) {
+            count += overlaps(&timeline->events[j].span, &picture->window);
         }
     }
     return count <= DRAWN_MAX
@@ -118,7 +118,7 @@ static muster_status count_spans(const struct timeline_picture *picture)
 
 static double place(const struct timeline_picture *picture, int64_t at_ns)
 {
-    const struct muster_reading_span *window = &picture->window;
+    const struct muster_parsed_interval *window = &picture->window;
     double share = (double)(at_ns - window->start_ns) / (double)(window->end_ns - window->start_ns);
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     return LEFT + (RIGHT - LEFT) * share;
@@ -130,7 +130,7 @@ static double us(int64_t ns)
 }
 
 static void draw_span(const struct timeline_picture *picture,
-                      const struct muster_reading_event *event, int top)
+                      const struct muster_parsed_event *event, int top)
 {
     double left = place(picture, event->span.start_ns);
     (void)fprintf(
@@ -143,28 +143,29 @@ static void draw_span(const struct timeline_picture *picture,
         us(event->span.start_ns - picture->window.start_ns));
 }
 
-static void draw_line(const struct timeline_picture *picture, const struct muster_reading *reading,
-                      const struct muster_reading_line *line, int top)
+static void draw_track(const struct timeline_picture *picture,
+                       const struct muster_parsed_timeline *timeline,
+                       const struct muster_parsed_track *track, int top)
 {
-    muster_svg_text(picture->out, LEFT - 8, top + BOX_HEIGHT - 3, "right", line->name);
-    for (size_t i = 0; i < reading->event_count; i++) {
-        const struct muster_reading_event *event = &reading->events[i];
-        if (event->line == line->number && is_within(&event->span, &picture->window)) {
+    muster_svg_text(picture->out, LEFT - 8, top + BOX_HEIGHT - 3, "right", track->name);
+    for (size_t i = 0; i < timeline->event_count; i++) {
+        const struct muster_parsed_event *event = &timeline->events[i];
+        if (event->track == track->number && overlaps(&event->span, &picture->window)) {
             draw_span(picture, event, top);
         }
     }
 }
 
 /* Returns where the next one begins. */
-static int draw_member(const struct timeline_picture *picture, const struct muster_reading *reading,
-                       int top)
+static int draw_member(const struct timeline_picture *picture,
+                       const struct muster_parsed_timeline *timeline, int top)
 {
     (void)fprintf(picture->out,
                   "<text class=\"member\" x=\"16\" y=\"%d\">rank %" PRIu32 "</text>\n",
-                  top + BOX_HEIGHT - 3, reading->rank);
-    for (size_t i = 0; i < reading->line_count; i++) {
-        if (has_spans(picture, reading, reading->lines[i].number)) {
-            draw_line(picture, reading, &reading->lines[i], top);
+                  top + BOX_HEIGHT - 3, timeline->rank);
+    for (size_t i = 0; i < timeline->track_count; i++) {
+        if (has_spans(picture, timeline, timeline->tracks[i].number)) {
+            draw_track(picture, timeline, &timeline->tracks[i], top);
             top += LINE_HEIGHT;
         }
     }
@@ -175,9 +176,9 @@ static int find_height(const struct timeline_picture *picture)
 {
     int height = TOP;
     for (size_t i = 0; i < picture->count; i++) {
-        const struct muster_reading *reading = &picture->readings[i];
-        for (size_t j = 0; j < reading->line_count; j++) {
-            height += has_spans(picture, reading, reading->lines[j].number) ? LINE_HEIGHT : 0;
+        const struct muster_parsed_timeline *timeline = &picture->timelines[i];
+        for (size_t j = 0; j < timeline->track_count; j++) {
+            height += has_spans(picture, timeline, timeline->tracks[j].number) ? LINE_HEIGHT : 0;
         }
         height += GAP;
     }
@@ -217,15 +218,16 @@ static muster_status draw(FILE *out, const void *argument)
     draw_times(&picture);
     int top = TOP;
     for (size_t i = 0; i < picture.count; i++) {
-        top = draw_member(&picture, &picture.readings[i], top);
+        top = draw_member(&picture, &picture.timelines[i], top);
     }
     (void)fprintf(out, "</svg>\n");
     return MUSTER_OK;
 }
 
-muster_status muster_timeline_write_svg(const char *path, const struct muster_reading *readings,
+muster_status muster_timeline_write_svg(const char *path,
+                                        const struct muster_parsed_timeline *timelines,
                                         size_t count)
 {
-    const struct timeline_picture picture = {.readings = readings, .count = count};
+    const struct timeline_picture picture = {.timelines = timelines, .count = count};
     return muster_svg_write(path, draw, &picture);
 }

@@ -1,4 +1,4 @@
-#include "worker/cli/timeline/timeline_reading.h"
+#include "worker/cli/timeline/parsed_timeline.h"
 
 #include "worker/base/cleanup.h"
 
@@ -14,9 +14,9 @@ enum { LINE_MAX_BYTES = 8192 }; /* an event stands in one page of the file */
 /* Events -------------------------------------------------------------------------------------- */
 
 /* Room for one more in an array of so many; NULL when memory is out. */
-static void *with_room(void *array, size_t count, size_t *room, size_t size)
+static void *reserve_one(void *array, size_t count, size_t *capacity, size_t size)
 {
-    if (count < *room) {
+    if (count < *capacity) {
         return array;
     }
     void *grown = realloc(array, (2 * count + 1024) * size);
@@ -24,25 +24,25 @@ static void *with_room(void *array, size_t count, size_t *room, size_t size)
         (void)muster_error_set(MUSTER_FATAL, "no memory for %zu spans", count);
         return NULL;
     }
-    *room = 2 * count + 1024;
+    *capacity = 2 * count + 1024;
     return grown;
 }
 
-static muster_status add_event(struct muster_reading *reading,
-                               const struct muster_reading_event *event)
+static muster_status add_event(struct muster_parsed_timeline *timeline,
+                               const struct muster_parsed_event *event)
 {
-    struct muster_reading_stage *stage = &reading->stages[event->stage];
-    struct muster_reading_span *busy =
-        with_room(stage->busy, stage->busy_count, &stage->busy_room, sizeof *busy);
+    struct muster_parsed_stage *stage = &timeline->stages[event->stage];
+    struct muster_parsed_interval *busy =
+        reserve_one(stage->busy, stage->busy_count, &stage->busy_capacity, sizeof *busy);
     stage->busy = busy != NULL ? busy : stage->busy;
-    struct muster_reading_event *events =
-        with_room(reading->events, reading->event_count, &reading->event_room, sizeof *events);
-    reading->events = events != NULL ? events : reading->events;
+    struct muster_parsed_event *events = reserve_one(timeline->events, timeline->event_count,
+                                                     &timeline->event_capacity, sizeof *events);
+    timeline->events = events != NULL ? events : timeline->events;
     if (busy == NULL || events == NULL) {
         return MUSTER_FATAL;
     }
     busy[stage->busy_count++] = event->span;
-    events[reading->event_count++] = *event;
+    events[timeline->event_count++] = *event;
     stage->spans++;
     stage->bytes += event->bytes;
     stage->total_ns += event->span.end_ns - event->span.start_ns;
@@ -71,35 +71,35 @@ static bool is_number(json_int_t number)
 }
 
 /* MUSTER_INVALID without a text: the line is no span as Muster writes them. */
-static muster_status take_span(struct muster_reading *reading, const json_t *event)
+static muster_status parse_span(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const char *category = "";
     double at_us = 0;
     double lasted_us = 0;
     json_int_t bytes = 0;
-    json_int_t line = 0;
+    json_int_t track = 0;
     if (json_unpack((json_t *)event, "{s:s, s:F, s:F, s:I, s:{s:I}}", "cat", &category, "ts",
-                    &at_us, "dur", &lasted_us, "tid", &line, "args", "bytes", &bytes) != 0 ||
-        !is_time(at_us) || !is_time(lasted_us) || bytes < 0 || !is_number(line)) {
+                    &at_us, "dur", &lasted_us, "tid", &track, "args", "bytes", &bytes) != 0 ||
+        !is_time(at_us) || !is_time(lasted_us) || bytes < 0 || !is_number(track)) {
         return MUSTER_INVALID;
     }
     int64_t start_ns = llround(at_us * 1000);
     int64_t end_ns = llround((at_us + lasted_us) * 1000);
-    const struct muster_reading_event span = {.span = {start_ns, end_ns},
-                                              .bytes = (uint64_t)bytes,
-                                              .line = (uint32_t)line,
-                                              .stage = find_stage(category)};
+    const struct muster_parsed_event span = {.span = {start_ns, end_ns},
+                                             .bytes = (uint64_t)bytes,
+                                             .track = (uint32_t)track,
+                                             .stage = find_stage(category)};
     if (span.stage == MUSTER_TIMELINE_STAGES) {
         return MUSTER_INVALID;
     }
-    bool first = reading->end_ns == 0;
-    reading->start_ns = first || start_ns < reading->start_ns ? start_ns : reading->start_ns;
-    reading->end_ns = first || end_ns > reading->end_ns ? end_ns : reading->end_ns;
-    return add_event(reading, &span);
+    bool first = timeline->end_ns == 0;
+    timeline->start_ns = first || start_ns < timeline->start_ns ? start_ns : timeline->start_ns;
+    timeline->end_ns = first || end_ns > timeline->end_ns ? end_ns : timeline->end_ns;
+    return add_event(timeline, &span);
 }
 
 /* The name of a line. */
-static muster_status take_name(struct muster_reading *reading, const json_t *event)
+static muster_status parse_track_name(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const char *kind = "";
     const char *name = "";
@@ -109,16 +109,16 @@ static muster_status take_name(struct muster_reading *reading, const json_t *eve
         strcmp(kind, "thread_name") != 0) {
         return MUSTER_OK; /* something else about it */
     }
-    struct muster_reading_line *lines =
-        with_room(reading->lines, reading->line_count, &reading->line_room, sizeof *lines);
-    if (lines == NULL) {
+    struct muster_parsed_track *tracks = reserve_one(timeline->tracks, timeline->track_count,
+                                                     &timeline->track_capacity, sizeof *tracks);
+    if (tracks == NULL) {
         return MUSTER_FATAL;
     }
-    reading->lines = lines;
-    struct muster_reading_line *line = &lines[reading->line_count++];
-    line->number = (uint32_t)number;
-    (void)snprintf(line->name, sizeof line->name, "%s", name);
-    for (char *at = line->name; *at != '\0'; at++) {
+    timeline->tracks = tracks;
+    struct muster_parsed_track *track = &tracks[timeline->track_count++];
+    track->number = (uint32_t)number;
+    (void)snprintf(track->name, sizeof track->name, "%s", name);
+    for (char *at = track->name; *at != '\0'; at++) {
         if (*at < ' ' || *at > '~' || strchr("<>&\"'", *at) != NULL) {
             *at = '?';
         }
@@ -127,15 +127,15 @@ static muster_status take_name(struct muster_reading *reading, const json_t *eve
 }
 
 /* Where a generation begins, or spans are missing. */
-static muster_status take_mark(struct muster_reading *reading, const json_t *event)
+static muster_status parse_mark(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const json_t *arguments = json_object_get(event, "args");
-    reading->generations += json_object_get(arguments, "generation") != NULL;
-    reading->lost += (uint64_t)json_integer_value(json_object_get(arguments, "spans"));
+    timeline->generations += json_object_get(arguments, "generation") != NULL;
+    timeline->missing_spans += (uint64_t)json_integer_value(json_object_get(arguments, "spans"));
     return MUSTER_OK;
 }
 
-static muster_status take_event(struct muster_reading *reading, const json_t *event)
+static muster_status parse_event(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const char *phase = "";
     json_int_t rank = 0;
@@ -143,14 +143,14 @@ static muster_status take_event(struct muster_reading *reading, const json_t *ev
         !is_number(rank)) {
         return MUSTER_INVALID;
     }
-    reading->rank = (uint32_t)rank;
+    timeline->rank = (uint32_t)rank;
     if (strcmp(phase, "X") == 0) {
-        return take_span(reading, event);
+        return parse_span(timeline, event);
     }
     if (strcmp(phase, "M") == 0) {
-        return take_name(reading, event);
+        return parse_track_name(timeline, event);
     }
-    return strcmp(phase, "i") == 0 ? take_mark(reading, event) : MUSTER_OK;
+    return strcmp(phase, "i") == 0 ? parse_mark(timeline, event) : MUSTER_OK;
 }
 
 /* Lines --------------------------------------------------------------------------------------- */
@@ -165,8 +165,8 @@ static size_t trim(char *line)
     return length;
 }
 
-static muster_status take_line(struct muster_reading *reading, char *line, uint64_t number,
-                               bool *ret_ended)
+static muster_status parse_line(struct muster_parsed_timeline *timeline, char *line,
+                                uint64_t number, bool *ret_ended)
 {
     size_t length = trim(line);
     if (number == 1) {
@@ -177,18 +177,19 @@ static muster_status take_line(struct muster_reading *reading, char *line, uint6
         return MUSTER_OK;
     }
     json_t *event = *ret_ended ? NULL : json_loadb(line, length, 0, NULL);
-    muster_status status = event != NULL ? take_event(reading, event) : MUSTER_INVALID;
+    muster_status status = event != NULL ? parse_event(timeline, event) : MUSTER_INVALID;
     json_decref(event);
     return status;
 }
 
-static muster_status read_lines(FILE *file, const char *path, struct muster_reading *reading)
+static muster_status parse_file(FILE *file, const char *path,
+                                struct muster_parsed_timeline *timeline)
 {
     char line[LINE_MAX_BYTES];
     uint64_t number = 0;
     bool ended = false;
     while (fgets(line, sizeof line, file) != NULL) {
-        muster_status status = take_line(reading, line, ++number, &ended);
+        muster_status status = parse_line(timeline, line, ++number, &ended);
         if (status == MUSTER_INVALID) {
             return muster_error_set(MUSTER_INVALID,
                                     "%s: line %llu is not of a timeline that Muster has written",
@@ -206,13 +207,13 @@ static muster_status read_lines(FILE *file, const char *path, struct muster_read
 
 static int by_start(const void *one, const void *other)
 {
-    int64_t left = ((const struct muster_reading_span *)one)->start_ns;
-    int64_t right = ((const struct muster_reading_span *)other)->start_ns;
+    int64_t left = ((const struct muster_parsed_interval *)one)->start_ns;
+    int64_t right = ((const struct muster_parsed_interval *)other)->start_ns;
     return (left > right) - (left < right);
 }
 
 /* Makes one of those that overlap. */
-static void unite(struct muster_reading_stage *stage)
+static void merge_intervals(struct muster_parsed_stage *stage)
 {
     if (stage->busy_count == 0) {
         return;
@@ -220,7 +221,7 @@ static void unite(struct muster_reading_stage *stage)
     qsort(stage->busy, stage->busy_count, sizeof stage->busy[0], by_start);
     size_t last = 0;
     for (size_t i = 1; i < stage->busy_count; i++) {
-        struct muster_reading_span span = stage->busy[i];
+        struct muster_parsed_interval span = stage->busy[i];
         if (span.start_ns > stage->busy[last].end_ns) {
             stage->busy[++last] = span;
         } else if (span.end_ns > stage->busy[last].end_ns) {
@@ -233,15 +234,15 @@ static void unite(struct muster_reading_stage *stage)
     }
 }
 
-double muster_reading_overlap(const struct muster_reading_stage *one,
-                              const struct muster_reading_stage *other)
+double muster_parsed_overlap(const struct muster_parsed_stage *one,
+                             const struct muster_parsed_stage *other)
 {
     int64_t shared_ns = 0;
     size_t i = 0;
     size_t j = 0;
     while (i < one->busy_count && j < other->busy_count) {
-        const struct muster_reading_span *left = &one->busy[i];
-        const struct muster_reading_span *right = &other->busy[j];
+        const struct muster_parsed_interval *left = &one->busy[i];
+        const struct muster_parsed_interval *right = &other->busy[j];
         int64_t start_ns = left->start_ns > right->start_ns ? left->start_ns : right->start_ns;
         int64_t end_ns = left->end_ns < right->end_ns ? left->end_ns : right->end_ns;
         shared_ns += end_ns > start_ns ? end_ns - start_ns : 0;
@@ -255,40 +256,41 @@ double muster_reading_overlap(const struct muster_reading_stage *one,
 
 static int by_number(const void *one, const void *other)
 {
-    uint32_t left = ((const struct muster_reading_line *)one)->number;
-    uint32_t right = ((const struct muster_reading_line *)other)->number;
+    uint32_t left = ((const struct muster_parsed_track *)one)->number;
+    uint32_t right = ((const struct muster_parsed_track *)other)->number;
     return (left > right) - (left < right);
 }
 
-muster_status muster_reading_init(const char *path, struct muster_reading *ret_reading)
+muster_status muster_parsed_timeline_init(const char *path,
+                                          struct muster_parsed_timeline *ret_timeline)
 {
-    struct muster_reading reading = {.rank = 0};
+    struct muster_parsed_timeline timeline = {.rank = 0};
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         return muster_error_errno(MUSTER_INVALID, "%s", path);
     }
-    muster_status status = read_lines(file, path, &reading);
+    muster_status status = parse_file(file, path, &timeline);
     (void)fclose(file);
     if (status != MUSTER_OK) {
-        muster_reading_finish(&reading);
+        muster_parsed_timeline_finish(&timeline);
         return status;
     }
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        unite(&reading.stages[i]);
+        merge_intervals(&timeline.stages[i]);
     }
-    if (reading.line_count > 0) {
-        qsort(reading.lines, reading.line_count, sizeof reading.lines[0], by_number);
+    if (timeline.track_count > 0) {
+        qsort(timeline.tracks, timeline.track_count, sizeof timeline.tracks[0], by_number);
     }
-    *ret_reading = reading;
+    *ret_timeline = timeline;
     return MUSTER_OK;
 }
 
-void muster_reading_finish(struct muster_reading *reading)
+void muster_parsed_timeline_finish(struct muster_parsed_timeline *timeline)
 {
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        free(reading->stages[i].busy);
+        free(timeline->stages[i].busy);
     }
-    free(reading->events);
-    free(reading->lines);
-    *reading = (struct muster_reading){.rank = 0};
+    free(timeline->events);
+    free(timeline->tracks);
+    *timeline = (struct muster_parsed_timeline){.rank = 0};
 }
