@@ -1,3 +1,5 @@
+/* What workers print: whole lines with a prefix, from many pipes to two outputs, without blocking.
+ */
 #include "worker/cli/output.h"
 
 #include "worker/base/clock.h"
@@ -33,7 +35,7 @@ muster_status muster_sink_init(struct muster_sink *sink, int fd)
     struct stat about;
     sink->regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
     if (!sink->regular) {
-        /* O_NONBLOCK on fd itself would change it for everyone who shares it. */
+        /* O_NONBLOCK on fd itself would change it for every process that shares it. */
         char path[64];
         (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         sink->own_fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -74,7 +76,7 @@ void muster_sink_flush(struct muster_sink *sink)
     while (sink->end > sink->start && can_write(sink)) {
         size_t size_bytes = sink->end - sink->start;
         if (sink->own_fd < 0 && !sink->regular && size_bytes > PIPE_BUF) {
-            size_bytes = PIPE_BUF; /* so much does not block after POLLOUT */
+            size_bytes = PIPE_BUF; /* after POLLOUT a write of this size does not block */
         }
         ssize_t written = write(sink_fd(sink), sink->buffer + sink->start, size_bytes);
         if (written > 0) {
@@ -188,7 +190,7 @@ muster_status muster_stream_read(struct muster_stream *stream)
     return MUSTER_OK;
 }
 
-/* Bytes of the first whole line, its newline included; 0: there is none yet. */
+/* Bytes of the first whole line, with its newline; 0: no line is complete yet. */
 static size_t first_line(const struct muster_stream *stream, size_t start)
 {
     size_t left = stream->used - start;

@@ -1,3 +1,4 @@
+/* The history of a job: its generations, departures and members, and the figures of its links. */
 #include "worker/cli/report.h"
 
 #include "worker/cli/print.h"
@@ -8,7 +9,7 @@
 
 /* Generations --------------------------------------------------------------------------------- */
 
-/* Milliseconds from the end of a generation to the formation of the next; -1: none formed. */
+/* Milliseconds from the end of a generation to the start of the next one; -1: there is none. */
 static int64_t next_after_ms(const struct muster_job_response *job, uint32_t index)
 {
     const struct muster_generation_record *this = &job->generations[index];
@@ -18,7 +19,8 @@ static int64_t next_after_ms(const struct muster_job_response *job, uint32_t ind
     return this[1].formed_ms - this->revoked_ms;
 }
 
-/* How long it lasted; -1: it runs. One that nobody revoked ended with its last member. */
+/* How long a generation lasted; -1: it is running. A generation that was not revoked ended when its
+ * last member departed. */
 static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
 {
     const struct muster_generation_record *record = &job->generations[index];
@@ -95,7 +97,8 @@ static const char *departure_word(enum muster_leave_reason reason)
     }
 }
 
-/* The server's reasons are whole sentences; here their beginning has been said already. */
+/* The server's reasons are whole sentences, "rank 2 (host a, pid 4711) died: ...". The line printed
+ * here already begins with the member: only the text after the colon is added. */
 static const char *strip_repeated_subject(const struct muster_departure_record *record,
                                           const char *who)
 {

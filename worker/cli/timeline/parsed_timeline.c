@@ -1,3 +1,4 @@
+/* muster timeline: reads a timeline's file, and finds when each stage was busy. */
 #include "worker/cli/timeline/parsed_timeline.h"
 
 #include "worker/base/cleanup.h"
@@ -9,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MAX_BYTES = 8192 }; /* an event stands in one page of the file */
+enum { LINE_MAX_BYTES = 8192 }; /* an event does not cross a page of the file */
 
 /* Events -------------------------------------------------------------------------------------- */
 
-/* Room for one more in an array of so many; NULL when memory is out. */
+/* Makes room for one more element in an array of `count`. NULL: out of memory, and the array stays
+ * as it is. */
 static void *reserve_one(void *array, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity) {
@@ -49,7 +51,7 @@ static muster_status add_event(struct muster_parsed_timeline *timeline,
     return MUSTER_OK;
 }
 
-/* MUSTER_TIMELINE_STAGES if there is none of this name. */
+/* MUSTER_TIMELINE_STAGES: there is no stage of this name. */
 static enum muster_timeline_stage find_stage(const char *name)
 {
     int stage = 0;
@@ -70,7 +72,7 @@ static bool is_number(json_int_t number)
     return number >= 0 && number <= UINT32_MAX;
 }
 
-/* MUSTER_INVALID without a text: the line is no span as Muster writes them. */
+/* MUSTER_INVALID, without an error text: this is not a span as Muster writes it. */
 static muster_status parse_span(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const char *category = "";
@@ -98,7 +100,7 @@ static muster_status parse_span(struct muster_parsed_timeline *timeline, const j
     return add_event(timeline, &span);
 }
 
-/* The name of a line. */
+/* A metadata event. Only the name of a track is used. */
 static muster_status parse_track_name(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const char *kind = "";
@@ -107,7 +109,7 @@ static muster_status parse_track_name(struct muster_parsed_timeline *timeline, c
     if (json_unpack((json_t *)event, "{s:s, s:I, s:{s:s}}", "name", &kind, "tid", &number, "args",
                     "name", &name) != 0 ||
         strcmp(kind, "thread_name") != 0) {
-        return MUSTER_OK; /* something else about it */
+        return MUSTER_OK;
     }
     struct muster_parsed_track *tracks = reserve_one(timeline->tracks, timeline->track_count,
                                                      &timeline->track_capacity, sizeof *tracks);
@@ -126,7 +128,7 @@ static muster_status parse_track_name(struct muster_parsed_timeline *timeline, c
     return MUSTER_OK;
 }
 
-/* Where a generation begins, or spans are missing. */
+/* An instant event: a generation begins, or spans are missing. */
 static muster_status parse_mark(struct muster_parsed_timeline *timeline, const json_t *event)
 {
     const json_t *arguments = json_object_get(event, "args");
@@ -155,7 +157,7 @@ static muster_status parse_event(struct muster_parsed_timeline *timeline, const 
 
 /* Lines --------------------------------------------------------------------------------------- */
 
-/* The text of a line without what separates events. */
+/* Cuts off the separators at the end of a line. Returns the length of the rest. */
 static size_t trim(char *line)
 {
     size_t length = strlen(line);
@@ -191,16 +193,16 @@ static muster_status parse_file(FILE *file, const char *path,
     while (fgets(line, sizeof line, file) != NULL) {
         muster_status status = parse_line(timeline, line, ++number, &ended);
         if (status == MUSTER_INVALID) {
-            return muster_error_set(MUSTER_INVALID,
-                                    "%s: line %llu is not of a timeline that Muster has written",
-                                    path, (unsigned long long)number);
+            return muster_error_set(
+                MUSTER_INVALID, "%s: line %llu is not part of a timeline that Muster has written",
+                path, (unsigned long long)number);
         }
         TRY(status);
     }
     if (ferror(file) != 0) {
         return muster_error_errno(MUSTER_INVALID, "%s", path);
     }
-    return number > 0 ? MUSTER_OK : muster_error_set(MUSTER_INVALID, "%s: it is empty", path);
+    return number > 0 ? MUSTER_OK : muster_error_set(MUSTER_INVALID, "%s: the file is empty", path);
 }
 
 /* Busy times ---------------------------------------------------------------------------------- */
@@ -212,7 +214,7 @@ static int by_start(const void *one, const void *other)
     return (left > right) - (left < right);
 }
 
-/* Makes one of those that overlap. */
+/* Merges overlapping intervals, and adds up the busy time. */
 static void merge_intervals(struct muster_parsed_stage *stage)
 {
     if (stage->busy_count == 0) {

@@ -1,4 +1,5 @@
-/* `muster timeline`: how long which kinds of work took in a timeline, and how they overlapped. */
+/* `muster timeline`: how long each stage of work was busy in a timeline, and which stages
+ * overlapped. */
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
 #include "worker/cli/timeline/parsed_timeline.h"
@@ -21,24 +22,24 @@ struct timeline_options {
 };
 
 static const char doc[] =
-    "Says what the time went to in timelines that MUSTER_TIMELINE or muster bench --timeline have "
-    "recorded, one file a member, and which work was done at the same time."
+    "Shows how long each stage of work was busy, and which stages overlapped, in timelines that "
+    "MUSTER_TIMELINE or muster bench --timeline has recorded, one file for each member."
     "\v"
-    "A stage is busy while at least one of its spans lasts; \"at once\" is how many did on average "
-    "then. The columns behind that say for how much of the time in which the stage was busy the "
-    "others were, too.\n"
-    "The files are for https://ui.perfetto.dev and chrome://tracing, which draw them.\n"
+    "A stage is busy while at least one of its spans is in progress; \"at once\" is how many spans "
+    "were in progress on average during that time. Each column after it belongs to another stage: "
+    "the share of the row's busy time in which that stage was busy too.\n"
+    "https://ui.perfetto.dev and chrome://tracing draw the same files.\n"
     "\n"
-    "Example: muster bench allreduce -n 2 --bytes 16M --transport tcp --iterations 5 "
-    "--timeline /tmp/t\n"
-    "         muster timeline /tmp/t.1.0.json";
+    "Example:\n"
+    "  muster bench allreduce -n 2 --bytes 16M --timeline /tmp/t\n"
+    "  muster timeline /tmp/t.1.0.json";
 
 static const struct argp_option argp_options[] = {
-    {"svg", KEY_SVG, "OUT", 0,
-     "Draw what the members of all files, which are of one host, did in the last one of their "
-     "largest calls",
+    {"svg", KEY_SVG, "FILE", 0,
+     "Draw the last of the largest calls, with the spans of all members whose files are given; "
+     "they must be of one host and job",
      0},
-    {"json", KEY_JSON, NULL, 0, "One JSON object for each file on standard output", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object for each file", 0},
     {0},
 };
 
@@ -57,7 +58,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->count = state->argc - state->next;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "a file is missing: what MUSTER_TIMELINE has recorded");
+        argp_error(state, "a file is missing: one that MUSTER_TIMELINE has recorded");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -69,7 +70,7 @@ static const char *name_of(int stage)
     return muster_timeline_stage_name((enum muster_timeline_stage)stage);
 }
 
-/* How many spans last on average while any does. */
+/* How many spans are in progress on average while at least one is. */
 static double at_once(const struct muster_parsed_stage *stage)
 {
     return stage->busy_ns > 0 ? (double)stage->total_ns / (double)stage->busy_ns : 0;
@@ -115,7 +116,7 @@ static void print_text(const char *path, const struct muster_parsed_timeline *ti
         }
     }
     if (timeline->missing_spans > 0) {
-        (void)printf("%" PRIu64 " spans are missing: there were too many at once\n",
+        (void)printf("%" PRIu64 " spans are missing: too many were recorded at once\n",
                      timeline->missing_spans);
     }
 }

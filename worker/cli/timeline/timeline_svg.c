@@ -1,5 +1,5 @@
-/* muster timeline --svg: what members did in the time of one call, a line for each kind and peer.
- */
+/* muster timeline --svg: the spans of all members during one call, a line for each stage and
+ * peer. */
 #include "worker/cli/svg.h"
 #include "worker/cli/timeline/parsed_timeline.h"
 
@@ -7,7 +7,7 @@
 
 enum {
     WIDTH = 1240,
-    LEFT = 210, /* of the times; the names stand there */
+    LEFT = 210, /* of the time axis; the names of the tracks are left of it */
     RIGHT = 1200,
     TOP = 70,
     LINE_HEIGHT = 18,
@@ -30,15 +30,15 @@ static const char dark_style_sheet[] = ".span{stroke:#0d1117}\n";
 struct timeline_picture {
     const struct muster_parsed_timeline *timelines; /* [count] */
     size_t count;
-    uint64_t call_bytes;                  /* of the first */
-    struct muster_parsed_interval window; /* of time */
+    uint64_t call_bytes;                  /* of the first member's call */
+    struct muster_parsed_interval window; /* the time that is drawn */
     FILE *out;
     int height;
 };
 
 /* What is drawn -------------------------------------------------------------------------------- */
 
-/* The last one of the largest; NULL: there is none. */
+/* The last of the largest calls; NULL: there is no call. */
 static const struct muster_parsed_event *find_call(const struct muster_parsed_timeline *timeline)
 {
     const struct muster_parsed_event *call = NULL;
@@ -57,6 +57,9 @@ static bool overlaps(const struct muster_parsed_interval *span,
     return span->start_ns < window->end_ns && span->end_ns > window->start_ns;
 }
 
+/* The window runs from the first start to the last end of the members' largest calls. A call that
+ * does not overlap the window of the members before it belongs to another host or job, because the
+ * calls of one collective overlap. */
 static muster_status choose_window(struct timeline_picture *picture)
 {
     for (size_t i = 0; i < picture->count; i++) {
@@ -72,8 +75,8 @@ static muster_status choose_window(struct timeline_picture *picture)
         } else if (!overlaps(&call->span, window)) {
             return muster_error_set(MUSTER_INVALID,
                                     "the calls of rank %" PRIu32
-                                    " were at another time than those "
-                                    "of rank %" PRIu32 ": are they of one host and job?",
+                                    " were at another time than those of rank %" PRIu32
+                                    ": are the files of one host and one job?",
                                     picture->timelines[i].rank, picture->timelines[0].rank);
         }
         window->start_ns =
@@ -110,7 +113,7 @@ static muster_status count_spans(const struct timeline_picture *picture)
     return count <= DRAWN_MAX
                ? MUSTER_OK
                : muster_error_set(MUSTER_INVALID,
-                                  "the call has %zu spans: no more than %d are drawn", count,
+                                  "the call has %zu spans: a picture shows at most %d", count,
                                   DRAWN_MAX);
 }
 
@@ -156,7 +159,7 @@ static void draw_track(const struct timeline_picture *picture,
     }
 }
 
-/* Returns where the next one begins. */
+/* Returns the top of the next member. */
 static int draw_member(const struct timeline_picture *picture,
                        const struct muster_parsed_timeline *timeline, int top)
 {
@@ -199,6 +202,8 @@ static void draw_times(const struct timeline_picture *picture)
     }
 }
 
+/* Prints the whole document: first what it shows is chosen and counted, because the height of the
+ * picture follows from that. */
 static muster_status draw(FILE *out, const void *argument)
 {
     struct timeline_picture picture = *(const struct timeline_picture *)argument;
