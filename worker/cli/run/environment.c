@@ -1,3 +1,4 @@
+/* The environment of a worker, with the variables by which it finds its job. */
 #include "worker/cli/run/environment.h"
 
 #include <stdarg.h>
@@ -8,7 +9,7 @@
 
 enum { MS_PER_S = 1000, CAPACITY_STEP = 64 };
 
-/* Where the entry of this name is, or the end. */
+/* The index of the entry with this name; count: there is none. */
 static size_t find(const struct muster_environment *environment, const char *entry)
 {
     size_t name_bytes = strcspn(entry, "=") + 1;
@@ -19,7 +20,7 @@ static size_t find(const struct muster_environment *environment, const char *ent
     return i;
 }
 
-/* Takes the entry, which may be NULL for want of memory. */
+/* Takes the entry; NULL: it could not be allocated. */
 static muster_status put(struct muster_environment *environment, char *entry)
 {
     if (entry != NULL && environment->count + 1 >= environment->capacity) {

@@ -1,4 +1,5 @@
-/* What the launcher learns of its job by looking at it on the server, and does about it. */
+/* What has changed in the job since the last poll: members are matched with workers, changes are
+ * reported, and the decisions of the launch policy are carried out. */
 #include "worker/base/clock.h"
 #include "worker/cli/print.h"
 #include "worker/cli/run/run_parts.h"
@@ -12,7 +13,7 @@
 
 enum { UNREACHABLE_MS = 5000, NONE = -1, MEMBERS_STEP = 64, MEMBERS_REMEMBERED_MAX = 65536 };
 
-/* Who is whose member ------------------------------------------------------------------------- */
+/* Matching members with workers --------------------------------------------------------------- */
 
 static struct muster_own_member *find_member(const struct muster_supervisor *supervisor,
                                              const char *id)
@@ -25,7 +26,7 @@ static struct muster_own_member *find_member(const struct muster_supervisor *sup
     return NULL;
 }
 
-/* Jobs that are shared have members on other machines, whose pids say nothing here. */
+/* A job at a shared server has members on other machines, where a pid means another process. */
 static bool is_local_host(const struct muster_supervisor *supervisor,
                           const struct muster_worker *worker, const char *host)
 {
@@ -38,8 +39,9 @@ static bool is_local_host(const struct muster_supervisor *supervisor,
     return supervisor->private_server || strcmp(given != NULL ? given : name, host) == 0;
 }
 
-/* The worker that this process is, or descends from: all of a worker's processes are in its group,
- * which bears its number. The last one, for numbers come again. */
+/* The index of the worker that this process belongs to; NONE: it belongs to none. All processes of
+ * a worker are in its process group, whose number is the worker's pid. The search starts with the
+ * newest worker, because process numbers are used again. */
 static int find_worker(const struct muster_supervisor *supervisor, const char *host, uint32_t pid)
 {
     pid_t group = getpgid((pid_t)pid);
@@ -77,7 +79,7 @@ static struct muster_own_member *register_member(struct muster_supervisor *super
     return member;
 }
 
-/* A member that lived too short for a look at its process group. */
+/* The member has ended before its process group could be looked up. */
 static void note_unmatched_member(struct muster_supervisor *supervisor, const char *host)
 {
     for (uint32_t i = 0; i < supervisor->worker_count && !supervisor->unmatched_members; i++) {
@@ -105,7 +107,7 @@ static void read_members(struct muster_supervisor *supervisor)
     }
 }
 
-/* Saying -------------------------------------------------------------------------------------- */
+/* Reporting ----------------------------------------------------------------------------------- */
 
 static void print_leaves(struct muster_supervisor *supervisor)
 {
@@ -139,13 +141,15 @@ static void print_generation(struct muster_supervisor *supervisor)
                  muster_cli_plural(record->hosts));
 }
 
+/* A server that does not answer is reported once, after UNREACHABLE_MS. The end of the job's own
+ * server has been reported already. */
 static void report_reachability(struct muster_supervisor *supervisor,
                                 const struct muster_job_snapshot *snapshot)
 {
     bool own_server_ended = supervisor->private_server && !supervisor->server.running;
     if (snapshot->reached || own_server_ended) {
         if (supervisor->unreachable_reported && snapshot->reached) {
-            MUSTER_PRINT(supervisor, "%s answers again", supervisor->url);
+            MUSTER_PRINT(supervisor, "the server at %s answers again", supervisor->url);
         }
         supervisor->unreachable_since_ns = 0;
         supervisor->unreachable_reported = false;
@@ -155,12 +159,13 @@ static void report_reachability(struct muster_supervisor *supervisor,
                muster_clock_ns() - supervisor->unreachable_since_ns >
                    UNREACHABLE_MS * INT64_C(1000000)) {
         supervisor->unreachable_reported = true;
-        MUSTER_PRINT(supervisor, "%s; the workers go on, but the job cannot grow until it answers",
+        MUSTER_PRINT(supervisor,
+                     "%s; the workers continue, but the job cannot grow until the server answers",
                      snapshot->error);
     }
 }
 
-/* Acting -------------------------------------------------------------------------------------- */
+/* Carrying decisions out ---------------------------------------------------------------------- */
 
 static void grow(struct muster_supervisor *supervisor, uint32_t count)
 {
@@ -206,10 +211,10 @@ static void print_target(struct muster_supervisor *supervisor,
     uint32_t target_size = supervisor->snapshot.job.target_size;
     char growth[64] = "";
     if (decision->start > 0) {
-        (void)snprintf(growth, sizeof growth, "; %u are here: starting %u", decision->present,
+        (void)snprintf(growth, sizeof growth, "; it has %u: starting %u", decision->present,
                        decision->start);
     }
-    MUSTER_PRINT(supervisor, "the job is to have %u worker%s now%s", target_size,
+    MUSTER_PRINT(supervisor, "the job's target size is now %u worker%s%s", target_size,
                  muster_cli_plural(target_size), growth);
 }
 
@@ -222,7 +227,7 @@ static void handle_shortage(struct muster_supervisor *supervisor)
         MUSTER_PRINT(supervisor, "%s (--min): the job waits %u s for more", why,
                      supervisor->options->timeout_s);
     } else {
-        MUSTER_PRINT(supervisor, "%s (--min), and none will come: ending the job", why);
+        MUSTER_PRINT(supervisor, "%s (--min), and no others will join: ending the job", why);
         end_job(supervisor, why);
     }
 }

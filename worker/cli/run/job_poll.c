@@ -1,3 +1,4 @@
+/* Polls the job on the server from a thread of its own. */
 #include "worker/cli/run/job_poll.h"
 
 #include "worker/base/clock.h"
@@ -10,12 +11,12 @@
 #include <unistd.h>
 
 struct muster_job_poller {
-    struct muster_client *client; /* the thread's */
+    struct muster_client *client; /* used by the thread only */
     char job[MUSTER_JOB_NAME_SIZE];
     uint32_t interval_ms;
     int notify_fd;
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t wake;
     bool stop, poll_now, unread;
     struct muster_job_snapshot snapshot;
@@ -41,7 +42,7 @@ static struct muster_job_snapshot poll_job(struct muster_job_poller *poller)
     return snapshot;
 }
 
-/* True: go on. */
+/* Publishes a snapshot and waits for the next poll. False: the thread has to end. */
 static bool publish(struct muster_job_poller *poller, struct muster_job_snapshot *snapshot)
 {
     AUTO_LOCK(&poller->mutex);
@@ -50,7 +51,7 @@ static bool publish(struct muster_job_poller *poller, struct muster_job_snapshot
     poller->unread = true;
     uint64_t one = 1;
     ssize_t written = write(poller->notify_fd, &one, sizeof one);
-    (void)written; /* full means that nobody has looked since: it is readable anyway */
+    (void)written; /* a full eventfd is readable already */
     int64_t until_ns = muster_clock_after_ms(poller->interval_ms);
     while (!poller->stop && !poller->poll_now &&
            muster_condition_wait(&poller->wake, &poller->mutex, until_ns)) {
@@ -75,7 +76,7 @@ static muster_status start_thread(struct muster_job_poller *poller)
     muster_condition_init(&poller->wake);
     muster_mutex_init(&poller->mutex);
     if (pthread_create(&poller->thread, NULL, poller_main, poller) != 0) {
-        return muster_error_set(MUSTER_FATAL, "cannot start the thread that watches the job");
+        return muster_error_set(MUSTER_FATAL, "cannot start the thread that polls the job");
     }
     return MUSTER_OK;
 }
@@ -86,7 +87,7 @@ muster_status muster_job_poller_create(const char *url, const char *token, const
 {
     struct muster_job_poller *poller = calloc(1, sizeof *poller);
     if (poller == NULL) {
-        return muster_error_set(MUSTER_FATAL, "watching the job: out of memory");
+        return muster_error_set(MUSTER_FATAL, "polling the job: out of memory");
     }
     poller->interval_ms = interval_ms;
     poller->notify_fd = notify_fd;

@@ -1,3 +1,4 @@
+/* Starts and ends processes so that none is left behind. */
 #include "worker/cli/run/process.h"
 
 #include "worker/base/cleanup.h"
@@ -18,6 +19,7 @@ enum { GROUPS_MAX = 8192 };
 
 /* The guard ----------------------------------------------------------------------------------- */
 
+/* A positive message registers a group, a negative one unregisters it. */
 static void guard_update(pid_t *groups, size_t *count, pid_t message)
 {
     if (message > 0) {
@@ -34,7 +36,8 @@ static void guard_update(pid_t *groups, size_t *count, pid_t message)
     }
 }
 
-/* Out of the terminal's reach, and deaf to what ends the launcher: it goes when the pipe ends. */
+/* The guard has a session of its own and blocks all signals, so that what ends the launcher does
+ * not end the guard. It ends when the pipe ends. */
 static void guard_run(int fd)
 {
     (void)setsid();
@@ -57,8 +60,8 @@ static void guard_run(int fd)
     }
 }
 
-/* The launcher's standard files must not stay open in the guard: whoever reads them waits for their
- * end. */
+/* The launcher's standard files must not stay open in the guard: a reader of them would wait for
+ * the guard's end too. */
 static void close_all_except(int fd)
 {
     if (fd > 0) {
@@ -107,7 +110,7 @@ void muster_guard_unregister(struct muster_guard *guard, pid_t group)
 {
     pid_t message = -group;
     ssize_t written = write(guard->fd, &message, sizeof message);
-    (void)written; /* a guard that was killed guards nothing */
+    (void)written; /* fails only if the guard was killed: then there is nothing to unregister */
 }
 
 /* Starting ------------------------------------------------------------------------------------ */
@@ -145,8 +148,8 @@ static muster_status open_pipes(struct start_pipes *pipes)
     return MUSTER_OK;
 }
 
-/* Registers its own group with the guard, so that there is no moment without: only
- * async-signal-safe calls, for the launcher has other threads. */
+/* The child registers its own group with the guard, so that there is no moment in which a group is
+ * not registered. Only async-signal-safe calls: the launcher has other threads. */
 static _Noreturn void child_run(const struct muster_command *command, int guard_fd,
                                 struct start_pipes *pipes, pid_t launcher)
 {
@@ -170,7 +173,7 @@ static _Noreturn void child_run(const struct muster_command *command, int guard_
     _exit(MUSTER_CLI_NOT_EXECUTABLE);
 }
 
-/* What stopped the child's exec; 0 once it runs. */
+/* The errno of the child's exec; 0: the command runs. */
 static int wait_for_exec(int fd)
 {
     int number = 0;
@@ -190,6 +193,8 @@ static muster_status report_exec_failure(struct muster_guard *guard, pid_t pid, 
     return muster_error_errno(MUSTER_INVALID, "cannot execute \"%.256s\"", name);
 }
 
+/* Forks, and waits until the child runs the command or has reported why it cannot: the pipe for
+ * that closes in exec. So the caller learns of a wrong command before it goes on. */
 muster_status muster_process_start(struct muster_guard *guard, const struct muster_command *command,
                                    struct muster_process *ret_process, int *ret_exit_status)
 {
@@ -205,7 +210,7 @@ muster_status muster_process_start(struct muster_guard *guard, const struct must
         close_pipes(&pipes);
         return status;
     }
-    (void)setpgid(pid, pid); /* whoever of the two comes first */
+    (void)setpgid(pid, pid); /* parent or child, whichever comes first */
     close(pipes.exec_error[1]);
     pipes.exec_error[1] = -1;
     int number = wait_for_exec(pipes.exec_error[0]);

@@ -1,3 +1,4 @@
+/* The temporary folder of the launcher, and the token of the job. */
 #include "worker/cli/run/run_files.h"
 
 #include "worker/base/cleanup.h"
@@ -35,7 +36,7 @@ static muster_status create_folder(struct muster_supervisor *supervisor)
     return muster_error_errno(MUSTER_INVALID, "a temporary folder in /tmp");
 }
 
-/* Makes a random token and the file that tells it to `muster job`. */
+/* Creates a random token, and the file from which `muster job` reads it. */
 static muster_status create_token(struct muster_supervisor *supervisor)
 {
     muster_random_hex(TOKEN_BYTES, supervisor->token);
@@ -46,6 +47,8 @@ static muster_status create_token(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
+/* A --token-file that does not exist is created with a random token. A job without a server of its
+ * own needs no token unless the server asks for one. */
 static muster_status find_token(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;

@@ -1,3 +1,4 @@
+/* A `musterd` that the launcher starts for its job, and ends with it. */
 #include "worker/cli/run/server.h"
 
 #include "worker/base/clock.h"
@@ -10,7 +11,7 @@
 
 enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, POLL_INTERVAL_MS = 5 };
 
-/* Beside this program, then where it is installed; else PATH decides. */
+/* Looks beside this program, then where an installation puts it; else PATH decides. */
 static void find_program(char ret_path[PATH_MAX])
 {
     static const char *const candidates[] = {"musterd", "../libexec/musterd", "../sbin/musterd"};
@@ -66,12 +67,11 @@ static muster_status wait_for_port(struct muster_server *server, const char *pat
         pump(server, POLL_INTERVAL_MS);
         if (ended) {
             return muster_error_set(MUSTER_INVALID,
-                                    "the job's own musterd did not start; it says why above");
+                                    "the job's own musterd did not start; its message is above");
         }
         if (muster_clock_left_ms(deadline_ns) == 0) {
             return muster_error_set(MUSTER_INVALID,
-                                    "the job's own musterd does not serve after "
-                                    "%d s",
+                                    "the job's own musterd does not answer after %d s",
                                     START_TIMEOUT_MS / 1000);
         }
     }
@@ -79,6 +79,8 @@ static muster_status wait_for_port(struct muster_server *server, const char *pat
     return MUSTER_OK;
 }
 
+/* The server writes the port that it has got into a file: port 0 makes it choose a free one, so
+ * that any number of jobs can run on one machine. */
 muster_status muster_server_start(struct muster_guard *guard, const char *folder, const char *store,
                                   const sigset_t *signals, struct muster_sink *sink,
                                   struct muster_server *ret_server)

@@ -1,4 +1,4 @@
-/* How the job went: the exit status, a few lines for people, and JSON for programs. */
+/* How the job went: the exit status, some lines for people, and JSON for programs. */
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
@@ -15,7 +15,7 @@ enum { SIGNAL_BASE = 128 };
 
 /* The outcome --------------------------------------------------------------------------------- */
 
-/* NULL: every worker ended with 0. */
+/* The worker that failed first; NULL: all of them ended with status 0. */
 static const struct muster_worker *first_failed(const struct muster_supervisor *supervisor)
 {
     const struct muster_worker *first = NULL;
@@ -29,7 +29,8 @@ static const struct muster_worker *first_failed(const struct muster_supervisor *
     return first;
 }
 
-/* True if the others went on without it: it was in an earlier generation only, or never in one. */
+/* True if the job continued without this worker: it was a member of earlier generations only, or
+ * never a member. */
 static bool was_survived(const struct muster_supervisor *supervisor,
                          const struct muster_worker *worker)
 {
@@ -44,12 +45,13 @@ static bool was_survived(const struct muster_supervisor *supervisor,
             }
         }
     }
-    /* Else it may have been a member that was not recognised, or is forgotten. */
+    /* A worker without a known member may still have been one: a member that was not matched with
+     * its worker, or one that the server no longer lists. */
     return known || (!supervisor->unmatched_members && job->departure_count < MUSTER_HISTORY_MAX);
 }
 
-/* The job ended in order: by its last generation's members, each of which said that it was done,
- * and none of our workers among them failed afterwards. */
+/* True if the job has finished: members of its last generation have left as finished, and no worker
+ * of this launcher that counts has failed. */
 static bool job_finished(const struct muster_supervisor *supervisor)
 {
     const struct muster_job_response *job = &supervisor->snapshot.job;
@@ -156,7 +158,7 @@ static json_t *summary_json(const struct muster_supervisor *supervisor, struct o
                      muster_report_departures_json(job), "workers", workers_json(supervisor));
 }
 
-/* False: it could not be written; errno says why. */
+/* False: the summary could not be written; errno says why. */
 static bool write_json(const char *path, const json_t *json)
 {
     bool to_output = strcmp(path, "-") == 0;
@@ -178,7 +180,7 @@ int muster_summary_print(struct muster_supervisor *supervisor)
         print_generations(supervisor);
         print_departures(supervisor);
     } else if (supervisor->snapshot.known) {
-        MUSTER_PRINT(supervisor, "the job never began: %s", supervisor->snapshot.job.why);
+        MUSTER_PRINT(supervisor, "the job never started: %s", supervisor->snapshot.job.why);
     }
     print_outcome(supervisor, outcome, lasted_ms);
     if (options->json == NULL) {

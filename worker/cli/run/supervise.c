@@ -1,9 +1,9 @@
-/* The launcher's beginning, its loop, and its end. */
-#include "worker/cli/print.h"
+/* The launcher from start to end: one poll loop over pipes, signals and polls of the job. */
 #include "worker/cli/run/run_parts.h"
 
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 #include "worker/cli/run/run_files.h"
 #include "worker/cli/service.h"
 
@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 enum {
-    POLL_OWN_MS = 200,     /* at a server of our own */
-    POLL_SHARED_MS = 1000, /* at one that serves others too */
-    GROUP_POLL_MS = 100,
-    DRAIN_MS = 1000, /* pipes that stay open after the last worker's end */
-    FLUSH_MS = 5000, /* our own output at the end, if nobody reads it */
-    FLUSH_STOPPED_MS = 500,
-    FIXED_FDS = 6,
+    POLL_OWN_MS = 200,      /* how often a server of the job's own is polled */
+    POLL_SHARED_MS = 1000,  /* and one that serves other jobs too */
+    GROUP_POLL_MS = 100,    /* how often process groups that are ending are checked */
+    DRAIN_MS = 1000,        /* limit for pipes that stay open after the last worker has ended */
+    FLUSH_MS = 5000,        /* limit for writing the launcher's own output at the end */
+    FLUSH_STOPPED_MS = 500, /* the same after Ctrl-C or SIGTERM */
+    FIXED_FDS = 4,
 };
 
-/* Beginning ----------------------------------------------------------------------------------- */
+/* Start --------------------------------------------------------------------------------------- */
 
 static muster_status catch_signals(struct muster_supervisor *supervisor)
 {
@@ -46,7 +46,7 @@ static muster_status catch_signals(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
-/* Two pipes a worker go beyond the usual soft limit. */
+/* Two pipes for each worker can exceed the usual soft limit. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -64,7 +64,7 @@ static void print_start(struct muster_supervisor *supervisor)
         (void)snprintf(token, sizeof token, " --token-file %s", supervisor->token_file);
     }
     MUSTER_PRINT(supervisor,
-                 "job %s: %u worker%s (min %u, max %u); look: muster job show %s --rendezvous "
+                 "job %s: %u worker%s (min %u, max %u); status: muster job show %s --rendezvous "
                  "%s%s",
                  options->job, options->size, muster_cli_plural(options->size), options->min_size,
                  options->max_size, options->job, supervisor->url, token);
@@ -88,6 +88,9 @@ static void remove_files(void *argument)
     muster_run_files_remove(argument);
 }
 
+/* The order matters. Signals are blocked before anything is started. The guard is forked before
+ * there are threads, and knows the temporary folder that it has to remove. The server's address
+ * goes into the environment of the workers. The thread that polls the job starts last. */
 static muster_status begin(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
@@ -107,11 +110,12 @@ static muster_status begin(struct muster_supervisor *supervisor)
 
 /* The loop ------------------------------------------------------------------------------------ */
 
+/* The first signal asks the workers to end; a second one kills them. */
 static void stop(struct muster_supervisor *supervisor, int signal)
 {
     if (supervisor->stop_signal == 0) {
         supervisor->stop_signal = signal;
-        MUSTER_PRINT(supervisor, "%s: asking %u worker%s to end; the next one kills",
+        MUSTER_PRINT(supervisor, "%s: sending SIGTERM to %u worker%s; a second signal kills them",
                      signal == SIGINT ? "Ctrl-C" : strsignal(signal), supervisor->running,
                      muster_cli_plural(supervisor->running));
         muster_workers_signal(supervisor, SIGTERM);
@@ -159,12 +163,13 @@ static bool should_read(const struct muster_stream *stream)
            muster_sink_wants_more(stream->sink);
 }
 
-/* Everyone gets a turn: the next round begins with the first one that a full sink held up. */
+/* Streams are served in turn: the next round starts with the first one that a full sink blocked in
+ * this round, so that a worker with much output does not silence the others. */
 static void serve_streams(struct muster_supervisor *supervisor, const struct pollfd *fds)
 {
     uint32_t count = stream_count(supervisor);
     uint32_t first = supervisor->next_stream;
-    bool held_up = false;
+    bool blocked = false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = (first + i) % count;
         struct muster_stream *stream = stream_at(supervisor, index);
@@ -172,8 +177,8 @@ static void serve_streams(struct muster_supervisor *supervisor, const struct pol
             muster_stream_read(stream) != MUSTER_OK) {
             MUSTER_PRINT(supervisor, "%s", muster_last_error());
         }
-        if (stream->used > 0 && muster_stream_pump(stream) && !held_up) {
-            held_up = true;
+        if (stream->used > 0 && muster_stream_pump(stream) && !blocked) {
+            blocked = true;
             supervisor->next_stream = index;
         }
     }
@@ -185,8 +190,8 @@ static void report_broken_output(struct muster_supervisor *supervisor)
     if (output->broken && !supervisor->broken_reported) {
         supervisor->broken_reported = true;
         MUSTER_PRINT(supervisor,
-                     "standard output: %s: what workers print there is lost from now on; the job "
-                     "goes on",
+                     "standard output: %s: further output of the workers is dropped; the job "
+                     "continues",
                      output->broken_why);
     }
 }
@@ -201,7 +206,9 @@ static bool any_group_ending(const struct muster_supervisor *supervisor)
     return false;
 }
 
-/* One round. False: no memory for it. */
+/* One round of the loop: waits for output, a signal or a poll of the job, and handles what has
+ * come. Output is first moved on, so that what a worker printed stands before the report of its
+ * end. False: out of memory. */
 static bool poll_once(struct muster_supervisor *supervisor, int timeout_ms)
 {
     uint32_t count = stream_count(supervisor);
@@ -260,9 +267,9 @@ static void loop(struct muster_supervisor *supervisor)
     }
 }
 
-/* The end ------------------------------------------------------------------------------------- */
+/* End ----------------------------------------------------------------------------------------- */
 
-/* The lookout's last look may be older than the last worker's end. */
+/* The last poll may be older than the end of the last worker. */
 static void poll_a_last_time(struct muster_supervisor *supervisor)
 {
     muster_job_poller_destroy(supervisor->poller);
@@ -282,6 +289,9 @@ static void poll_a_last_time(struct muster_supervisor *supervisor)
     muster_job_events_apply(supervisor, &snapshot);
 }
 
+/* Ends everything that begin() has started, also after it has failed halfway: workers before their
+ * server, and the guard when no process is left for it. Output comes last, because each of these
+ * may still print. */
 static void finish(struct muster_supervisor *supervisor)
 {
     muster_job_poller_destroy(supervisor->poller);
@@ -319,6 +329,8 @@ static int explain_failed_start(struct muster_supervisor *supervisor)
     return supervisor->command_status != 0 ? supervisor->command_status : MUSTER_CLI_FAILED;
 }
 
+/* With --json - standard output is for the summary alone: the workers' output then goes to standard
+ * error. */
 int muster_supervise(const struct muster_run_options *options)
 {
     struct muster_supervisor *supervisor = calloc(1, sizeof *supervisor);

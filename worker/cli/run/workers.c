@@ -1,4 +1,4 @@
-/* The launcher's workers: starting them, noticing their ends, reporting them. */
+/* The workers of the launcher: starts them, detects and reports their ends. */
 #include "worker/cli/run/environment.h"
 
 #include "worker/base/clock.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After a planned end was asked for, the children of a worker that has ended may finish theirs. */
+/* GROUP_END_MS: after Ctrl-C or SIGTERM the other processes of a worker's group have this long to
+ * end by themselves once the worker has ended. */
 enum { GROUP_END_MS = 10000, DESCRIPTION_SIZE = 128 };
 
 const char *muster_worker_describe(const struct muster_worker *worker, char *text, size_t size)
@@ -51,6 +52,7 @@ static void name_worker(struct muster_worker *worker)
     }
 }
 
+/* The worker is added to the supervisor only when its process runs: a failure leaves no trace. */
 static muster_status start_one(struct muster_supervisor *supervisor)
 {
     size_t size_bytes = (supervisor->worker_count + 1) * sizeof(struct muster_worker *);
@@ -94,7 +96,8 @@ muster_status muster_workers_start(struct muster_supervisor *supervisor, uint32_
 
 /* Ending -------------------------------------------------------------------------------------- */
 
-/* Nobody holds the other ends any more, whether or not all has been read. */
+/* True if no process holds the write end of a pipe any more, whether or not all output has been
+ * read. */
 static bool pipes_are_closed(const struct muster_worker *worker)
 {
     for (int i = 0; i < 2; i++) {
@@ -119,7 +122,7 @@ static void print_end(struct muster_supervisor *supervisor, const struct muster_
     }
 }
 
-/* Its number is free from here on. */
+/* The process number may be used again from here on. */
 static void release_worker(struct muster_supervisor *supervisor, struct muster_worker *worker)
 {
     muster_process_reap(&supervisor->guard, worker->pid);
@@ -164,10 +167,11 @@ void muster_workers_reap(struct muster_supervisor *supervisor)
     struct muster_server *server = &supervisor->server;
     if (server->running && muster_process_ended(server->process.pid, &info)) {
         bool killed = info.si_code != CLD_EXITED;
-        MUSTER_PRINT(supervisor,
-                     "the job's own musterd (pid %d) is gone (%s %d): the workers go on, but the "
-                     "job can no longer grow or survive a death",
-                     (int)server->process.pid, killed ? "signal" : "exit status", info.si_status);
+        MUSTER_PRINT(
+            supervisor,
+            "the job's own musterd (pid %d) has ended (%s %d): the workers continue, but the "
+            "job can no longer grow or survive a death",
+            (int)server->process.pid, killed ? "signal" : "exit status", info.si_status);
         muster_process_reap(&supervisor->guard, server->process.pid);
         server->running = false;
     }
