@@ -1,4 +1,4 @@
-/* The launcher's workers: starting them, noticing their ends, reporting them. */
+/* The workers of the launcher: starts them, detects and reports their ends. */
 #include "worker/cli/run/environment.h"
 
 #include "worker/base/clock.h"
@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After a planned end was asked for, the children of a worker that has ended may finish theirs. */
-enum { LINGER_MS = 10000, DESCRIPTION_SIZE = 128 };
+/* GROUP_END_MS: after Ctrl-C or SIGTERM the other processes of a worker's group have this long to
+ * end by themselves once the worker has ended. */
+enum { GROUP_END_MS = 10000, DESCRIPTION_SIZE = 128 };
 
 const char *muster_worker_describe(const struct muster_worker *worker, char *text, size_t size)
 {
@@ -28,7 +29,7 @@ static muster_status start_process(struct muster_supervisor *supervisor,
                                    struct muster_worker *worker, struct muster_process *ret_process)
 {
     struct muster_environment environment;
-    TRY(muster_environment_make(supervisor, worker, &environment));
+    TRY(muster_environment_init(supervisor, worker, &environment));
     const struct muster_command command = {
         .argv = supervisor->options->command,
         .environment = environment.entries,
@@ -51,6 +52,7 @@ static void name_worker(struct muster_worker *worker)
     }
 }
 
+/* The worker is added to the supervisor only when its process runs: a failure leaves no trace. */
 static muster_status start_one(struct muster_supervisor *supervisor)
 {
     size_t size_bytes = (supervisor->worker_count + 1) * sizeof(struct muster_worker *);
@@ -64,7 +66,7 @@ static muster_status start_one(struct muster_supervisor *supervisor)
         return muster_error_set(MUSTER_FATAL, "a worker: out of memory");
     }
     worker->index = supervisor->worker_count;
-    worker->host = muster_hosts_place(&supervisor->hosts);
+    worker->host = muster_hosts_choose(&supervisor->hosts);
     struct muster_process process;
     muster_status status = start_process(supervisor, worker, &process);
     if (status != MUSTER_OK) {
@@ -84,7 +86,7 @@ static muster_status start_one(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
-muster_status muster_crew_start(struct muster_supervisor *supervisor, uint32_t count)
+muster_status muster_workers_start(struct muster_supervisor *supervisor, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         TRY(start_one(supervisor));
@@ -94,7 +96,8 @@ muster_status muster_crew_start(struct muster_supervisor *supervisor, uint32_t c
 
 /* Ending -------------------------------------------------------------------------------------- */
 
-/* Nobody holds the other ends any more, whether or not all has been read. */
+/* True if no process holds the write end of a pipe any more, whether or not all output has been
+ * read. */
 static bool pipes_are_closed(const struct muster_worker *worker)
 {
     for (int i = 0; i < 2; i++) {
@@ -106,31 +109,32 @@ static bool pipes_are_closed(const struct muster_worker *worker)
     return true;
 }
 
-static void say_end(struct muster_supervisor *supervisor, const struct muster_worker *worker)
+static void print_end(struct muster_supervisor *supervisor, const struct muster_worker *worker)
 {
     char who[DESCRIPTION_SIZE];
     (void)muster_worker_describe(worker, who, sizeof who);
     if (worker->signal != 0) {
-        MUSTER_SAY(supervisor, "%s was killed by signal %d (%s); not replaced", who, worker->signal,
-                   strsignal(worker->signal));
+        MUSTER_PRINT(supervisor, "%s was killed by signal %d (%s); not replaced", who,
+                     worker->signal, strsignal(worker->signal));
     } else if (worker->status != 0) {
-        MUSTER_SAY(supervisor, "%s failed with exit status %d; not replaced", who, worker->status);
+        MUSTER_PRINT(supervisor, "%s failed with exit status %d; not replaced", who,
+                     worker->status);
     }
 }
 
-/* Its number is free from here on. */
-static void let_go(struct muster_supervisor *supervisor, struct muster_worker *worker)
+/* The process number may be used again from here on. */
+static void release_worker(struct muster_supervisor *supervisor, struct muster_worker *worker)
 {
     muster_process_reap(&supervisor->guard, worker->pid);
-    worker->phase = MUSTER_WORKER_OVER;
+    worker->phase = MUSTER_WORKER_ENDED;
     supervisor->running--;
     if (worker->host != NULL) {
         worker->host->running--;
     }
 }
 
-static void note_end(struct muster_supervisor *supervisor, struct muster_worker *worker,
-                     const siginfo_t *info)
+static void record_end(struct muster_supervisor *supervisor, struct muster_worker *worker,
+                       const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED) {
         worker->status = info->si_status;
@@ -139,66 +143,67 @@ static void note_end(struct muster_supervisor *supervisor, struct muster_worker 
     }
     worker->end_number = ++supervisor->ended;
     supervisor->last_end_ns = muster_clock_ns();
-    say_end(supervisor, worker);
-    if (supervisor->lookout != NULL) {
-        muster_lookout_hurry(supervisor->lookout);
+    print_end(supervisor, worker);
+    if (supervisor->poller != NULL) {
+        muster_job_poller_poll_now(supervisor->poller);
     }
     if (supervisor->stop_signal != 0 && !supervisor->killed && !pipes_are_closed(worker)) {
-        worker->phase = MUSTER_WORKER_LINGERING;
-        worker->linger_until_ns = muster_clock_after_ms(LINGER_MS);
+        worker->phase = MUSTER_WORKER_GROUP_ENDING;
+        worker->group_deadline_ns = muster_clock_after_ms(GROUP_END_MS);
     } else {
-        let_go(supervisor, worker);
+        release_worker(supervisor, worker);
     }
 }
 
-void muster_crew_reap(struct muster_supervisor *supervisor)
+void muster_workers_reap(struct muster_supervisor *supervisor)
 {
     siginfo_t info;
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
         struct muster_worker *worker = supervisor->workers[i];
         if (worker->phase == MUSTER_WORKER_RUNNING && muster_process_ended(worker->pid, &info)) {
-            note_end(supervisor, worker, &info);
+            record_end(supervisor, worker, &info);
         }
     }
     struct muster_server *server = &supervisor->server;
     if (server->running && muster_process_ended(server->process.pid, &info)) {
         bool killed = info.si_code != CLD_EXITED;
-        MUSTER_SAY(supervisor,
-                   "the job's own musterd (pid %d) is gone (%s %d): the workers go on, but the "
-                   "job can no longer grow or survive a death",
-                   (int)server->process.pid, killed ? "signal" : "exit status", info.si_status);
+        MUSTER_PRINT(
+            supervisor,
+            "the job's own musterd (pid %d) has ended (%s %d): the workers continue, but the "
+            "job can no longer grow or survive a death",
+            (int)server->process.pid, killed ? "signal" : "exit status", info.si_status);
         muster_process_reap(&supervisor->guard, server->process.pid);
         server->running = false;
     }
 }
 
-void muster_crew_settle(struct muster_supervisor *supervisor)
+void muster_workers_release_ended(struct muster_supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
         struct muster_worker *worker = supervisor->workers[i];
-        if (worker->phase == MUSTER_WORKER_LINGERING &&
+        if (worker->phase == MUSTER_WORKER_GROUP_ENDING &&
             (pipes_are_closed(worker) || supervisor->killed ||
-             muster_clock_left_ms(worker->linger_until_ns) == 0)) {
-            let_go(supervisor, worker);
+             muster_clock_left_ms(worker->group_deadline_ns) == 0)) {
+            release_worker(supervisor, worker);
         }
     }
 }
 
-void muster_crew_signal(struct muster_supervisor *supervisor, int signal)
+void muster_workers_signal(struct muster_supervisor *supervisor, int signal)
 {
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
-        if (supervisor->workers[i]->phase != MUSTER_WORKER_OVER) {
+        if (supervisor->workers[i]->phase != MUSTER_WORKER_ENDED) {
             muster_process_signal(supervisor->workers[i]->pid, signal);
         }
     }
 }
 
-void muster_crew_finish(struct muster_supervisor *supervisor)
+void muster_workers_finish(struct muster_supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
         struct muster_worker *worker = supervisor->workers[i];
-        if (worker->phase != MUSTER_WORKER_OVER) {
-            let_go(supervisor, worker);
+        if (worker->phase != MUSTER_WORKER_ENDED) {
+            release_worker(supervisor, worker);
         }
         muster_stream_finish(&worker->streams[0]);
         muster_stream_finish(&worker->streams[1]);

@@ -1,4 +1,5 @@
-#include "worker/cli/run/place.h"
+/* The temporary folder of the launcher, and the token of the job. */
+#include "worker/cli/run/run_files.h"
 
 #include "worker/base/cleanup.h"
 #include "worker/base/random.h"
@@ -26,7 +27,7 @@ static bool try_folder(struct muster_supervisor *supervisor, const char *base)
     return made;
 }
 
-static muster_status make_folder(struct muster_supervisor *supervisor)
+static muster_status create_folder(struct muster_supervisor *supervisor)
 {
     if (try_folder(supervisor, getenv("XDG_RUNTIME_DIR")) ||
         try_folder(supervisor, getenv("TMPDIR")) || try_folder(supervisor, "/tmp")) {
@@ -35,8 +36,8 @@ static muster_status make_folder(struct muster_supervisor *supervisor)
     return muster_error_errno(MUSTER_INVALID, "a temporary folder in /tmp");
 }
 
-/* Makes a random token and the file that tells it to `muster job`. */
-static muster_status make_token(struct muster_supervisor *supervisor)
+/* Creates a random token, and the file from which `muster job` reads it. */
+static muster_status create_token(struct muster_supervisor *supervisor)
 {
     muster_random_hex(TOKEN_BYTES, supervisor->token);
     AUTO_CLOSE int fd = open(supervisor->token_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -46,7 +47,9 @@ static muster_status make_token(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
-static muster_status settle_token(struct muster_supervisor *supervisor)
+/* A --token-file that does not exist is created with a random token. A job without a server of its
+ * own needs no token unless the server asks for one. */
+static muster_status find_token(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
     if (options->token_file != NULL) {
@@ -54,7 +57,7 @@ static muster_status settle_token(struct muster_supervisor *supervisor)
                        options->token_file);
         return access(options->token_file, F_OK) == 0
                    ? muster_service_read_token(options->token_file, supervisor->token)
-                   : make_token(supervisor);
+                   : create_token(supervisor);
     }
     if (options->token != NULL) {
         if (strlen(options->token) > MUSTER_TOKEN_MAX_BYTES) {
@@ -69,18 +72,18 @@ static muster_status settle_token(struct muster_supervisor *supervisor)
     }
     (void)snprintf(supervisor->token_file, sizeof supervisor->token_file, "%s/token",
                    supervisor->folder);
-    return make_token(supervisor);
+    return create_token(supervisor);
 }
 
-muster_status muster_place_make(struct muster_supervisor *supervisor)
+muster_status muster_run_files_create(struct muster_supervisor *supervisor)
 {
     if (supervisor->private_server) {
-        TRY(make_folder(supervisor));
+        TRY(create_folder(supervisor));
     }
-    return settle_token(supervisor);
+    return find_token(supervisor);
 }
 
-void muster_place_remove(struct muster_supervisor *supervisor)
+void muster_run_files_remove(struct muster_supervisor *supervisor)
 {
     static const char *const files[] = {"port", "token"};
     char path[PATH_MAX + 16];
