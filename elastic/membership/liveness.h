@@ -1,6 +1,6 @@
 /*
  * When is a member dead? Signs of life and of death + the time -> a verdict. Pure functions over
- * times; membership.c keeps the signs (struct muster_signs, membership.h) and turns verdicts into
+ * times; membership.c keeps the signs and turns verdicts into
  * events.
  */
 #ifndef MUSTER_ELASTIC_MEMBERSHIP_LIVENESS_H
@@ -13,6 +13,15 @@
 
 /* A time that has not come. */
 #define MUSTER_LIVENESS_NEVER INT64_MAX
+
+struct muster_signs {    /* of life and of death */
+    int64_t heard_ms;    /* last sign of life */
+    int64_t closed_ms;   /* its connection broke, and nothing was heard since; or never */
+    int64_t reported_ms; /* another member reported it, and nothing was heard since; or never */
+    uint32_t reporter;   /* the rank that did */
+    int64_t awaited_ms;  /* since then it is expected to join again; or never */
+    uint64_t progress;
+};
 
 /* time + delay, no later than never. */
 int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms);

@@ -10,7 +10,7 @@
 #ifndef MUSTER_ELASTIC_MESSAGES_MESSAGES_H
 #define MUSTER_ELASTIC_MESSAGES_MESSAGES_H
 
-#include "elastic/membership/membership.h"
+#include "elastic/membership/snapshot.h"
 
 #include <jansson.h>
 
@@ -238,12 +238,12 @@ void muster_value_response_finish(struct muster_value_response *value);
 void muster_job_response_finish(struct muster_job_response *value);
 void muster_jobs_response_finish(struct muster_jobs_response *value);
 
-/* Membership events, for the store. */
+/* Membership events and snapshot records, for the store. */
 MUSTER_MESSAGE(event, muster_event);
-MUSTER_MESSAGE(kept, muster_kept);
+MUSTER_MESSAGE(snapshot_record, muster_snapshot_record);
 
-/* True if it is a record that muster_kept_encode() has made, not an event. */
-bool muster_kept_is(const json_t *json);
+/* True for a snapshot record, false for an event. */
+bool muster_snapshot_record_is(const json_t *json);
 
 /* Text of at most MUSTER_ANSWER_MAX_BYTES -> object; at most MUSTER_JSON_DEPTH_MAX objects and
  * arrays in each other, no key twice. MUSTER_INVALID says where in the text it goes wrong. */

@@ -59,7 +59,7 @@ static void finish_texts(struct texts *texts)
     free(texts->items);
 }
 
-static muster_status add_text(void *user, const struct muster_kept *kept)
+static muster_status add_text(void *user, const struct muster_snapshot_record *record)
 {
     struct texts *texts = user;
     if (texts->count == texts->capacity) {
@@ -71,7 +71,7 @@ static muster_status add_text(void *user, const struct muster_kept *kept)
         texts->items = items;
         texts->capacity = capacity;
     }
-    char *text = write_text(muster_kept_encode(kept));
+    char *text = write_text(muster_snapshot_record_encode(record));
     if (text == NULL) {
         return muster_error_set(MUSTER_RETRY, "no memory");
     }
@@ -96,7 +96,7 @@ static void compact_if_due(struct muster_visit *visit)
     }
     uint64_t replaced = job->event_count;
     struct texts texts = {0};
-    muster_status status = muster_membership_keep(job->membership, add_text, &texts);
+    muster_status status = muster_membership_snapshot(job->membership, add_text, &texts);
     if (status == MUSTER_OK) {
         status = store->ops->replace(store, job->name, texts.items, texts.count);
     }
@@ -349,21 +349,22 @@ static muster_status replay_event(struct muster_job *job, const json_t *json)
 
 static muster_status restore(struct muster_job *job, const json_t *json)
 {
-    struct muster_kept kept;
-    TRY(muster_kept_decode(json, &kept));
-    if ((kept.kind == MUSTER_KEPT_JOB) != (job->event_count == 0)) {
-        return muster_error_set(MUSTER_INVALID, "records begin with the job's");
+    struct muster_snapshot_record record;
+    TRY(muster_snapshot_record_decode(json, &record));
+    if ((record.kind == MUSTER_SNAPSHOT_JOB) != (job->event_count == 0)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "a snapshot begins with the record of the job, which occurs once");
     }
-    TRY(muster_membership_restore(job->membership, &kept));
-    if (kept.kind == MUSTER_KEPT_JOB) {
-        job->origin_ms = muster_clock_ms() - kept.now_ms;
+    TRY(muster_membership_restore(job->membership, &record));
+    if (record.kind == MUSTER_SNAPSHOT_JOB) {
+        job->origin_ms = muster_clock_ms() - record.now_ms;
     }
     return MUSTER_OK;
 }
 
 static muster_status replay(struct muster_job *job, const json_t *json)
 {
-    if (!muster_kept_is(json)) {
+    if (!muster_snapshot_record_is(json)) {
         return replay_event(job, json);
     }
     TRY(restore(job, json));

@@ -418,27 +418,27 @@ static void random_step(struct walk *w)
     }
 }
 
-/* Keeping ------------------------------------------------------------------------------------- */
+/* Snapshots ----------------------------------------------------------------------------------- */
 
-static muster_status restore(void *user, const struct muster_kept *kept)
+static muster_status restore(void *user, const struct muster_snapshot_record *record)
 {
-    struct muster_kept again;
-    json_t *json = muster_kept_encode(kept);
+    struct muster_snapshot_record again;
+    json_t *json = muster_snapshot_record_encode(record);
     assert_non_null(json);
-    assert_true(muster_kept_is(json));
-    assert_int_equal(muster_kept_decode(json, &again), MUSTER_OK);
+    assert_true(muster_snapshot_record_is(json));
+    assert_int_equal(muster_snapshot_record_decode(json, &again), MUSTER_OK);
     json_decref(json);
     return muster_membership_restore(user, &again);
 }
 
-/* Goes on with what was kept of the membership, as JSON, instead of the membership itself. */
-static void keep_and_restore(struct walk *w)
+/* Replaces the membership with one that is restored from its snapshot, written and read as JSON. */
+static void snapshot_and_restore(struct walk *w)
 {
     static char original[TEXT_SIZE];
     static char restored[TEXT_SIZE];
     struct muster_membership *m = NULL;
     assert_int_equal(muster_membership_create(&m), MUSTER_OK);
-    assert_int_equal(muster_membership_keep(w->d.membership, restore, m), MUSTER_OK);
+    assert_int_equal(muster_membership_snapshot(w->d.membership, restore, m), MUSTER_OK);
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);
@@ -513,7 +513,7 @@ static void run_seed(uint64_t seed, unsigned counts[3])
     for (int i = 0; i < STEPS; i++) {
         random_step(&w);
         if (chance(&w, 5)) {
-            keep_and_restore(&w);
+            snapshot_and_restore(&w);
         }
     }
     must_replay(&w);
