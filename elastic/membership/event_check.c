@@ -95,7 +95,7 @@ static muster_status refuse_finishing(void)
     return muster_error_set(MUSTER_ENDED, "the job is ending: finished");
 }
 
-static muster_status check_going_on(const struct muster_membership *m)
+static muster_status check_not_ended(const struct muster_membership *m)
 {
     if (m->phase == MUSTER_JOB_ENDED) {
         return muster_error_set(MUSTER_ENDED, "the job has ended: %s", m->why);
@@ -112,7 +112,7 @@ static muster_status check_listed(const struct muster_membership *m, const char 
     if (member != NULL && member->phase == MUSTER_MEMBER_GONE) {
         return refuse_gone(member);
     }
-    TRY(check_going_on(m));
+    TRY(check_not_ended(m));
     if (member == NULL) {
         return muster_error_set(absent, "member %s is not in this job", id);
     }
@@ -226,7 +226,7 @@ static muster_status check_report(const struct muster_membership *m,
 static muster_status check_resize(const struct muster_membership *m,
                                   const struct muster_event *event)
 {
-    TRY(check_going_on(m));
+    TRY(check_not_ended(m));
     if (!m->begun) {
         return muster_error_set(MUSTER_INVALID, "target size %" PRIu32 ": nobody has joined yet",
                                 event->target_size);
@@ -237,14 +237,14 @@ static muster_status check_resize(const struct muster_membership *m,
     return check_target(&m->settings, event->target_size);
 }
 
-muster_status muster_membership_standing(const struct muster_membership *membership,
-                                         const char *member)
+muster_status muster_membership_check_member(const struct muster_membership *membership,
+                                             const char *member)
 {
     const struct muster_membership *m = membership;
     const struct muster_member *found = muster_records_find(m, member);
     bool over = m->phase == MUSTER_JOB_ENDED && !m->deserted;
     if (found == NULL && over) {
-        return check_going_on(m);
+        return check_not_ended(m);
     }
     if (found == NULL) {
         return muster_error_set(MUSTER_REJOIN, "member %s is not in this job", member);
@@ -280,7 +280,7 @@ muster_status muster_membership_check(const struct muster_membership *membership
     case MUSTER_EVENT_RESIZE:
         return check_resize(membership, event);
     case MUSTER_EVENT_END:
-        return check_going_on(membership);
+        return check_not_ended(membership);
     case MUSTER_EVENT_TICK:
     case MUSTER_EVENT_RESTART:
         return MUSTER_OK;

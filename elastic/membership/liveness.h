@@ -14,12 +14,12 @@
 /* A time that has not come. */
 #define MUSTER_LIVENESS_NEVER INT64_MAX
 
-struct muster_signs {    /* of life and of death */
-    int64_t heard_ms;    /* last sign of life */
-    int64_t closed_ms;   /* its connection broke, and nothing was heard since; or never */
-    int64_t reported_ms; /* another member reported it, and nothing was heard since; or never */
-    uint32_t reporter;   /* the rank that did */
-    int64_t awaited_ms;  /* since then it is expected to join again; or never */
+struct muster_signs {     /* of life and of death */
+    int64_t last_seen_ms; /* last sign of life */
+    int64_t closed_ms;    /* its connection broke, and nothing was heard since; or never */
+    int64_t reported_ms;  /* another member reported it, and nothing was heard since; or never */
+    uint32_t reporter;    /* the rank that did */
+    int64_t awaited_ms;   /* since then it is expected to join again; or never */
     uint64_t progress;
 };
 
@@ -30,14 +30,14 @@ int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms);
 void muster_liveness_init(struct muster_signs *signs, int64_t now_ms);
 
 /* A sign of life clears every suspicion; only joining again ends being awaited. */
-void muster_liveness_hear(struct muster_signs *signs, int64_t now_ms);
+void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms);
 
 /* A new lease and, if it is awaited, all the time to arrive. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);
 
-/* Who was to look at asked_ms and did so only at woke_ms was itself away for so long that the
+/* Who was to look at due_ms and did so only at now_ms was itself away for so long that the
  * silence of others proves nothing: a restart should come before any verdict. */
-bool muster_liveness_overslept(int64_t asked_ms, int64_t woke_ms, uint32_t lease_ms);
+bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms, uint32_t lease_ms);
 
 bool muster_liveness_suspected(const struct muster_signs *signs);
 

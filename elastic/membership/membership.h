@@ -143,8 +143,8 @@ MUSTER_CHECKED muster_status muster_membership_check(const struct muster_members
 /* How this member stands to the job, whatever it asks. MUSTER_OK: it is listed. MUSTER_REJOIN: it
  * was never heard of, or was declared dead while the job went on: it may join under a new id.
  * MUSTER_ENDED: it has left or finished, or the job has ended. The error text says why. */
-MUSTER_CHECKED muster_status muster_membership_standing(const struct muster_membership *membership,
-                                                        const char *member);
+MUSTER_CHECKED muster_status
+muster_membership_check_member(const struct muster_membership *membership, const char *member);
 
 /* Applies an event that check accepts in this state (else: check's status, nothing changed).
  * MUSTER_FATAL: no memory, nothing changed.
@@ -181,7 +181,7 @@ struct muster_member_view {
     bool suspected;
     uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
-    int64_t heard_ms; /* last sign of life */
+    int64_t last_seen_ms; /* last sign of life */
 };
 
 struct muster_generation_view {

@@ -46,7 +46,7 @@ struct muster_member {
 };
 
 /* One place in the order of a generation that forms. */
-struct muster_slot {
+struct muster_candidate {
     struct muster_member *member;
     uint32_t place;      /* in order of service */
     uint32_t host_place; /* the first place of its host */
@@ -70,21 +70,21 @@ struct muster_membership {
     uint64_t arrivals, seniorities;    /* counters */
 
     uint64_t highest;              /* generation number that this job or a joiner knows */
-    int64_t newcomer_ms;           /* when the last newcomer came */
+    int64_t last_newcomer_ms;      /* when the last newcomer came */
     bool newcomers_settled;        /* RUNNING: the members are to move over and take them in */
     bool shrinking;                /* a Resize wants fewer members than there are */
     bool finishing;                /* RUNNING: a member has finished */
     bool deserted;                 /* ENDED: only because nobody was left */
     bool why_open;                 /* a departure may tell better why the generation was revoked */
     char blamed[MUSTER_UUID_SIZE]; /* whose departure; empty: anyone's */
-    int64_t look_ms;               /* no member's deadline lies before it */
+    int64_t liveness_check_ms;     /* no member's deadline lies before it */
 
     /* The last generation; arrays are owned [capacity]. */
     struct muster_generation_view generation; /* its pointers are not used */
     char (*members)[MUSTER_UUID_SIZE];
     uint32_t *host_sizes;
     uint8_t *stale;
-    struct muster_slot *slots; /* workspace */
+    struct muster_candidate *candidates; /* workspace */
 
     /* Rings; index modulo MUSTER_HISTORY_MAX. */
     uint64_t generation_records, departure_records; /* ever written */
@@ -112,8 +112,8 @@ void muster_records_set_phase(struct muster_membership *membership, struct muste
                               enum muster_member_phase phase);
 
 /* Takes the member off the list; from now on it is told why. */
-void muster_records_forget(struct muster_membership *membership, struct muster_member *member,
-                           const char *why);
+void muster_records_mark_gone(struct muster_membership *membership, struct muster_member *member,
+                              const char *why);
 
 /* As forget, and it gets a record. reason 0: it died. cause: "SIGTERM", may be empty. Builds the
  * sentence "rank 2 (host a, pid 12) left: SIGTERM". */
@@ -124,11 +124,12 @@ void muster_records_depart(struct muster_membership *membership, struct muster_m
 const char *muster_records_describe(const struct muster_member *member, char text[MUSTER_WHY_SIZE]);
 
 /* A generation has formed; the last one is over. */
-void muster_records_formed(struct muster_membership *membership);
-void muster_records_revoked(struct muster_membership *membership, const char *why);
+void muster_records_add_generation(struct muster_membership *membership);
+void muster_records_end_generation(struct muster_membership *membership, const char *why);
 
 /* Cuts to MUSTER_WHY_SIZE, and keeps a line a line. */
-void muster_records_say(char ret_why[MUSTER_WHY_SIZE], const char *format, ...) MUSTER_PRINTF(2, 3);
+void muster_records_format(char ret_why[MUSTER_WHY_SIZE], const char *format, ...)
+    MUSTER_PRINTF(2, 3);
 
 /* Frees every member and array. */
 void muster_records_finish(struct muster_membership *membership);

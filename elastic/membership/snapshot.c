@@ -19,7 +19,7 @@ static struct muster_snapshot_record job_record(const struct muster_membership *
         .arrivals = m->arrivals,
         .seniorities = m->seniorities,
         .highest = m->highest,
-        .newcomer_ms = m->newcomer_ms,
+        .last_newcomer_ms = m->last_newcomer_ms,
         .newcomers_settled = m->newcomers_settled,
         .shrinking = m->shrinking,
         .finishing = m->finishing,
@@ -165,13 +165,13 @@ static muster_status restore_job(struct muster_membership *m,
     m->arrivals = record->arrivals;
     m->seniorities = record->seniorities;
     m->highest = record->highest;
-    m->newcomer_ms = record->newcomer_ms;
+    m->last_newcomer_ms = record->last_newcomer_ms;
     m->newcomers_settled = record->newcomers_settled;
     m->shrinking = record->shrinking;
     m->finishing = record->finishing;
     m->deserted = record->deserted;
     m->why_open = record->why_open;
-    m->look_ms = INT64_MIN; /* no deadline is known yet */
+    m->liveness_check_ms = INT64_MIN; /* no deadline is known yet */
     m->generation = (struct muster_generation_view){
         .number = record->generation,
         .size = record->size,
@@ -236,7 +236,7 @@ static muster_status restore_member(struct muster_membership *m,
     member->signs = record->signs;
     member->died = record->died;
     if (gone) {
-        muster_records_forget(m, member, record->why);
+        muster_records_mark_gone(m, member, record->why);
     } else {
         muster_records_set_phase(m, member, record->phase);
     }

@@ -69,16 +69,16 @@ json_t *muster_join_response_encode(const struct muster_join_response *value)
 
 static muster_status check_hosts(const struct muster_join_response *value)
 {
-    uint64_t slots = 0;
+    uint64_t members = 0;
     for (uint32_t i = 0; i < value->host_count; i++) {
         if (value->hosts[i].size == 0) {
             return muster_error_set(MUSTER_INVALID, "formed.hosts[%u].size: is 0", i);
         }
-        slots += value->hosts[i].size;
+        members += value->hosts[i].size;
     }
-    if (slots != value->size) {
-        return muster_error_set(MUSTER_INVALID, "formed.hosts: %llu slots for %u ranks",
-                                (unsigned long long)slots, value->size);
+    if (members != value->size) {
+        return muster_error_set(MUSTER_INVALID, "formed.hosts: %llu members for size %u",
+                                (unsigned long long)members, value->size);
     }
     return MUSTER_OK;
 }

@@ -21,7 +21,7 @@ static const struct muster_message settings =
     MESSAGE(muster_snapshot_record, settings_fields, .sparse = true);
 
 static const struct muster_field signs_fields[] = {
-    FIELD(muster_snapshot_record, "heardMs", INT64, signs.heard_ms),
+    FIELD(muster_snapshot_record, "heardMs", INT64, signs.last_seen_ms),
     FIELD(muster_snapshot_record, "closedMs", INT64, signs.closed_ms),
     FIELD(muster_snapshot_record, "reportedMs", INT64, signs.reported_ms),
     FIELD(muster_snapshot_record, "reporter", UINT32, signs.reporter),
@@ -56,7 +56,7 @@ static const struct muster_field fields[] = {
     FIELD(muster_snapshot_record, "arrivals", UINT64, arrivals),
     FIELD(muster_snapshot_record, "seniorities", UINT64, seniorities),
     FIELD(muster_snapshot_record, "highest", UINT64, highest),
-    FIELD(muster_snapshot_record, "newcomerMs", INT64, newcomer_ms),
+    FIELD(muster_snapshot_record, "newcomerMs", INT64, last_newcomer_ms),
     FIELD(muster_snapshot_record, "stateVersion", UINT64, state_version),
     FIELD(muster_snapshot_record, "stateSource", UINT32, state_source),
     FIELD(muster_snapshot_record, "revokedMs", INT64, revoked_ms),

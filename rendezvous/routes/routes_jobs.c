@@ -66,7 +66,7 @@ static void fill_members(const struct muster_job *job, struct muster_job_respons
         member->phase = view.phase;
         member->rank = view.rank == UINT32_MAX ? -1 : (int32_t)view.rank;
         member->progress = view.progress;
-        member->silent_ms = now_ms > view.heard_ms ? (uint64_t)(now_ms - view.heard_ms) : 0;
+        member->silent_ms = now_ms > view.last_seen_ms ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
         member->suspected = view.suspected;
         member->leave_asked = view.leave_asked;
         response->pending = response->pending || view.leave_asked;

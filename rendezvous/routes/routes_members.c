@@ -13,7 +13,7 @@
 /* failed_precondition: the member must not come back. not_found: it may, as a new one. */
 static struct muster_rpc_answer gone_answer(const struct muster_job *job, const char *member)
 {
-    muster_status standing = muster_membership_standing(job->membership, member);
+    muster_status standing = muster_membership_check_member(job->membership, member);
     return muster_answer_error(standing == MUSTER_ENDED ? MUSTER_RPC_FAILED_PRECONDITION
                                                         : MUSTER_RPC_NOT_FOUND,
                                "job %s: %s", job->name, muster_last_error());
@@ -24,7 +24,7 @@ static struct muster_rpc_answer refused(const struct muster_job *job, const char
                                         muster_status status)
 {
     if (status == MUSTER_ENDED &&
-        muster_membership_standing(job->membership, member) == MUSTER_REJOIN) {
+        muster_membership_check_member(job->membership, member) == MUSTER_REJOIN) {
         return gone_answer(job, member);
     }
     return muster_answer_status(status);

@@ -237,7 +237,7 @@ void muster_job_wake(struct muster_job *job)
     int64_t now_ns = muster_clock_ns();
     uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
-        muster_liveness_overslept(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
+        muster_liveness_check_was_late(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
         muster_log(MUSTER_LOG_WARN, "job=%s looked after %" PRId64 " ms late: fresh leases for all",
                    job->name, (now_ns - job->next_ns) / NS_PER_MS);
         job->restart_owed = true;

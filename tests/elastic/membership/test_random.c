@@ -74,7 +74,7 @@ static void say_members(struct text *text, const struct muster_membership *m, bo
             v.info->order, v.phase, v.leave_asked, v.rank);
         if (signs) {
             say(text, "suspected %d progress %llu heard %lld\n", v.suspected,
-                (unsigned long long)v.progress, (long long)v.heard_ms);
+                (unsigned long long)v.progress, (long long)v.last_seen_ms);
         }
     }
 }
@@ -232,7 +232,7 @@ static void check_always(struct walk *w)
     uint32_t index = 0;
     enum muster_job_phase phase = muster_membership_phase(m);
     for (uint32_t i = 0; muster_membership_member(m, i, &v); i++) {
-        assert_int_equal(muster_membership_standing(m, v.info->id), MUSTER_OK);
+        assert_int_equal(muster_membership_check_member(m, v.info->id), MUSTER_OK);
         bool seated = is_among(g.members, g.size, v.info->id, &index);
         if (v.phase != MUSTER_MEMBER_ARRIVED) {
             assert_true(seated);
@@ -246,7 +246,7 @@ static void check_always(struct walk *w)
     assert_true(phase != MUSTER_JOB_ENDED || muster_membership_count(m) == 0);
     for (size_t i = 0; i < w->d.gone_count; i++) {
         assert_false(muster_membership_find(m, w->d.gone[i], &v));
-        assert_int_not_equal(muster_membership_standing(m, w->d.gone[i]), MUSTER_OK);
+        assert_int_not_equal(muster_membership_check_member(m, w->d.gone[i]), MUSTER_OK);
     }
 }
 
@@ -260,7 +260,7 @@ static muster_status step_once(struct walk *w, const struct muster_event *event)
     describe(w->d.membership, true, after);
     assert_string_equal(w->before, after);
     remember(w);
-    drive_forget(&w->d);
+    drive_clear_actions(&w->d);
     muster_status status = drive_once(&w->d, event);
     assert_int_equal(status, checked);
     if (status != MUSTER_OK) {
@@ -373,7 +373,7 @@ static void do_wait(struct walk *w)
     w->d.now_ms += below(w, 10) == 0 ? below(w, 40000) : below(w, 700);
     for (unsigned worker = 0; worker < WORKERS; worker++) {
         if (chance(w, 80)) {
-            drive_hear(&w->d, name_worker(w, worker, id));
+            drive_heartbeat(&w->d, name_worker(w, worker, id));
         }
     }
     step_due(w);
@@ -446,11 +446,11 @@ static void snapshot_and_restore(struct walk *w)
         char id[MUSTER_UUID_SIZE];
         char why[MUSTER_ERROR_MAX] = "";
         muster_status standing =
-            muster_membership_standing(w->d.membership, name_worker(w, worker, id));
+            muster_membership_check_member(w->d.membership, name_worker(w, worker, id));
         if (standing != MUSTER_OK) {
             (void)snprintf(why, sizeof why, "%s", muster_last_error());
         }
-        assert_int_equal(muster_membership_standing(m, id), standing);
+        assert_int_equal(muster_membership_check_member(m, id), standing);
         assert_true(standing == MUSTER_OK || strcmp(muster_last_error(), why) == 0);
     }
     muster_membership_destroy(w->d.membership);
@@ -470,14 +470,14 @@ static void must_form(struct walk *w)
             if (drive_phase(&w->d) == MUSTER_JOB_RUNNING) {
                 return;
             }
-            if (muster_membership_standing(w->d.membership, name_worker(w, worker, id)) !=
+            if (muster_membership_check_member(w->d.membership, name_worker(w, worker, id)) !=
                 MUSTER_OK) {
                 w->incarnation[worker]++;
             }
             do_join(w, worker, drive_generation(&w->d));
         }
         w->d.now_ms += 100;
-        drive_hear_all(&w->d);
+        drive_heartbeat_all(&w->d);
         step_due(w);
     }
 }

@@ -121,7 +121,7 @@ static void what_a_stranger_does_is_refused(void **state)
     refuse(&d, &event, MUSTER_INVALID, "member x is not in this job");
     event = drive_make(&d, MUSTER_EVENT_DEATH, "x");
     refuse(&d, &event, MUSTER_INVALID, "member x is not in this job");
-    drive_hear(&d, "x");
+    drive_heartbeat(&d, "x");
     drive_finish(&d);
 }
 
