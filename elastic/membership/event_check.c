@@ -1,9 +1,11 @@
+/* Which events are refused, with which status and text. Nothing here changes the state. */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A joiner may know a higher number than a service that lost its store; far from overflow. */
+/* A joiner may know a higher number than a service that lost its store. The bound is far from
+ * overflow. */
 #define GENERATION_MAX (UINT64_C(1) << 62)
 #define TIME_MAX_MS (INT64_MAX / 2) /* less than never */
 #define TIMING_MAX_MS (24U * 60 * 60 * 1000)
@@ -103,7 +105,7 @@ static muster_status check_not_ended(const struct muster_membership *m)
     return MUSTER_OK;
 }
 
-/* The member that the event names is listed. absent: what to do if it was never heard of. */
+/* The member that the event names is listed. absent: the status if it is unknown. */
 static muster_status check_listed(const struct muster_membership *m, const char *id,
                                   muster_status absent)
 {
@@ -135,7 +137,8 @@ static muster_status check_agreement(const struct muster_membership *m,
     return MUSTER_OK;
 }
 
-/* A host is in one rack, or its ranks and its rack's could not both be contiguous. */
+/* A host is in one rack: otherwise the ranks of the host and those of the rack could not both be
+ * contiguous. */
 static muster_status check_rack(const struct muster_membership *m,
                                 const struct muster_member_info *info)
 {
@@ -144,8 +147,8 @@ static muster_status check_rack(const struct muster_membership *m,
         if (strcmp(other->host, info->host) == 0 && strcmp(other->rack, info->rack) != 0 &&
             strcmp(other->id, info->id) != 0) {
             return muster_error_set(MUSTER_INVALID,
-                                    "host %s is in rack \"%s\", but other members say that it is "
-                                    "in rack \"%s\"",
+                                    "host %s is in rack \"%s\", but other members have it in "
+                                    "rack \"%s\"",
                                     info->host, info->rack, other->rack);
         }
     }
@@ -182,7 +185,7 @@ static muster_status check_leave(const struct muster_membership *m,
         return muster_error_set(MUSTER_INVALID, "leave reason %d is not known",
                                 (int)event->leave_reason);
     }
-    /* Whoever is not there has nothing left to leave. */
+    /* An unknown member has nothing left to leave. */
     return check_listed(m, event->member, MUSTER_ENDED);
 }
 
@@ -204,7 +207,7 @@ static muster_status check_suspect(const struct muster_membership *m,
 static muster_status check_report(const struct muster_membership *m,
                                   const struct muster_event *event)
 {
-    /* A service that lost its store knows nobody: joining again helps. */
+    /* A service that lost its store knows no member: then the reporter has to join again. */
     TRY(check_listed(m, event->member, MUSTER_REJOIN));
     const struct muster_member *reporter = muster_records_find(m, event->member);
     if (strncmp(event->member, event->suspect, sizeof event->suspect) == 0) {

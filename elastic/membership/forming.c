@@ -1,3 +1,4 @@
+/* When a generation forms, of which members, and which rank each of them has. */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
@@ -37,9 +38,9 @@ int64_t muster_forming_settle_ms(const struct muster_membership *membership)
     return muster_liveness_after(m->last_newcomer_ms, settings->settle_ms);
 }
 
-/* Who ----------------------------------------------------------------------------------------- */
+/* Of which members ---------------------------------------------------------------------------- */
 
-/* Survivors first, then newcomers as they came, up to max. */
+/* Survivors first, then newcomers by arrival, up to max_size. Returns how many. */
 static uint32_t choose_members(struct muster_membership *m)
 {
     uint32_t chosen = 0;
@@ -110,8 +111,9 @@ static bool same_rack(const struct muster_candidate *a, const struct muster_cand
     return strcmp(a->member->info->rack, b->member->info->rack) == 0;
 }
 
-/* By service; then racks together, and in them hosts, in the order of their longest-serving
- * members. */
+/* Orders by service, then brings racks together, and in them hosts, each in the order of its
+ * longest-serving member. Each candidate gets its own place by service, and the lowest place of its
+ * host and rack; the last sort compares these three. */
 static void order_candidates(struct muster_candidate *candidates, uint32_t size)
 {
     qsort(candidates, size, sizeof *candidates, compare_service);
@@ -141,7 +143,7 @@ static uint64_t newest_version(const struct muster_candidate *candidates, uint32
     return newest;
 }
 
-/* The first that holds the newest state becomes rank 0; its host and its rack come along. */
+/* The first candidate with the newest state becomes rank 0; its host and its rack move with it. */
 static void put_newest_first(struct muster_candidate *candidates, uint32_t size, uint64_t newest)
 {
     uint32_t source = 0;

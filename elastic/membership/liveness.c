@@ -1,3 +1,4 @@
+/* Verdicts: the table of liveness.h. */
 #include "elastic/membership/liveness.h"
 
 #include <inttypes.h>
@@ -48,7 +49,7 @@ bool muster_liveness_suspected(const struct muster_signs *signs)
     return signs->closed_ms != MUSTER_LIVENESS_NEVER || signs->reported_ms != MUSTER_LIVENESS_NEVER;
 }
 
-/* Two independent pieces of evidence need no waiting. */
+/* Two independent pieces of evidence: no need to wait for a sign of life. */
 static bool is_confirmed(const struct muster_signs *signs)
 {
     return signs->closed_ms != MUSTER_LIVENESS_NEVER && signs->reported_ms != MUSTER_LIVENESS_NEVER;
@@ -85,11 +86,11 @@ static void format_suspicion(const struct muster_signs *signs,
                        signs->reporter);
     } else if (signs->closed_ms != MUSTER_LIVENESS_NEVER) {
         (void)snprintf(why, MUSTER_WHY_SIZE,
-                       "connection closed and not heard of for %" PRIu32 " ms",
+                       "connection closed and no sign of life for %" PRIu32 " ms",
                        settings->suspect_ms);
     } else {
         (void)snprintf(why, MUSTER_WHY_SIZE,
-                       "reported by rank %" PRIu32 " and not heard of for %" PRIu32 " ms",
+                       "reported by rank %" PRIu32 " and no sign of life for %" PRIu32 " ms",
                        signs->reporter, settings->suspect_ms);
     }
 }

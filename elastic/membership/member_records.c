@@ -1,3 +1,5 @@
+/* The members that are listed and gone, the history of generations and departures, and their texts.
+ */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
@@ -151,7 +153,7 @@ void muster_records_set_phase(struct muster_membership *membership, struct muste
     membership->survivors += is_survivor(member) ? 1 : 0;
 }
 
-/* Going --------------------------------------------------------------------------------------- */
+/* Departures ---------------------------------------------------------------------------------- */
 
 static void unlist(struct muster_membership *m, const struct muster_member *member)
 {
@@ -216,12 +218,13 @@ static struct muster_generation_record *last_generation(struct muster_membership
                : &m->generations[(m->generation_records - 1) % MUSTER_HISTORY_MAX];
 }
 
-/* "rank 1 joined again" is poor; that rank 2 left, which it heard of first, is the reason. */
+/* A revocation may be known at first by its effect only: "rank 1 joined again" because it noticed,
+ * before the service did, that rank 2 left. The departure of rank 2 then replaces that reason. */
 static void explain_revocation(struct muster_membership *m, const struct muster_member *member,
                                const char *why)
 {
-    bool blamed = m->blamed[0] == '\0' || strcmp(m->blamed, member->id) == 0;
-    if (m->phase != MUSTER_JOB_FORMING || !m->why_open || !blamed ||
+    bool is_cause = m->blamed[0] == '\0' || strcmp(m->blamed, member->id) == 0;
+    if (m->phase != MUSTER_JOB_FORMING || !m->why_open || !is_cause ||
         member->generation != m->generation.number) {
         return;
     }

@@ -1,3 +1,4 @@
+/* Create, check, apply: what each event does to a membership; and which event is due with time. */
 #include "elastic/membership/membership.h"
 
 #include "elastic/membership/membership_parts.h"
@@ -47,9 +48,9 @@ void muster_membership_destroy(struct muster_membership *membership)
     }
 }
 
-/* Pieces of events ---------------------------------------------------------------------------- */
+/* Steps that several events share ------------------------------------------------------------- */
 
-/* The array has room for one action of each kind, and an event makes no more. */
+/* Adds an action, unless there is one of its kind: an event makes at most one of each kind. */
 static void add_action(struct muster_actions *actions, enum muster_action_kind kind,
                        const char *member)
 {
@@ -73,7 +74,9 @@ static void check_liveness_of(struct muster_membership *m, const struct muster_m
     check_liveness_by(m, muster_liveness_deadline_ms(&member->signs, &m->settings));
 }
 
-/* blamed: whose departure would tell better why; NULL: nobody's; "": anyone's. */
+/* Ends the running generation: its members are awaited until each has joined again or is dead.
+ * blamed: the member whose departure may still replace why as the reason; "": any member; NULL: no
+ * member. */
 static void revoke(struct muster_membership *m, const char *why, const char *blamed,
                    struct muster_actions *actions)
 {
@@ -113,15 +116,16 @@ static void end_job(struct muster_membership *m, const char *why, struct muster_
     add_action(actions, MUSTER_ACTION_ENDED, "");
 }
 
-/* The member goes; if it took part in a generation that is not finishing, that one is over. */
+/* The member is gone. That revokes a running generation that it was in, unless the generation is
+ * finishing, and ends the job after its last member. reason 0: it died. */
 static void remove_member(struct muster_membership *m, struct muster_member *member,
                           enum muster_leave_reason reason, const char *cause,
                           struct muster_actions *actions)
 {
-    bool disturbs = member->phase == MUSTER_MEMBER_ACTIVE && !m->finishing;
+    bool revokes = member->phase == MUSTER_MEMBER_ACTIVE && !m->finishing;
     add_action(actions, MUSTER_ACTION_GONE, member->id);
     muster_records_depart(m, member, reason, cause);
-    if (disturbs) {
+    if (revokes) {
         revoke(m, member->why, NULL, actions);
     }
     if (m->finishing && m->active == 0) {
@@ -134,6 +138,7 @@ static void remove_member(struct muster_membership *m, struct muster_member *mem
     }
 }
 
+/* The member has done its work. From the first one on the generation only runs out. */
 static void finish_member(struct muster_membership *m, struct muster_member *member,
                           const char *cause, struct muster_actions *actions)
 {
@@ -146,8 +151,9 @@ static void finish_member(struct muster_membership *m, struct muster_member *mem
     remove_member(m, member, MUSTER_LEAVE_FINISHED, cause, actions);
 }
 
-/* What became possible by the event. A death forms nothing: others may be about to be declared
- * dead at the same time, and must not be taken in. */
+/* Forms a generation or settles newcomers, where the event has made that possible. A death forms
+ * nothing (may_form is false): other members may be due to be declared dead at the same moment, and
+ * must not become part of the generation. */
 static void advance(struct muster_membership *m, bool may_form, struct muster_actions *actions)
 {
     if (may_form && muster_forming_form_ms(m) <= m->now_ms) {
@@ -164,7 +170,7 @@ static void advance(struct muster_membership *m, bool may_form, struct muster_ac
 
 /* Join ---------------------------------------------------------------------------------------- */
 
-/* The first Join of a job, or the first after its end. */
+/* The first Join of a job, or the first after its end: its settings are those of the job. */
 static void begin_job(struct muster_membership *m, const struct muster_job_settings *settings)
 {
     m->settings = *settings;
@@ -189,6 +195,8 @@ static muster_status join_newcomer(struct muster_membership *m, const struct mus
     return MUSTER_OK;
 }
 
+/* An ACTIVE member has joined again, which ends the generation. The reason is the most specific one
+ * that is known. */
 static void revoke_for_join(struct muster_membership *m, const struct muster_member *member,
                             struct muster_actions *actions)
 {
@@ -207,6 +215,7 @@ static void revoke_for_join(struct muster_membership *m, const struct muster_mem
     }
 }
 
+/* A Join of a listed member: a retry, its arrival after a revocation, or the start of one. */
 static void join_again(struct muster_membership *m, struct muster_member *member,
                        const struct muster_member_info *info, struct muster_actions *actions)
 {
@@ -216,7 +225,7 @@ static void join_again(struct muster_membership *m, struct muster_member *member
         return;
     }
     if (member->phase == MUSTER_MEMBER_ACTIVE && info->generation < m->generation.number) {
-        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first answer got lost */
+        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first response was lost */
         return;
     }
     if (member->phase == MUSTER_MEMBER_ACTIVE) {
@@ -255,7 +264,8 @@ static void apply_leave(struct muster_membership *m, const struct muster_event *
         finish_member(m, member, event->why, actions);
         return;
     }
-    /* All agreed that the work is done before the generation was revoked. */
+    /* The member finished before it learned of the revocation, so all had agreed that the work is
+     * done. */
     bool work_is_done = finished && member->phase == MUSTER_MEMBER_AWAITED;
     remove_member(m, member, event->leave_reason, event->why, actions);
     if (work_is_done && m->phase != MUSTER_JOB_ENDED) {
@@ -270,7 +280,7 @@ static void apply_report(struct muster_membership *m, const struct muster_event 
     struct muster_member *suspect = muster_records_find(m, event->suspect);
     muster_liveness_heartbeat(&reporter->signs, m->now_ms);
     if (suspect->phase == MUSTER_MEMBER_ARRIVED) {
-        return; /* it has shown itself since */
+        return; /* it has joined again since: a sign of life */
     }
     if (suspect->signs.reported_ms == MUSTER_LIVENESS_NEVER) {
         suspect->signs.reported_ms = m->now_ms;
@@ -319,6 +329,7 @@ static void apply_restart(struct muster_membership *m)
     m->last_newcomer_ms = m->now_ms;
 }
 
+/* One case a kind of event; what each does in each phase is the table of README.md. */
 static muster_status apply_kind(struct muster_membership *m, const struct muster_event *event,
                                 struct muster_actions *actions)
 {
@@ -401,10 +412,11 @@ int64_t muster_membership_next_ms(const struct muster_membership *membership)
                                                             muster_forming_settle_ms(membership)));
 }
 
-/* Looks at everyone, and remembers when it is worth looking again. */
+/* True if a member is dead: *event is then its DEATH. Otherwise sets when the next check is worth
+ * it. */
 static bool find_dead(struct muster_membership *m, int64_t now_ms, struct muster_event *event)
 {
-    int64_t liveness_check_ms = MUSTER_LIVENESS_NEVER;
+    int64_t next_check_ms = MUSTER_LIVENESS_NEVER;
     for (uint32_t i = 0; i < m->count; i++) {
         const struct muster_member *member = m->listed[i];
         if (muster_liveness_verdict(&member->signs, &m->settings, now_ms, event->why)) {
@@ -412,10 +424,10 @@ static bool find_dead(struct muster_membership *m, int64_t now_ms, struct muster
             memcpy(event->member, member->id, sizeof event->member);
             return true;
         }
-        liveness_check_ms =
-            earliest(liveness_check_ms, muster_liveness_deadline_ms(&member->signs, &m->settings));
+        next_check_ms =
+            earliest(next_check_ms, muster_liveness_deadline_ms(&member->signs, &m->settings));
     }
-    m->liveness_check_ms = liveness_check_ms;
+    m->liveness_check_ms = next_check_ms;
     return false;
 }
 

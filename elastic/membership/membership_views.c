@@ -1,3 +1,4 @@
+/* What the shell may read of a membership. */
 #include "elastic/membership/membership_parts.h"
 
 enum muster_job_phase muster_membership_phase(const struct muster_membership *membership)

@@ -316,7 +316,7 @@ static void a_closed_connection_alone_revokes_only_when_the_member_is_dead(void 
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_string_equal(drive_revoked_why(&d, 1),
                         "rank 0 (host a, pid 4711) died: "
-                        "connection closed and not heard of for 2000 ms");
+                        "connection closed and no sign of life for 2000 ms");
     drive_finish(&d);
 }
 

@@ -192,7 +192,7 @@ static void one_that_was_declared_dead_may_come_back_under_a_new_id(void **state
     drive_wait(&d, d.settings.suspect_ms);
     check_standing(&d, "b0", MUSTER_REJOIN,
                    "member b0 is gone: rank 2 (host b, pid 4711) died: "
-                   "connection closed and not heard of for 2000 ms");
+                   "connection closed and no sign of life for 2000 ms");
     check_standing(&d, "unheard-of", MUSTER_REJOIN, "member unheard-of is not in this job");
     struct join join = {.id = "b0", .host = "b", .generation = 1};
     assert_int_equal(drive_join(&d, join), MUSTER_ENDED);

@@ -61,7 +61,7 @@ static void a_broken_connection_alone_leaves_time_to_come_back(void **state)
     signs.closed_ms = 200;
     assert_true(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2199, ""));
-    assert_true(dead_at(&signs, 2200, "connection closed and not heard of for 2000 ms"));
+    assert_true(dead_at(&signs, 2200, "connection closed and no sign of life for 2000 ms"));
     muster_liveness_heartbeat(&signs, 2199);
     assert_false(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2200, ""));
@@ -76,7 +76,7 @@ static void a_report_alone_leaves_time_to_show_itself(void **state)
     signs.reporter = 7;
     assert_true(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2199, ""));
-    assert_true(dead_at(&signs, 2200, "reported by rank 7 and not heard of for 2000 ms"));
+    assert_true(dead_at(&signs, 2200, "reported by rank 7 and no sign of life for 2000 ms"));
 }
 
 static void two_pieces_of_evidence_need_no_waiting(void **state)

@@ -55,7 +55,7 @@ static void a_host_cannot_be_in_two_racks(void **state)
     assert_int_equal(drive_once(&d, &event), MUSTER_OK);
     event = make_join(&d, "a1");
     refuse(&d, &event, MUSTER_INVALID,
-           "host a is in rack \"\", but other members say that it is in rack \"r1\"");
+           "host a is in rack \"\", but other members have it in rack \"r1\"");
     memset(event.info.rack, 'x', sizeof event.info.rack);
     refuse(&d, &event, MUSTER_INVALID, "rack is longer than 63 bytes");
     (void)snprintf(event.info.rack, sizeof event.info.rack, "r1");
