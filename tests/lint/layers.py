@@ -31,7 +31,7 @@ RULES = {
                            " collectives/simulate/simulate.h",
     "collectives/draw/": CORE + " collectives/call/ collectives/schedule/ collectives/check/",
     "elastic/membership/": CORE + " worker/base/random.h",
-    "elastic/messages/": CORE + " elastic/membership/membership.h",
+    "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "rendezvous/store/": "worker/muster.h worker/base/",
     "rendezvous/service/": "worker/muster.h worker/base/ elastic/ rendezvous/store/",
     "rendezvous/routes/": "worker/muster.h worker/base/ elastic/ rendezvous/service/",
