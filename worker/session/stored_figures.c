@@ -50,7 +50,7 @@ json_t *muster_figures_encode(const struct muster_figures *figures)
         "{s:{s:f, s:f, s:I, s:b}, s:I, s:I, s:I}", "core", "reduce_GBps", model->core.reduce_GBps,
         "copy_GBps", model->core.copy_GBps, "cores", (json_int_t)model->core.cores, "one_machine",
         (int)model->core.one_machine, "eager_bytes", (json_int_t)model->eager_bytes, "hosts",
-        (json_int_t)figures->hosts, "shape", (json_int_t)figures->shape);
+        (json_int_t)figures->hosts_digest, "shape", (json_int_t)figures->shape_digest);
     for (unsigned level = 0; object != NULL && level < MUSTER_LEVEL_COUNT; level++) {
         if ((figures->levels & 1U << level) != 0 &&
             json_object_set_new(object, muster_level_name(level),
@@ -151,8 +151,8 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
     model->core.cores = (uint32_t)cores;
     model->core.one_machine = one_machine != 0 ? 1 : 0;
     model->eager_bytes = (uint64_t)eager_bytes;
-    figures->hosts = (uint32_t)hosts;
-    figures->shape = (uint32_t)shape;
+    figures->hosts_digest = (uint32_t)hosts;
+    figures->shape_digest = (uint32_t)shape;
     TRY(decode_tuned(json_object_get(object, "tuned"), &figures->tuned));
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         json_t *link = json_object_get(object, muster_level_name(level));

@@ -307,8 +307,8 @@ static void figures_survive_being_kept(void **state)
     struct muster_figures figures;
     struct muster_figures back;
     muster_figures_init(&figures);
-    figures.hosts = 0xfedcba98;
-    figures.shape = 0x89abcdef;
+    figures.hosts_digest = 0xfedcba98;
+    figures.shape_digest = 0x89abcdef;
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_WORLD;
     figures.model.core.cores = 3;
     figures.model.core.one_machine = 1;
@@ -318,8 +318,8 @@ static void figures_survive_being_kept(void **state)
     char *text = json_dumps(json, JSON_COMPACT);
     assert_non_null(text);
     assert_int_equal(muster_figures_decode(text, strlen(text), &back), MUSTER_OK);
-    assert_int_equal(back.hosts, figures.hosts);
-    assert_int_equal(back.shape, figures.shape);
+    assert_int_equal(back.hosts_digest, figures.hosts_digest);
+    assert_int_equal(back.shape_digest, figures.shape_digest);
     assert_int_equal(back.levels, figures.levels);
     assert_memory_equal(&back.model, &figures.model, sizeof back.model);
     json_decref(json);
@@ -328,11 +328,11 @@ static void figures_survive_being_kept(void **state)
 
 static void expect_refused(const char *text)
 {
-    struct muster_figures figures = {.hosts = 17};
+    struct muster_figures figures = {.hosts_digest = 17};
     if (muster_figures_decode(text, strlen(text), &figures) != MUSTER_INVALID) {
         fail_msg("taken for right: %s", text);
     }
-    assert_int_equal(figures.hosts, 17);
+    assert_int_equal(figures.hosts_digest, 17);
     assert_null(strchr(muster_last_error(), '\n'));
 }
 
