@@ -158,6 +158,7 @@ static muster_status too_few_error(const struct muster_session *session,
                             timeout_ms / 1000, timeout_ms % 1000 / 100, missing);
 }
 
+/* A random pause, so that the members do not all ask again at the same time. */
 static void pause_briefly(void)
 {
     uint32_t wait_ms = 1 + muster_random_below(PAUSE_MAX_MS);
@@ -165,7 +166,7 @@ static void pause_briefly(void)
     (void)nanosleep(&wait, NULL);
 }
 
-/* After a failed attempt. MUSTER_OK: try again. */
+/* After a failed attempt. MUSTER_OK: try again, after a pause if the client has not backed off. */
 static muster_status check_retry(struct muster_session *session, muster_status status, bool *warned)
 {
     if (status != MUSTER_RETRY && status != MUSTER_REJOIN) {
@@ -181,6 +182,9 @@ static muster_status check_retry(struct muster_session *session, muster_status s
     return MUSTER_OK;
 }
 
+/* The service holds each Join for a while, and answers that the generation is still waiting if it
+ * has not formed by then. So this asks again until it has formed, the member is to leave, or the
+ * deadline passes; between two calls it makes the fabric, if that failed before. */
 muster_status muster_session_ask_to_join(struct muster_session *session, int64_t deadline_ns,
                                          struct muster_join_response *ret_response)
 {
