@@ -2,7 +2,7 @@
  * The floor: locks that cannot fail, and the order in which they are taken.
  *
  * Lock order (a thread that holds one may only take ones further down):
- *   worker      1. session: moving, state, calling, mutex (in this order)   2. context
+ *   worker      1. session: rejoin, state, client, mutex (in this order)   2. context
  *               3. fabric   4. one end of a link   5. starting the watch over memory, then its list
  *               of what went away (unmap_watch.c; who has it allocates, frees and unmaps nothing)
  *               6. log, timeline

@@ -14,7 +14,9 @@
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/generation.h"
+#include "worker/session/rejoin.h"
+#include "worker/session/stored_figures.h"
 
 enum { SIZE = 4, TIMEOUT_MS = 20000 };
 
@@ -41,8 +43,8 @@ static void expect_alike(void)
     for (int i = 1; i < SIZE; i++) {
         assert_memory_equal(&seen[i].model, &seen[0].model, sizeof seen[0].model);
         assert_int_equal(seen[i].levels, seen[0].levels);
-        assert_int_equal(seen[i].hosts, seen[0].hosts);
-        assert_int_equal(seen[i].shape, seen[0].shape);
+        assert_int_equal(seen[i].hosts_digest, seen[0].hosts_digest);
+        assert_int_equal(seen[i].shape_digest, seen[0].shape_digest);
     }
 }
 
@@ -52,7 +54,7 @@ static void place_of_crew(uint32_t *ret_hosts, uint32_t *ret_shape)
     struct muster_wire_host hosts[2] = {{.name = "host-a", .size = SIZE / 2},
                                         {.name = "host-b", .size = SIZE / 2}};
     const struct muster_join_response response = {.host_count = 2, .hosts = hosts};
-    muster_tune_place(&response, ret_hosts, ret_shape);
+    muster_session_digest_hosts(&response, ret_hosts, ret_shape);
 }
 
 static uint32_t hosts_of_crew(void)
@@ -77,7 +79,8 @@ static void look_and_compare(struct crew_member *member)
         const struct muster_figures *here = &member->session->figures;
         MEMBER_OK(member,
                   muster_figures_get(client, member->crew->job, keys[i], TIMEOUT_MS, &kept));
-        MEMBER_CHECK(member, kept.levels == here->levels && kept.hosts == here->hosts);
+        MEMBER_CHECK(member,
+                     kept.levels == here->levels && kept.hosts_digest == here->hosts_digest);
         MEMBER_CHECK(member, fabs(kept.model.links[0].latency_us / here->model.links[0].latency_us -
                                   1) < 1e-6);
     }
@@ -97,7 +100,7 @@ static void a_job_that_begins_measures_and_keeps_what_it_found(void **state)
     assert_int_equal(crew_run(&crew), 0);
     expect_alike();
     assert_int_equal(seen[0].levels, 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK);
-    assert_int_equal(seen[0].hosts, hosts_of_crew());
+    assert_int_equal(seen[0].hosts_digest, hosts_of_crew());
     assert_memory_not_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
 }
 
@@ -119,12 +122,12 @@ static void put_figures(struct crew_member *member)
     char key[MUSTER_FIGURES_KEY_SIZE];
     struct muster_client *client = NULL;
     muster_figures_init(&figures);
-    place_of_crew(&figures.hosts, &figures.shape);
+    place_of_crew(&figures.hosts_digest, &figures.shape_digest);
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
     for (int level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         figures.model.links[level].latency_us = 1e6;
     }
-    muster_figures_key(figures.hosts, key);
+    muster_figures_key(figures.hosts_digest, key);
     MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(member, muster_figures_put(client, member->crew->job, key, TIMEOUT_MS, &figures));
     muster_client_destroy(client);
@@ -261,7 +264,7 @@ static void rejoin_among_absurd_figures(struct crew_member *member)
         crew_meet(member);
         member->session->settings.measure = true;
         muster_figures_init(&member->session->figures);
-        atomic_store(&member->session->planned, true);
+        atomic_store(&member->session->change_planned, true);
         MEMBER_OK(member, muster_session_rejoin(member->session, true));
         MEMBER_CHECK(member, muster_figures_check(&member->session->figures) == MUSTER_OK);
         look(member);
@@ -325,12 +328,12 @@ static void lose_one_and_commit(struct crew_member *member)
     }
     MEMBER_OK(member, muster_rejoin(session));
     MEMBER_CHECK(member, muster_size(session, MUSTER_GLOBAL) == SIZE - 1);
-    MEMBER_CHECK(member, session->generation.tune_later);
-    MEMBER_CHECK(member, session->figures.shape == seen[member->index].shape);
+    MEMBER_CHECK(member, session->generation.figures_outdated);
+    MEMBER_CHECK(member, session->figures.shape_digest == seen[member->index].shape_digest);
     MEMBER_OK(member, muster_commit(session));
-    MEMBER_CHECK(member, !session->generation.tune_later);
-    MEMBER_CHECK(member, session->figures.shape == session->generation.shape);
-    MEMBER_CHECK(member, session->figures.shape != seen[member->index].shape);
+    MEMBER_CHECK(member, !session->generation.figures_outdated);
+    MEMBER_CHECK(member, session->figures.shape_digest == session->generation.shape_digest);
+    MEMBER_CHECK(member, session->figures.shape_digest != seen[member->index].shape_digest);
     seen[member->index] = session->figures;
     MEMBER_OK(member, muster_commit(session)); /* nothing more to be measured */
     MEMBER_CHECK(member, memcmp(&session->figures.model, &seen[member->index].model,
@@ -423,12 +426,12 @@ static void put_what_was_found(struct crew_member *member)
         return;
     }
     muster_figures_init(&seen[0]);
-    place_of_crew(&seen[0].hosts, &seen[0].shape);
+    place_of_crew(&seen[0].hosts_digest, &seen[0].shape_digest);
     seen[0].levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_RACK;
     seen[0].tuned.count = 1;
     seen[0].tuned.items[0] = (struct muster_tuned){
         .collective = MUSTER_ALLREDUCE, .size_class = 1, .element_size_bytes = sizeof(double)};
-    muster_figures_key(seen[0].hosts, key);
+    muster_figures_key(seen[0].hosts_digest, key);
     MEMBER_OK(member, muster_client_create(group_service.url, NULL, &client));
     MEMBER_OK(member, muster_figures_put(client, member->crew->job, key, TIMEOUT_MS, &seen[0]));
     muster_client_destroy(client);
@@ -459,7 +462,7 @@ static void only_one_may_tune(struct crew_member *member)
 
 static void call_and_find_nothing(struct crew_member *member)
 {
-    bool tunes = member->session->generation.tunes;
+    bool tunes = member->session->generation.autotunes;
     call_often(member);
     MEMBER_CHECK(member, tuned_of(member).count == (tunes ? 1 : 0));
     seen[member->index].levels = tunes;
