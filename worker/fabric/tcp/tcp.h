@@ -58,6 +58,9 @@ struct tcp_path {
     unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
     uint32_t have;
     uint32_t index;          /* of the link's connections, as the dialler counts */
+    uint32_t place;          /* in the link's paths, when it is open */
+    struct tcp_parcel *torn; /* on a bundle: the frame that is half out, or NULL */
+    struct tcp_parcel rest;  /* likewise, once it is acknowledged: it came by another path */
     struct tcp_held *coming; /* the frame whose payload is coming in, on a bundle */
     struct muster_arrival in;
     bool in_payload;
@@ -96,7 +99,7 @@ struct tcp_link {
     struct muster_link *link;
     struct tcp *tcp;
     struct tcp_path *path;                              /* the first that is OPEN, or NULL */
-    struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN */
+    struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
     uint32_t path_count;
     struct tcp_bundle *bundle;          /* NULL: one connection and no more */
     uint32_t ticket;                    /* of the calls to it */
@@ -104,6 +107,9 @@ struct tcp_link {
     bool parting, parted;               /* goodbye is queued; it is out */
     struct tcp_dialling dialling;
 };
+
+_Static_assert((int)MUSTER_TCP_CONNECTIONS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
+               "the bundle tells all paths apart");
 
 struct tcp {
     struct muster_pending_connections pending_list; /* first */

@@ -42,13 +42,12 @@ static bool is_silent(const struct tcp_path *path)
 void muster_tcp_lose_silent(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    for (uint32_t i = end->path_count; i-- > 0;) {
-        if (is_silent(end->paths[i])) {
+    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && is_silent(end->paths[i])) {
             muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
             if (link->end != end) {
                 return;
             }
-            i = i < end->path_count ? i : end->path_count;
         }
     }
 }

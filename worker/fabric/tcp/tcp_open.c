@@ -10,7 +10,12 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     muster_pending_leave(&path->pending);
     path->have = 0;
     path->link = link;
-    link->paths[link->path_count++] = path;
+    path->place = 0;
+    while (link->paths[path->place] != NULL) { /* there is room for it */
+        path->place++;
+    }
+    link->paths[path->place] = path;
+    link->path_count++;
     muster_tcp_bound_sending(path->pending.watch.fd);
     muster_tcp_be_patient(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);

@@ -184,16 +184,12 @@ void muster_tcp_receive(struct tcp_path *path)
 bool muster_tcp_receive_held(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    uint32_t i = 0;
-    while (i < end->path_count) {
-        struct tcp_path *path = end->paths[i];
-        if (!muster_tls_holds(path->tls)) {
-            i++;
-            continue;
-        }
-        (void)receive_once(path, true);
-        if (link->end != end) {
-            return false;
+    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+        while (end->paths[i] != NULL && muster_tls_holds(end->paths[i]->tls)) {
+            (void)receive_once(end->paths[i], true);
+            if (link->end != end) {
+                return false;
+            }
         }
     }
     return true;
