@@ -544,7 +544,12 @@ static void free_verbs(struct muster_pending_connections *pending_list)
 
 static void init_end(struct muster_link *link)
 {
+    /* What is out is bounded by slots and segments, not by bytes. */
+    static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
+                                                       .window_bytes = UINT64_MAX,
+                                                       .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
     struct verbs_link *end = link->end;
+    muster_bundle_init(&end->bundle, &limits);
     end->dialler.match = &end->match;
     end->link = link;
     end->verbs = link->transport;
