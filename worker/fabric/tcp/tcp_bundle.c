@@ -4,6 +4,7 @@
 #include "worker/fabric/tcp/tcp.h"
 #include "worker/fabric/wire/bytes.h"
 #include "worker/fabric/wire/frame.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,11 +29,10 @@ static const struct muster_bundle_limits limits = {
     .ahead_max = MUSTER_BUNDLE_WINDOW,
 };
 
-struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket)
+struct tcp_bundle *muster_tcp_bundle_create(void)
 {
     struct tcp_bundle *bundle = calloc(1, sizeof *bundle);
     if (bundle != NULL) {
-        bundle->ticket = ticket;
         muster_bundle_init(&bundle->frames, &limits);
     }
     return bundle;
@@ -77,37 +77,21 @@ static bool keep_copy(struct tcp_parcel *parcel, const unsigned char *data)
     return true;
 }
 
-/* The first of the frames without data that the matching has queued. */
-static bool take_control(struct muster_match *match, struct tcp_parcel *parcel)
-{
-    struct muster_frame_queue *control = &match->control;
-    const unsigned char *bytes = control->bytes + control->start;
-    memcpy(parcel->frame.header, bytes, MUSTER_FRAME_SIZE);
-    parcel->frame.size = muster_frame_length(bytes);
-    if (!keep_copy(parcel, bytes + MUSTER_FRAME_SIZE)) {
-        return false;
-    }
-    control->start += MUSTER_FRAME_SIZE + parcel->frame.size;
-    return true;
-}
-
-static bool take_message(struct muster_match *match, struct tcp_parcel *parcel)
-{
-    return muster_match_next(match, &parcel->frame) && keep_copy(parcel, parcel->frame.data);
-}
-
 /* Returns NULL if there is no frame, no room in the window, or no memory. */
 static struct tcp_parcel *take_frame(struct tcp_link *link)
 {
     struct tcp_bundle *bundle = link->bundle;
     struct muster_match *match = &link->match;
-    bool control = match->control.start < match->control.end;
-    if (!muster_bundle_has_room(&bundle->frames) || (!control && match->ready.first == NULL)) {
+    struct tcp_parcel *parcel = parcel_of(bundle, bundle->frames.next_out);
+    if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
     }
-    struct tcp_parcel *parcel = parcel_of(bundle, bundle->frames.next_out);
     memset(parcel, 0, sizeof *parcel);
-    if (!(control ? take_control(match, parcel) : take_message(match, parcel))) {
+    if (!muster_whole_frame_next_control(match, &parcel->frame) &&
+        !muster_match_next(match, &parcel->frame)) {
+        return NULL;
+    }
+    if (!keep_copy(parcel, parcel->frame.data)) {
         match->broken = true;
         muster_link_mark(link->link);
         return NULL;
@@ -480,18 +464,11 @@ muster_status muster_tcp_bundle_begin(struct tcp_path *path)
 
 static muster_status hand_over(struct tcp_link *link, const struct tcp_held *held)
 {
-    struct muster_match *match = &link->match;
     struct muster_arrival arrival = {.piece = link->tcp->piece};
-    if (held->frame.kind == MUSTER_FRAME_GOODBYE) {
-        if (muster_match_progress(match, link->tcp->piece) && link->path_count > 0) {
-            muster_link_fail(link->link, MUSTER_LINK_LEFT, NULL);
-        }
-        return MUSTER_OK;
-    }
-    muster_status status = muster_match_header(match, &held->frame, &arrival);
+    muster_status status =
+        muster_whole_frame_consume(&link->match, &arrival, &held->frame, held->payload);
     if (status == MUSTER_OK) {
-        muster_arrival_take(match, &arrival, held->payload, held->frame.length);
-        status = muster_match_arrived(match, &arrival);
+        status = muster_whole_frame_complete(&link->match, &arrival);
     }
     muster_arrival_finish(&arrival);
     return status;

@@ -42,14 +42,13 @@ struct tcp_held {
 };
 
 struct tcp_bundle {
-    uint32_t ticket; /* the dialler's: connections with the same one belong together */
     struct muster_bundle frames;
     struct tcp_parcel parcels[MUSTER_BUNDLE_WINDOW]; /* not acknowledged, by number */
     struct tcp_held *held[MUSTER_BUNDLE_WINDOW];     /* by number; came ahead of others */
 };
 
 /* NULL if memory is out. */
-struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket);
+struct tcp_bundle *muster_tcp_bundle_create(void);
 /* Accepts NULL. */
 void muster_tcp_bundle_destroy(struct tcp_bundle *bundle);
 

@@ -34,8 +34,7 @@ static void say_open(const struct tcp_path *path, const struct muster_link *link
                here, there);
 }
 
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
-                          uint32_t ticket)
+void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
 {
     muster_tcp_calls_drop(link, path);
     open_path(path, link);
@@ -43,7 +42,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
     link->path = path;
     link->dialler.redial_ns = MUSTER_NEVER;
     if (connections > 1) {
-        link->bundle = muster_tcp_bundle_create(ticket);
+        link->bundle = muster_tcp_bundle_create();
         link->match.payload_max = MUSTER_PIECE_BYTES;
         link->match.broken = link->match.broken || link->bundle == NULL;
     }
@@ -53,8 +52,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
-    link->tcp->pending_list.fabric->figures.connections_opened++;
-    muster_link_mark(link->link);
+    muster_bundle_path_opened(&link->dialler);
 }
 
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)

@@ -22,6 +22,7 @@
 #include "worker/fabric/verbs/verbs_device.h"
 #include "worker/fabric/verbs/verbs_off.h"
 #include "worker/fabric/wire/bundle.h"
+#include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/match.h"
 #include "worker/fabric/wire/pending_connections.h"
@@ -147,9 +148,8 @@ struct verbs_link {
     struct verbs *verbs;
     struct verbs_path *paths[VERBS_PATHS_MAX]; /* OPEN, or on their way; the first opens the link */
     uint32_t path_end;                         /* from this place on there was never one */
-    uint32_t wanted; /* paths that this end is to call for; 0 before it is open */
-    uint32_t ticket; /* of them all */
-    bool warned;     /* that one cannot be had, since one was lost */
+    struct muster_bundle_calls calls;
+    bool warned; /* that one cannot be had, since one was lost */
     struct muster_bundle bundle;
     struct verbs_out out[MUSTER_BUNDLE_WINDOW];  /* by number */
     struct verbs_in in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */

@@ -1,8 +1,8 @@
 /* Frames that come in: put in order, then reduced, or copied to where they belong, out of the slot
  * or segment where the device has put them. */
 #include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/wire/whole_frames.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,34 +128,15 @@ void muster_verbs_finish_receives(struct verbs_link *link)
 
 /* Taking ------------------------------------------------------------------------------------- */
 
-static enum taken lose(struct verbs_link *end, const char *what)
-{
-    struct muster_link *link = end->link;
-    muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
-    return TAKEN_LAST;
-}
-
 static enum taken lose_by_rule(struct verbs_link *end)
 {
-    char what[MUSTER_REASON_SIZE];
-    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                   muster_last_error());
-    return lose(end, what);
+    muster_whole_frame_reject(end->link, end->parting);
+    return TAKEN_LAST;
 }
 
 static bool is_same(const struct verbs_link *end, const struct muster_link *link, uint64_t opened)
 {
     return link->end == end && link->opened == opened && link->state == MUSTER_LINK_OPEN;
-}
-
-static enum taken taken_goodbye(struct verbs_link *end)
-{
-    struct muster_link *link = end->link;
-    uint64_t opened = link->opened;
-    if (muster_match_progress(&end->match, end->verbs->piece) && is_same(end, link, opened)) {
-        muster_link_fail(link, MUSTER_LINK_LEFT, NULL);
-    }
-    return TAKEN_LAST;
 }
 
 static muster_status read_header(const struct verbs_in *in, struct muster_frame *ret_frame)
@@ -179,17 +160,16 @@ static enum taken take_frame(struct verbs_link *end)
     if (!muster_bundle_has_next(&end->bundle)) {
         return TAKEN_NOTHING;
     }
-    if (read_header(in, &frame) != MUSTER_OK ||
-        muster_match_header(&end->match, &frame, &end->arrival) != MUSTER_OK) {
+    if (read_header(in, &frame) != MUSTER_OK) {
         return lose_by_rule(end);
     }
     muster_bundle_deliver(&end->bundle, frame.length);
-    muster_arrival_take(&end->match, &end->arrival, in->bytes + MUSTER_FRAME_SIZE, frame.length);
-    give_back(in);
-    if (frame.kind == MUSTER_FRAME_GOODBYE) {
-        return taken_goodbye(end);
+    if (muster_whole_frame_consume(&end->match, &end->arrival, &frame,
+                                   in->bytes + MUSTER_FRAME_SIZE) != MUSTER_OK) {
+        return lose_by_rule(end);
     }
-    if (muster_match_arrived(&end->match, &end->arrival) != MUSTER_OK) {
+    give_back(in);
+    if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
         return lose_by_rule(end);
     }
     return is_same(end, link, opened) ? TAKEN_FRAME : TAKEN_LAST;

@@ -11,6 +11,7 @@
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -228,13 +229,9 @@ static bool put_control(struct verbs_link *link)
         if (path == NULL) {
             return false;
         }
-        unsigned char *header = control->bytes + control->start;
         struct verbs_out *out = next_out(link);
-        memcpy(out->frame.header, header, MUSTER_FRAME_SIZE);
-        out->frame.size = muster_frame_length(header);
-        out->frame.data = header + MUSTER_FRAME_SIZE;
+        (void)muster_whole_frame_next_control(&link->match, &out->frame);
         out->copied = true;
-        control->start += MUSTER_FRAME_SIZE + out->frame.size;
         carry(path, muster_bundle_add(&link->bundle, out->frame.size));
     }
     return true;
