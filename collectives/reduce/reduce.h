@@ -4,6 +4,7 @@
 #define MUSTER_COLLECTIVES_REDUCE_REDUCE_H
 
 #include "collectives/call/collective.h"
+#include "collectives/call/reduction.h"
 
 /* target[i] = left[i] op right[i] for i in [0, count). The target may be left or right (the very
  * same address), or must not overlap them. Any alignment of the element type is allowed. */
@@ -13,15 +14,6 @@ typedef void (*muster_reduce_function)(void *target, const void *left, const voi
 /* The kernel of a type and an operation other than USER that have passed muster_op_check(). AVERAGE
  * reduces like SUM. */
 muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op);
-
-/* How one call reduces. */
-struct muster_reduction {
-    muster_type type;
-    muster_op op;                       /* the two have passed muster_op_check() */
-    muster_user_function user_function; /* of op USER */
-    void *user_data;                    /* handed to it */
-    double prescale, postscale;         /* 1: no scaling */
-};
 
 /* target[i] = left[i] op right[i], with the rules of a kernel. */
 void muster_reduction_combine(const struct muster_reduction *reduction, void *target,

@@ -1,8 +1,8 @@
 #include "tests/support/sweep.h"
 
+#include "collectives/call/request.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
-#include "worker/context/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "collectives/select/select.h"
 #include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 
 static muster_status parse_count(const char *what, const char *text, uint64_t *ret_count)
 {
@@ -298,7 +299,7 @@ void muster_plan_request_print(const struct muster_plan_request *request, FILE *
     muster_algorithm_print(request->algorithm, name, sizeof name);
     (void)fprintf(out, "%s %s, P = %" PRIu32 " on %" PRIu32 " host%s",
                   muster_collective_name(request->plan.collective), name, topology->ranks,
-                  topology->hosts, topology->hosts == 1 ? "" : "s");
+                  topology->hosts, muster_cli_plural(topology->hosts));
     print_sizes(topology->hosts, topology->host_sizes, out);
     if (topology->racks > 1) {
         (void)fprintf(out, " in %" PRIu32 " racks", topology->racks);
