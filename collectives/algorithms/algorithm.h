@@ -18,7 +18,7 @@ struct muster_path {
     uint64_t elements; /* in all of them */
 };
 
-/* What an algorithm's schedules come to. */
+/* Totals of an algorithm's schedules, for selection. */
 struct muster_formula {
     /* Of the busiest rank. Exact: the tests compare every schedule with them. */
     uint32_t rounds;
@@ -52,8 +52,7 @@ struct muster_generator {
      * (hierarchical/exchange.h). Called with the group of all ranks. */
     void (*part)(struct muster_builder *builder, const struct muster_group *group,
                  enum muster_buffer source, struct muster_span span);
-    /* What all ranks' steps come to; plan->rank is ignored. Called by muster_algorithm_formula().
-     */
+    /* Called by muster_algorithm_formula(); plan->rank is ignored. */
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 

@@ -199,17 +199,17 @@ static uint32_t find_block(const struct muster_shape *shape, const uint64_t *bou
 }
 
 /* Every element of OUTPUT continues like the first. */
-static struct muster_promise promise_whole(const struct muster_shape *shape, uint64_t element,
-                                           uint64_t first)
+static struct muster_expected expected_whole(const struct muster_shape *shape, uint64_t element,
+                                             uint64_t first)
 {
-    return (struct muster_promise){.reduced = meaning_of(shape)->reduces,
-                                   .rank = shape->root,
-                                   .origin = first + element,
-                                   .count = muster_shape_output_count(shape) - element};
+    return (struct muster_expected){.reduced = meaning_of(shape)->reduces,
+                                    .rank = shape->root,
+                                    .origin = first + element,
+                                    .count = muster_shape_output_count(shape) - element};
 }
 
-static struct muster_promise promise_block(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element)
+static struct muster_expected expected_block(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element)
 {
     const struct muster_shape *shape = &shapes[rank];
     uint32_t from = find_block(shape, shape->output_bounds, element);
@@ -218,34 +218,34 @@ static struct muster_promise promise_block(const struct muster_shape *shapes, ui
     if (meaning_of(shape)->input == CONTENT_BLOCKS) {
         first = muster_shape_input_block(&shapes[from], rank).offset;
     }
-    return (struct muster_promise){.rank = from,
-                                   .origin = first + element - block.offset,
-                                   .count = block.offset + block.count - element};
+    return (struct muster_expected){.rank = from,
+                                    .origin = first + element - block.offset,
+                                    .count = block.offset + block.count - element};
 }
 
-static struct muster_promise promise_part(const struct muster_shape *shape, uint64_t element)
+static struct muster_expected expected_part(const struct muster_shape *shape, uint64_t element)
 {
     const struct muster_span whole = {.count = shape->count};
     uint32_t part = (uint32_t)muster_span_part_with(whole, shape->ranks, element);
     struct muster_span span = muster_span_part(whole, shape->ranks, part);
-    return (struct muster_promise){.rank = muster_shape_partner(shape, part),
-                                   .origin = element,
-                                   .count = span.offset + span.count - element};
+    return (struct muster_expected){.rank = muster_shape_partner(shape, part),
+                                    .origin = element,
+                                    .count = span.offset + span.count - element};
 }
 
-struct muster_promise muster_shape_promise(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element)
+struct muster_expected muster_shape_expected(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element)
 {
     const struct muster_shape *shape = &shapes[rank];
     if (shape->collective == MUSTER_PAIRWISE_EXCHANGE) {
-        return promise_part(shape, element);
+        return expected_part(shape, element);
     }
     if (meaning_of(shape)->output == CONTENT_BLOCKS) {
-        return promise_block(shapes, rank, element);
+        return expected_block(shapes, rank, element);
     }
     bool scattered = meaning_of(shape)->output == CONTENT_BLOCK;
     uint64_t first = scattered ? muster_shape_input_block(shape, rank).offset : 0;
-    return promise_whole(shape, element, first);
+    return expected_whole(shape, element, first);
 }
 
 /* Checks --------------------------------------------------------------------------------------- */

@@ -64,17 +64,18 @@ uint32_t muster_shape_partner(const struct muster_shape *shape, uint32_t part);
 
 /* What an element of OUTPUT must be: element `origin` of one rank's INPUT, or of all ranks'
  * reduced. */
-struct muster_promise {
+struct muster_expected {
     bool reduced;    /* over all ranks */
     uint32_t rank;   /* whose INPUT it is from; unused if reduced */
     uint64_t origin; /* which element of INPUT */
     uint64_t count;  /* so many elements, with this one, continue in the same way */
 };
 
-/* The promise for one element of rank's OUTPUT. shapes[i] is that of rank i; all are of one call.
+/* The expected value of one element of rank's OUTPUT. shapes[i] is that of rank i; all are of one
+ * call.
  */
-struct muster_promise muster_shape_promise(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element);
+struct muster_expected muster_shape_expected(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element);
 
 /* True if all ranks' inputs are reduced; true if it has a root. */
 bool muster_collective_reduces(enum muster_collective collective);

@@ -169,20 +169,20 @@ static muster_status fill(struct state *state, uint32_t rank)
     return muster_cells_write(&memory->cells, memory->input, &state->mine);
 }
 
-/* True if the elements are the promised ones. Sums are compared with those of other ranks
- * elsewhere. A range may span several promises that continue each other. */
-static bool is_promised(const struct state *state, uint32_t rank,
+/* True if the elements are the expected ones. Sums are compared with those of other ranks
+ * elsewhere. A range may consist of several expected ones that continue each other. */
+static bool is_expected(const struct state *state, uint32_t rank,
                         const struct muster_element_range *range)
 {
     for (uint64_t done = 0; done < range->count;) {
-        struct muster_promise promise =
-            muster_shape_promise(state->shapes, rank, range->begin + done);
-        bool right = promise.reduced ? muster_terms_is_full(&state->terms, range->term)
-                                     : range->term == muster_terms_leaf(promise.rank);
-        if (!right || range->origin + done != promise.origin) {
+        struct muster_expected expected =
+            muster_shape_expected(state->shapes, rank, range->begin + done);
+        bool right = expected.reduced ? muster_terms_is_full(&state->terms, range->term)
+                                      : range->term == muster_terms_leaf(expected.rank);
+        if (!right || range->origin + done != expected.origin) {
             return false;
         }
-        done += promise.count;
+        done += expected.count;
     }
     return true;
 }
@@ -192,7 +192,7 @@ static bool is_canonical(const struct state *state, uint32_t rank,
                          const struct muster_element_range *range)
 {
     return state->canonical == MUSTER_TERM_NONE || state->canonical == range->term ||
-           !muster_shape_promise(state->shapes, rank, range->begin).reduced;
+           !muster_shape_expected(state->shapes, rank, range->begin).reduced;
 }
 
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
@@ -210,9 +210,9 @@ static muster_status check_result(const struct state *state, uint32_t rank,
     TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
                           schedule->output_count, ret_output));
     for (size_t i = 0; i < ret_output->used; i++) {
-        if (!is_promised(state, rank, &ret_output->items[i])) {
+        if (!is_expected(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not what the collective promises");
+                                "is not what the collective requires");
         }
         if (!is_canonical(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,

@@ -19,7 +19,7 @@ struct muster_values_observer {
 };
 
 /* Runs the walk with symbols in place of elements, and checks that at the end each result is what
- * the collective promises, and is reduced in the same order on all ranks. The observer may be NULL.
+ * the collective requires, and is reduced in the same order on all ranks. The observer may be NULL.
  *
  * Out of place, *ret_in_place_differs (if not NULL) is set to true if a step read INPUT after other
  * values had been written to the same elements of OUTPUT. If no step did, and there are no races in

@@ -105,26 +105,26 @@ static muster_status race(const struct muster_schedule *schedule, const struct a
 }
 
 /* The accesses with the farthest ends so far: of all accesses, and of those that write. */
-struct front {
+struct farthest {
     const struct access *any;
     const struct access *writes;
 };
 
-static void extend(struct front *front, const struct access *access)
+static void extend(struct farthest *farthest, const struct access *access)
 {
-    if (front->any == NULL || access->end > front->any->end) {
-        front->any = access;
+    if (farthest->any == NULL || access->end > farthest->any->end) {
+        farthest->any = access;
     }
-    if (access->writes && (front->writes == NULL || access->end > front->writes->end)) {
-        front->writes = access;
+    if (access->writes && (farthest->writes == NULL || access->end > farthest->writes->end)) {
+        farthest->writes = access;
     }
 }
 
 /* Accesses come in the order of their begins, so one that overlaps any earlier access overlaps the
  * one with the farthest end. The two accesses of one step never overlap. */
-static const struct access *find_clash(const struct front *front, const struct access *access)
+static const struct access *find_clash(const struct farthest *farthest, const struct access *access)
 {
-    const struct access *other = access->writes ? front->any : front->writes;
+    const struct access *other = access->writes ? farthest->any : farthest->writes;
     return other != NULL && other->end > access->begin ? other : NULL;
 }
 
@@ -145,14 +145,14 @@ static size_t sort_from(struct accesses *accesses, size_t first)
 static muster_status check_round(const struct muster_schedule *schedule, struct accesses *accesses,
                                  size_t first, bool in_place)
 {
-    struct front front = {0};
+    struct farthest farthest = {0};
     for (size_t i = 0, count = sort_from(accesses, first); i < count; i++) {
         const struct access *access = &accesses->items[accesses->order[i].value];
-        const struct access *other = find_clash(&front, access);
+        const struct access *other = find_clash(&farthest, access);
         if (other != NULL) {
             return race(schedule, other, access, in_place);
         }
-        extend(&front, access);
+        extend(&farthest, access);
     }
     return MUSTER_OK;
 }
@@ -161,16 +161,16 @@ static muster_status check_round(const struct muster_schedule *schedule, struct 
 static muster_status check_lanes(const struct muster_schedule *schedule, struct accesses *accesses,
                                  bool in_place)
 {
-    struct front fronts[MUSTER_LANES_MAX] = {0};
+    struct farthest farthest[MUSTER_LANES_MAX] = {0};
     for (size_t i = 0, count = sort_from(accesses, 0); i < count; i++) {
         const struct access *access = &accesses->items[accesses->order[i].value];
         for (uint32_t lane = 0; lane < schedule->lanes; lane++) {
-            const struct access *other = find_clash(&fronts[lane], access);
+            const struct access *other = find_clash(&farthest[lane], access);
             if (other != NULL && lane != access->step->lane) {
                 return race(schedule, other, access, in_place);
             }
         }
-        extend(&fronts[access->step->lane], access);
+        extend(&farthest[access->step->lane], access);
     }
     return MUSTER_OK;
 }

@@ -20,7 +20,7 @@ struct muster_chunk_run {
 };
 
 /* What a step moves: the data that it sends, or what its target holds afterwards. */
-struct muster_cargo {
+struct muster_step_data {
     size_t first_run, run_count; /* in drawing.runs */
     uint32_t members;            /* ranks whose inputs are in it; 0 if it is empty */
 };
@@ -30,7 +30,7 @@ struct muster_drawn_step {
     const struct muster_step *step; /* borrowed */
     uint32_t column;
     size_t other; /* number of the step at the message's other end; SIZE_MAX: a local step */
-    struct muster_cargo cargo;
+    struct muster_step_data data;
 };
 
 struct muster_drawing {
@@ -38,11 +38,11 @@ struct muster_drawing {
     const struct muster_schedule *schedules; /* [ranks], borrowed */
     uint32_t ranks;
     uint32_t columns;
-    uint32_t lanes;                   /* of the rank that has most */
-    size_t *first_step;               /* owned [ranks + 1] number of each rank's first step */
-    struct muster_drawn_step *steps;  /* owned, rank by rank, in the schedules' order */
-    struct muster_cargo *begin, *end; /* owned [ranks] INPUT before, OUTPUT after the call */
-    struct muster_chunk_run *runs;    /* owned */
+    uint32_t lanes;                       /* of the rank that has most */
+    size_t *first_step;                   /* owned [ranks + 1] number of each rank's first step */
+    struct muster_drawn_step *steps;      /* owned, rank by rank, in the schedules' order */
+    struct muster_step_data *begin, *end; /* owned [ranks] INPUT before, OUTPUT after the call */
+    struct muster_chunk_run *runs;        /* owned */
     size_t run_count;
     uint64_t stride; /* elements from one rank's data to the next one's, if nothing is reduced */
     uint64_t *cuts;  /* owned [chunks] where each chunk begins in the data */
@@ -58,10 +58,10 @@ MUSTER_CHECKED muster_status muster_drawing_init(const struct muster_shape *shap
 /* Accepts NULL and zeroed storage. */
 void muster_drawing_finish(struct muster_drawing *drawing);
 
-/* The name of a cargo: "abcd", "a-h", "a-c,f"; in alltoall(v) and pairwise_exchange "0>3", the data
- * of rank 0 for rank 3. A name that is too long for size bytes ends in "..". An empty cargo has no
+/* The name of data: "abcd", "a-h", "a-c,f"; in alltoall(v) and pairwise_exchange "0>3", the data
+ * of rank 0 for rank 3. A name that is too long for size bytes ends in "..". Empty data has no
  * name. */
-void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_step_data *data,
                           char *ret_label, size_t size);
 
 #endif

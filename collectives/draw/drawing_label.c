@@ -95,7 +95,7 @@ static uint32_t larger(uint32_t left, uint32_t right)
     return left > right ? left : right;
 }
 
-/* The range of the pairs in a cargo. */
+/* The range of the pairs in a step's data. */
 struct pairs {
     struct pair least, most;
     uint64_t count;
@@ -137,12 +137,12 @@ static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
     return true;
 }
 
-static void label_pairs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+static void label_pairs(const struct muster_drawing *drawing, const struct muster_step_data *data,
                         struct label *label)
 {
-    const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
+    const struct muster_chunk_run *runs = &drawing->runs[data->first_run];
     struct pairs pairs = {0};
-    for (size_t i = 0; i < cargo->run_count; i++) {
+    for (size_t i = 0; i < data->run_count; i++) {
         for (uint64_t chunk = runs[i].first; chunk < runs[i].end; chunk++) {
             struct pair pair = pair_of(drawing, chunk);
             char name[32];
@@ -157,16 +157,16 @@ static void label_pairs(const struct muster_drawing *drawing, const struct muste
     }
 }
 
-static void label_runs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+static void label_runs(const struct muster_drawing *drawing, const struct muster_step_data *data,
                        struct label *label)
 {
-    const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
+    const struct muster_chunk_run *runs = &drawing->runs[data->first_run];
     bool spelled = drawing->chunks <= LETTERS;
-    for (size_t i = 0; i < cargo->run_count;) {
+    for (size_t i = 0; i < data->run_count;) {
         uint64_t first = runs[i].first;
         uint64_t end = runs[i].end;
         /* Adjacent runs that differ only in their members are one run here. */
-        for (i++; i < cargo->run_count && runs[i].first == end; i++) {
+        for (i++; i < data->run_count && runs[i].first == end; i++) {
             end = runs[i].end;
         }
         bool next = drawing->chunks <= LETTERS && is_spelled(drawing, first, end);
@@ -176,15 +176,15 @@ static void label_runs(const struct muster_drawing *drawing, const struct muster
     }
 }
 
-void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_step_data *data,
                           char *ret_label, size_t size)
 {
     struct label label = {.text = ret_label, .size = size};
     ret_label[0] = '\0';
     if (muster_collective_in_place_counts(drawing->shapes[0].collective)) {
-        label_pairs(drawing, cargo, &label);
+        label_pairs(drawing, data, &label);
     } else {
-        label_runs(drawing, cargo, &label);
+        label_runs(drawing, data, &label);
     }
     if (label.full && size > 2) {
         size_t at = label.used + 3 > size ? size - 3 : label.used;

@@ -67,7 +67,7 @@ uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned bu
 /* Accepts NULL and zeroed storage. */
 void muster_schedule_finish(struct muster_schedule *schedule);
 
-/* What this rank's steps come to. */
+/* Totals of this rank's steps. */
 struct muster_schedule_totals {
     uint32_t rounds; /* of the longest lane */
     uint64_t messages_sent, elements_sent;

@@ -1,3 +1,4 @@
+/* Makes, copies and checks the schedules of all ranks; topologies and random numbers for them. */
 #include "tests/support/schedules.h"
 
 #include <inttypes.h>

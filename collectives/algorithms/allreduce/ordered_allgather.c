@@ -50,7 +50,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
         return MUSTER_OK;
     }
-    AUTO_FREE struct muster_ordered *nodes = calloc(group.size, sizeof *nodes);
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(group.size, sizeof *nodes);
     if (nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
                                 group.size);
@@ -61,7 +61,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         uint32_t member = (uint32_t)(((uint64_t)group.index + place) % group.size);
         slots = place == 0 ? at : slots;
         nodes[member] =
-            (struct muster_ordered){.first = member, .buffer = MUSTER_SCRATCH, .at = at};
+            (struct muster_partial_sum){.first = member, .buffer = MUSTER_SCRATCH, .at = at};
     }
     gather(plan, builder, &group, slots);
     uint32_t count = group.size;

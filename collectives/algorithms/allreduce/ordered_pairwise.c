@@ -25,7 +25,7 @@
 #include "worker/base/status.h"
 
 /* One member's part. */
-struct collection {
+struct part {
     const struct muster_plan *plan;
     struct muster_group group;
     struct muster_span own; /* its block of INPUT */
@@ -33,10 +33,10 @@ struct collection {
 };
 
 /* The block of INPUT that goes to the member at this place. */
-static struct muster_span block_of(const struct collection *collection, uint32_t place)
+static struct muster_span block_of(const struct part *part, uint32_t place)
 {
-    const struct muster_plan *plan = collection->plan;
-    uint32_t rank = muster_group_rank(&collection->group, place);
+    const struct muster_plan *plan = part->plan;
+    uint32_t rank = muster_group_rank(&part->group, place);
     if (plan->collective == MUSTER_REDUCE_SCATTER) {
         const struct muster_shape shape = muster_plan_shape(plan);
         return muster_shape_input_block(&shape, rank);
@@ -47,23 +47,24 @@ static struct muster_span block_of(const struct collection *collection, uint32_t
 
 /* Receives all members' inputs, nodes[place] being that of the member there, and reduces them. The
  * sum ends in OUTPUT. */
-static void collect(struct muster_builder *builder, const struct collection *collection,
-                    struct muster_ordered *nodes)
+static void collect(struct muster_builder *builder, const struct part *part,
+                    struct muster_partial_sum *nodes)
 {
-    const struct muster_group *group = &collection->group;
-    const struct muster_span own = collection->own;
-    muster_builder_copy(builder, MUSTER_INPUT, own, MUSTER_OUTPUT, collection->at);
-    nodes[group->index] = (struct muster_ordered){
-        .first = group->index, .buffer = MUSTER_OUTPUT, .at = collection->at};
+    const struct muster_group *group = &part->group;
+    const struct muster_span own = part->own;
+    muster_builder_copy(builder, MUSTER_INPUT, own, MUSTER_OUTPUT, part->at);
+    nodes[group->index] =
+        (struct muster_partial_sum){.first = group->index, .buffer = MUSTER_OUTPUT, .at = part->at};
     for (uint32_t distance = 1; distance < group->size; distance++) {
         uint32_t to = (uint32_t)(((uint64_t)group->index + distance) % group->size);
         uint32_t from = (uint32_t)(((uint64_t)group->index + group->size - distance) % group->size);
         uint64_t at = muster_builder_reserve(builder, own.count);
         muster_builder_send(builder, muster_group_rank(group, to), MUSTER_INPUT,
-                            block_of(collection, to));
+                            block_of(part, to));
         muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_SCRATCH,
                             (struct muster_span){.offset = at, .count = own.count});
-        nodes[from] = (struct muster_ordered){.first = from, .buffer = MUSTER_SCRATCH, .at = at};
+        nodes[from] =
+            (struct muster_partial_sum){.first = from, .buffer = MUSTER_SCRATCH, .at = at};
         muster_builder_next_round(builder);
     }
     muster_builder_next_round(builder);
@@ -73,19 +74,19 @@ static void collect(struct muster_builder *builder, const struct collection *col
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
-    struct collection collection = {.plan = plan, .group = muster_group_all(plan)};
-    uint32_t ranks = collection.group.size;
-    AUTO_FREE struct muster_ordered *nodes = calloc(ranks, sizeof *nodes);
+    struct part part = {.plan = plan, .group = muster_group_all(plan)};
+    uint32_t ranks = part.group.size;
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(ranks, sizeof *nodes);
     if (nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks", ranks);
     }
     bool allreduce = plan->collective == MUSTER_ALLREDUCE;
-    collection.own = block_of(&collection, collection.group.index);
-    collection.at = allreduce ? collection.own.offset : 0;
-    collect(builder, &collection, nodes);
+    part.own = block_of(&part, part.group.index);
+    part.at = allreduce ? part.own.offset : 0;
+    collect(builder, &part, nodes);
     if (allreduce) {
         const struct muster_level level = {
-            .group = collection.group, .span = {.count = plan->count}, .owners = ranks};
+            .group = part.group, .span = {.count = plan->count}, .owners = ranks};
         muster_pairwise_allgather(builder, &level);
     }
     return MUSTER_OK;

@@ -77,7 +77,7 @@ uint64_t muster_lane_elements_of(const struct muster_lane *own, uint64_t distanc
 uint32_t muster_lanes_rounds(const struct muster_lanes *lanes);
 uint32_t muster_lanes_round_hosts(const struct muster_lanes *lanes, uint32_t round);
 
-/* What a rank's steps come to. */
+/* The totals of a rank's steps. */
 typedef struct muster_step_totals (*muster_lane_totals)(const struct muster_lane *own);
 
 /* Without memory it is so expensive that the algorithm is not selected. */

@@ -30,11 +30,11 @@
 /* What all ranks know: the sums that are left of each host. */
 struct forest {
     const struct muster_topology *topology;
-    uint32_t *places;             /* [ranks] each rank's place in the reduction order */
-    struct muster_ordered *nodes; /* [ranks] the sums; those of host h from host_first[h] on */
-    uint32_t *counts;             /* [hosts] the number of sums that are left */
-    uint32_t *passes;             /* [hosts] the passes that reduce them */
-    uint32_t owners;              /* of shares, on each host */
+    uint32_t *places;                 /* [ranks] each rank's place in the reduction order */
+    struct muster_partial_sum *nodes; /* [ranks] the sums; those of host h from host_first[h] on */
+    uint32_t *counts;                 /* [hosts] the number of sums that are left */
+    uint32_t *passes;                 /* [hosts] the passes that reduce them */
+    uint32_t owners;                  /* of shares, on each host */
 };
 
 static void finish(struct forest *forest)
@@ -47,17 +47,17 @@ static void finish(struct forest *forest)
 
 static int compare_nodes(const void *left_node, const void *right_node)
 {
-    const struct muster_ordered *left = left_node;
-    const struct muster_ordered *right = right_node;
+    const struct muster_partial_sum *left = left_node;
+    const struct muster_partial_sum *right = right_node;
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
 /* The inputs of a host, sorted by place; `at` is the local rank. */
-static void list_host(const struct forest *forest, uint32_t host, struct muster_ordered *nodes)
+static void list_host(const struct forest *forest, uint32_t host, struct muster_partial_sum *nodes)
 {
     uint32_t size = forest->topology->host_sizes[host];
     for (uint32_t i = 0; i < size; i++) {
-        nodes[i] = (struct muster_ordered){
+        nodes[i] = (struct muster_partial_sum){
             .first = forest->places[muster_topology_rank(forest->topology, host, i)],
             .buffer = MUSTER_SCRATCH,
             .at = i};
@@ -85,7 +85,7 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
         forest->places[muster_group_rank(&all, place)] = place;
     }
     for (uint32_t host = 0; host < topology->hosts; host++) {
-        struct muster_ordered *nodes = &forest->nodes[topology->host_first[host]];
+        struct muster_partial_sum *nodes = &forest->nodes[topology->host_first[host]];
         forest->counts[host] = topology->host_sizes[host];
         list_host(forest, host, nodes);
         forest->passes[host] =
@@ -116,7 +116,7 @@ static struct muster_level cross_level(const struct forest *forest, uint32_t hos
  * the sums in `nodes`. */
 static void collect_local(struct muster_builder *builder, const struct forest *forest,
                           const struct muster_level *level, uint32_t host,
-                          struct muster_ordered *nodes)
+                          struct muster_partial_sum *nodes)
 {
     const struct muster_group *group = &level->group;
     bool owns = muster_level_owns(level, group->index);
@@ -153,7 +153,7 @@ static void collect_local(struct muster_builder *builder, const struct forest *f
 /* Sends the host's sums to the owners of the parts on the other hosts, and receives theirs. `nodes`
  * begins with this host's sums and has room for those of all others. Returns their number. */
 static uint32_t exchange_sums(struct muster_builder *builder, const struct forest *forest,
-                              const struct muster_level *level, struct muster_ordered *nodes)
+                              const struct muster_level *level, struct muster_partial_sum *nodes)
 {
     const struct muster_topology *topology = forest->topology;
     const struct muster_group *group = &level->group;
@@ -171,7 +171,7 @@ static uint32_t exchange_sums(struct muster_builder *builder, const struct fores
                                      .count = part.count});
         }
         for (uint32_t i = 0; i < forest->counts[from]; i++) {
-            struct muster_ordered node = forest->nodes[topology->host_first[from] + i];
+            struct muster_partial_sum node = forest->nodes[topology->host_first[from] + i];
             node.at = muster_builder_reserve(builder, own.count);
             muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_SCRATCH,
                                 (struct muster_span){.offset = node.at, .count = own.count});
@@ -188,7 +188,7 @@ static uint32_t exchange_sums(struct muster_builder *builder, const struct fores
 
 /* Between hosts: collects the sums of this rank's part, reduces them, and spreads the result. */
 static void cross(struct muster_builder *builder, const struct forest *forest,
-                  const struct muster_level *level, struct muster_ordered *nodes)
+                  const struct muster_level *level, struct muster_partial_sum *nodes)
 {
     const struct muster_span own = muster_level_share(level, level->group.index);
     uint32_t count = exchange_sums(builder, forest, level, nodes);
@@ -208,7 +208,7 @@ static muster_status generate_from(const struct muster_plan *plan, const struct 
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
     AUTO_FREE uint32_t *host_ranks = calloc(here.local_size, sizeof *host_ranks);
     AUTO_FREE uint32_t *owner_ranks = calloc(topology->hosts, sizeof *owner_ranks);
-    AUTO_FREE struct muster_ordered *nodes = calloc(topology->ranks, sizeof *nodes);
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(topology->ranks, sizeof *nodes);
     if (host_ranks == NULL || owner_ranks == NULL || nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
                                 topology->ranks);
@@ -255,7 +255,7 @@ static uint32_t count_last_passes(struct forest *forest)
     return muster_ordered_merge(NULL, topology->ranks, 1, forest->nodes, &all);
 }
 
-/* Between hosts: what the steps of a share's owner come to. */
+/* Between hosts: the totals of a share's owner. */
 static struct muster_step_totals
 totals_across(const struct forest *forest, const struct muster_level *level, uint32_t last_passes)
 {
@@ -267,7 +267,7 @@ totals_across(const struct forest *forest, const struct muster_level *level, uin
                                        .reduced = others * own};
 }
 
-/* Within the host: what a rank's steps come to. */
+/* Within the host: the totals of a rank. */
 static struct muster_step_totals totals_within(const struct forest *forest,
                                                const struct muster_level *level, uint32_t host)
 {

@@ -18,101 +18,101 @@
 #include "worker/base/status.h"
 
 /* A carrier's sums: in SCRATCH, the lane's blocks of one host after the other. */
-struct carried {
+struct carrier {
     const struct muster_lane *own;
     struct muster_builder *builder;
     bool reduced; /* SCRATCH holds sums over the host; else the data is still in INPUT */
 };
 
 /* Where the blocks of the host `distance` before begin in SCRATCH. */
-static uint64_t place_of(const struct carried *carried, uint64_t distance)
+static uint64_t place_of(const struct carrier *carrier, uint64_t distance)
 {
-    uint64_t hosts = carried->own->all->topology->hosts;
-    return carried->own->starts[(carried->own->host + hosts - distance % hosts) % hosts];
+    uint64_t hosts = carrier->own->all->topology->hosts;
+    return carrier->own->starts[(carrier->own->host + hosts - distance % hosts) % hosts];
 }
 
 /* Every rank sends each carrier of its host the blocks of that one's lane. */
-static void reduce_within_host(struct carried *carried)
+static void reduce_within_host(struct carrier *carrier)
 {
-    const struct muster_lane *own = carried->own;
+    const struct muster_lane *own = carrier->own;
     const struct muster_lanes *lanes = own->all;
     for (uint32_t distance = 1; distance < own->local_size; distance++) {
         struct muster_span span;
         uint32_t to = muster_lane_after(own, distance);
         for (uint32_t host = 0; to < lanes->lanes && muster_lanes_next(lanes, to, &host, &span);) {
-            muster_builder_send(carried->builder, muster_lane_rank_after(own, distance),
+            muster_builder_send(carrier->builder, muster_lane_rank_after(own, distance),
                                 MUSTER_INPUT, span);
         }
         uint64_t place = 0;
         for (uint32_t host = 0;
              own->carries && muster_lanes_next(lanes, own->lane, &host, &span);) {
             const struct muster_span sums = {.offset = place, .count = span.count};
-            muster_builder_recv_reduce(carried->builder, muster_lane_rank_before(own, distance),
-                                       carried->reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
-                                       carried->reduced ? sums : span, MUSTER_SCRATCH, place);
+            muster_builder_recv_reduce(carrier->builder, muster_lane_rank_before(own, distance),
+                                       carrier->reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
+                                       carrier->reduced ? sums : span, MUSTER_SCRATCH, place);
             place += span.count;
         }
-        carried->reduced = true;
-        muster_builder_next_round(carried->builder);
+        carrier->reduced = true;
+        muster_builder_next_round(carrier->builder);
     }
 }
 
 /* True if the blocks of this distance were reduced in an earlier round; rounds count down. */
-static bool is_reduced(const struct carried *carried, uint64_t distance, uint32_t round)
+static bool is_reduced(const struct carrier *carrier, uint64_t distance, uint32_t round)
 {
-    bool reduced = carried->reduced;
-    for (uint32_t before = round + 1; before < muster_lanes_rounds(carried->own->all); before++) {
-        reduced = reduced || distance < muster_lanes_round_hosts(carried->own->all, before);
+    bool reduced = carrier->reduced;
+    for (uint32_t before = round + 1; before < muster_lanes_rounds(carrier->own->all); before++) {
+        reduced = reduced || distance < muster_lanes_round_hosts(carrier->own->all, before);
     }
     return reduced;
 }
 
 /* Where the carrier has the blocks of this distance: in SCRATCH if they are reduced, else in INPUT.
  */
-static struct muster_span held(const struct carried *carried, uint64_t distance, bool reduced)
+static struct muster_span held(const struct carrier *carrier, uint64_t distance, bool reduced)
 {
-    struct muster_span span = muster_lane_blocks(carried->own, distance);
-    span.offset = reduced ? place_of(carried, distance) : span.offset;
+    struct muster_span span = muster_lane_blocks(carrier->own, distance);
+    span.offset = reduced ? place_of(carrier, distance) : span.offset;
     return span;
 }
 
 /* Carriers send each other partial sums. The last sum goes to OUTPUT if the run is this rank alone.
  */
-static void reduce_between_hosts(const struct carried *carried)
+static void reduce_between_hosts(const struct carrier *carrier)
 {
-    const struct muster_lane *own = carried->own;
+    const struct muster_lane *own = carrier->own;
     uint64_t hosts = own->all->topology->hosts;
     for (uint32_t round = muster_lanes_rounds(own->all); round-- > 0;) {
         uint64_t distance = UINT64_C(1) << round;
         for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
-            bool sent_reduced = is_reduced(carried, distance + i, round);
-            bool own_reduced = is_reduced(carried, i, round);
+            bool sent_reduced = is_reduced(carrier, distance + i, round);
+            bool own_reduced = is_reduced(carrier, i, round);
             bool done = round == 0 && own->run.count == 1;
-            muster_builder_send(carried->builder, muster_lane_carrier(own, hosts - distance),
+            muster_builder_send(carrier->builder, muster_lane_carrier(own, hosts - distance),
                                 sent_reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
-                                held(carried, distance + i, sent_reduced));
+                                held(carrier, distance + i, sent_reduced));
             muster_builder_recv_reduce(
-                carried->builder, muster_lane_carrier(own, distance),
-                own_reduced ? MUSTER_SCRATCH : MUSTER_INPUT, held(carried, i, own_reduced),
-                done ? MUSTER_OUTPUT : MUSTER_SCRATCH, done ? 0 : place_of(carried, i));
+                carrier->builder, muster_lane_carrier(own, distance),
+                own_reduced ? MUSTER_SCRATCH : MUSTER_INPUT, held(carrier, i, own_reduced),
+                done ? MUSTER_OUTPUT : MUSTER_SCRATCH, done ? 0 : place_of(carrier, i));
         }
-        muster_builder_next_round(carried->builder);
+        muster_builder_next_round(carrier->builder);
     }
 }
 
 /* Sends the blocks of the run to their ranks. */
-static void send_run(const struct carried *carried)
+static void send_run(const struct carrier *carrier)
 {
-    const struct muster_lane *own = carried->own;
+    const struct muster_lane *own = carrier->own;
     uint64_t first = own->run.offset;
-    uint64_t place = place_of(carried, 0);
+    uint64_t place = place_of(carrier, 0);
     for (uint64_t rank = first; rank < first + own->run.count; rank++) {
         struct muster_span block = muster_blocks_at(&own->all->blocks, rank);
         block.offset = place;
         if (rank == first) {
-            muster_builder_copy(carried->builder, MUSTER_SCRATCH, block, MUSTER_OUTPUT, 0);
+            muster_builder_copy(carrier->builder, MUSTER_SCRATCH, block, MUSTER_OUTPUT, 0);
         } else {
-            muster_builder_send(carried->builder, (uint32_t)rank, MUSTER_SCRATCH, block);
+            muster_builder_send(carrier->builder, (uint32_t)rank, MUSTER_SCRATCH, block);
         }
         place += block.count;
     }
@@ -125,20 +125,20 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     struct muster_lane own;
     AUTO_FREE uint64_t *starts = NULL;
     TRY(muster_lane_init(&lanes, plan->rank, &own, &starts));
-    struct carried carried = {.own = &own, .builder = builder};
+    struct carrier carrier = {.own = &own, .builder = builder};
     if (own.carries) {
         (void)muster_builder_reserve(builder, muster_lane_elements(&own));
     }
-    reduce_within_host(&carried);
+    reduce_within_host(&carrier);
     if (!own.carries) {
         muster_builder_recv(
             builder, (uint32_t)own.run.offset, MUSTER_OUTPUT,
             (struct muster_span){.count = muster_blocks_at(&blocks, plan->rank).count});
         return MUSTER_OK;
     }
-    reduce_between_hosts(&carried);
+    reduce_between_hosts(&carrier);
     if (own.run.count > 1) {
-        send_run(&carried);
+        send_run(&carrier);
     }
     return MUSTER_OK;
 }

@@ -37,11 +37,11 @@ size_t muster_rooted_room(const struct muster_topology *topology);
 /* The member's place at a level, counted from the leader. */
 uint32_t muster_rooted_place(const struct muster_rooted_level *level);
 
-/* What the steps of the member at a place come to. Place 0, the leader, is on the critical path. */
+/* The totals of the member at a place. Place 0, the leader, is on the critical path. */
 typedef struct muster_step_totals (*muster_rooted_totals)(uint64_t count, uint32_t size,
                                                           uint32_t place);
 
-/* The formula of a collective whose members' steps at each level come to level_totals. */
+/* The formula of a collective with the members' totals at each level. */
 void muster_rooted_formula(const struct muster_plan *plan,
                            const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                            struct muster_formula *ret_formula);

@@ -45,10 +45,10 @@ static void finish(struct view *view)
     muster_topology_finish(&view->topology);
 }
 
-static const char *label_of(const struct view *view, const struct muster_cargo *cargo)
+static const char *label_of(const struct view *view, const struct muster_step_data *data)
 {
     static char label[MUSTER_DRAWING_LABEL_MAX];
-    muster_drawing_label(&view->drawing, cargo, label, sizeof label);
+    muster_drawing_label(&view->drawing, data, label, sizeof label);
     return label;
 }
 
@@ -69,8 +69,8 @@ static void a_ring_sums_one_chunk_after_the_other(void **state)
         const struct muster_drawn_step *drawn = &view.drawing.steps[i];
         assert_int_equal(drawn->rank, 0);
         assert_int_equal(drawn->column, i / 2);
-        assert_string_equal(label_of(&view, &drawn->cargo), labels[i]);
-        assert_int_equal(drawn->cargo.members, members[i]);
+        assert_string_equal(label_of(&view, &drawn->data), labels[i]);
+        assert_int_equal(drawn->data.members, members[i]);
     }
     finish(&view);
 }
@@ -123,8 +123,8 @@ static void check_step(const struct view *view, size_t number)
     const struct muster_drawing *drawing = &view->drawing;
     const struct muster_drawn_step *drawn = &drawing->steps[number];
     assert_true(drawn->column < drawing->columns);
-    assert_true(drawn->cargo.members <= drawing->ranks);
-    assert_int_equal(drawn->cargo.run_count == 0, drawn->step->span.count == 0);
+    assert_true(drawn->data.members <= drawing->ranks);
+    assert_int_equal(drawn->data.run_count == 0, drawn->step->span.count == 0);
     if (drawn->step->kind >= MUSTER_STEP_COPY) {
         assert_true(drawn->other == SIZE_MAX);
         return;
@@ -134,8 +134,8 @@ static void check_step(const struct view *view, size_t number)
     assert_int_equal(other->column, drawn->column);
     assert_int_equal(other->rank, drawn->step->peer);
     char label[MUSTER_DRAWING_LABEL_MAX];
-    muster_drawing_label(drawing, &other->cargo, label, sizeof label);
-    assert_string_equal(label_of(view, &drawn->cargo), label);
+    muster_drawing_label(drawing, &other->data, label, sizeof label);
+    assert_string_equal(label_of(view, &drawn->data), label);
 }
 
 static void check_drawing(size_t algorithm, uint32_t hosts, const uint32_t *sizes, uint64_t count)

@@ -20,13 +20,13 @@ enum {
 };
 
 /* Where a step's elements are in the rank's memory, which INPUT and OUTPUT share in place. */
-struct stretch {
+struct memory_range {
     int64_t begin, end;
 };
 
-static struct stretch stretch_of(const struct muster_shape *shape,
-                                 const struct muster_schedule *schedule, bool in_place,
-                                 unsigned buffer, uint64_t offset, uint64_t count)
+static struct memory_range memory_range_of(const struct muster_shape *shape,
+                                           const struct muster_schedule *schedule, bool in_place,
+                                           unsigned buffer, uint64_t offset, uint64_t count)
 {
     const int64_t apart = INT64_C(1) << 48; /* between buffers that share no memory */
     int64_t base = buffer == MUSTER_SCRATCH ? 2 * apart : 0;
@@ -34,10 +34,10 @@ static struct stretch stretch_of(const struct muster_shape *shape,
         base = in_place ? muster_shape_in_place_offset(shape) : -apart;
     }
     assert_true(offset + count <= muster_buffer_count(schedule, buffer));
-    return (struct stretch){base + (int64_t)offset, base + (int64_t)(offset + count)};
+    return (struct memory_range){base + (int64_t)offset, base + (int64_t)(offset + count)};
 }
 
-static bool meet(struct stretch one, struct stretch other)
+static bool meet(struct memory_range one, struct memory_range other)
 {
     int64_t begin = one.begin > other.begin ? one.begin : other.begin;
     int64_t end = one.end < other.end ? one.end : other.end;
@@ -49,17 +49,17 @@ static bool clash(const struct muster_shape *shape, const struct muster_schedule
                   bool in_place, const struct muster_step *one, const struct muster_step *other)
 {
     const struct muster_step *steps[2] = {one, other};
-    struct stretch reads[2] = {{0, 0}, {0, 0}};
-    struct stretch writes[2] = {{0, 0}, {0, 0}};
+    struct memory_range reads[2] = {{0, 0}, {0, 0}};
+    struct memory_range writes[2] = {{0, 0}, {0, 0}};
     for (int i = 0; i < 2; i++) {
         const struct muster_step *step = steps[i];
         if (step->kind != MUSTER_STEP_RECV) {
-            reads[i] = stretch_of(shape, schedule, in_place, step->source, step->span.offset,
-                                  step->span.count);
+            reads[i] = memory_range_of(shape, schedule, in_place, step->source, step->span.offset,
+                                       step->span.count);
         }
         if (step->kind != MUSTER_STEP_SEND) {
-            writes[i] =
-                stretch_of(shape, schedule, in_place, step->target, step->at, step->span.count);
+            writes[i] = memory_range_of(shape, schedule, in_place, step->target, step->at,
+                                        step->span.count);
         }
     }
     return meet(writes[0], writes[1]) || meet(writes[0], reads[1]) || meet(reads[0], writes[1]);
