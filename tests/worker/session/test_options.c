@@ -189,7 +189,7 @@ static void rdma_is_asked_for_and_narrowed(void **state)
     assert_int_equal(settings.verbs_gid, 0);
     muster_settings_finish(&settings);
     set("MUSTER_VERBS_GID", "fe80::1");
-    expect_refusal(NULL, "MUSTER_VERBS_GID", "index, 0 to 255");
+    expect_refusal(NULL, "MUSTER_VERBS_GID", "from 0 to 255");
     set("MUSTER_VERBS_GID", "1");
     set("MUSTER_VERBS_PORT", "256");
     expect_refusal(NULL, "MUSTER_VERBS_PORT", "from 0 to 255");
