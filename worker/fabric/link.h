@@ -1,5 +1,5 @@
 /*
- * Inside the fabric: what a link is, what a transport must provide (struct muster_link_ops), and
+ * Inside the fabric: what a link is, what a transport must provide (struct muster_transport), and
  * what it may call. Nothing outside worker/fabric includes this.
  *
  * Locks: everything here happens under the fabric's lock unless it says otherwise. A transport that
@@ -21,7 +21,7 @@
 #include <uthash.h>
 
 enum {
-    MUSTER_TRANSPORTS_MAX = 4, /* kinds of links in one fabric */
+    MUSTER_TRANSPORTS_MAX = 8, /* of one fabric */
     MUSTER_POSTED_MAX = 16384, /* receives, and sends, posted on one link */
     MUSTER_ELEMENT_MAX_BYTES = MUSTER_SEGMENT_BYTES_MIN, /* of a transfer's element_size_bytes */
     MUSTER_SEGMENT_BYTES = 256 * 1024 /* what one message moves before others have their turn */
@@ -38,9 +38,9 @@ enum muster_link_state {
 /* All that connects this process with one other member. */
 struct muster_link {
     struct muster_fabric *fabric;
-    const struct muster_link_ops *ops; /* chosen when the link is first opened */
-    void *transport;                   /* the ops' object in this fabric */
-    void *end;                         /* the transport's own; NULL when closed */
+    const struct muster_transport *ops; /* chosen when the link is first opened */
+    void *transport;                    /* the ops' object in this fabric */
+    void *end;                          /* the transport's own; NULL when closed */
     struct muster_peer peer;
     uint32_t rank; /* in the present generation */
     enum muster_link_state state;
@@ -55,18 +55,42 @@ struct muster_link {
     UT_hash_handle hh;                     /* fabric->by_member */
 };
 
-/* A transport: how links of one kind open, move messages and close. One const table each. */
-struct muster_link_ops {
-    /* Addresses that begin with "SCHEME://" are its own. */
-    const char *scheme;
+/* A transport: its options, and how its links open, move messages and close. One const table each,
+ * which is a row of the registry (transports.c). */
+struct muster_transport {
+    /* Its addresses begin with "NAME://"; options of its own are variables MUSTER_NAME_... */
+    const char *name;
+
+    /* Its links share memory: only members of one host may use them, and the slots for descriptors
+     * are there. */
+    bool shares_memory;
 
     /* Sends may be out of memory of a GPU. */
     bool reads_gpu;
 
-    /* Makes this fabric's object of the transport and begins to accept. *ret_transport stays NULL
-     * if the options do not ask for this transport. Called without the lock. */
-    muster_status (*start)(struct muster_fabric *fabric,
-                           const struct muster_fabric_options *options, void **ret_transport);
+    /* Polling pays for longer than otherwise: a device writes, and a sleep costs an interrupt. */
+    bool polls_device;
+
+    /* Settings: what it has made of the options. Called without a lock, before there is a fabric.
+     */
+
+    /* Sets those fields that it parses from their variables; NULL: there are none. */
+    void (*read_environment)(muster_options *options);
+
+    /* Makes the settings of those options, and of variables that have no field. *ret_settings stays
+     * NULL if this transport is not to be used; `required`: it is, or there is to be no fabric. The
+     * error names the option, its variable and the value. */
+    muster_status (*parse)(const muster_options *options, bool required, void **ret_settings);
+
+    /* Frees the settings; not NULL. */
+    void (*free_settings)(void *settings);
+
+    /* The fabric's object of this transport. */
+
+    /* Makes it and begins to accept. *ret_transport stays NULL if there can be no such links and
+     * none are required. The settings are borrowed for the call. Called without the lock. */
+    muster_status (*start)(struct muster_fabric *fabric, const void *settings,
+                           void **ret_transport);
 
     /* Stops accepting and frees the object; all links are closed. */
     void (*stop)(void *transport);
@@ -100,6 +124,8 @@ struct muster_link_ops {
     /* The leader is about to sleep: peers that write are to wake it from now on; then it looks once
      * more. Or it is awake again. */
     void (*doze)(void *transport, bool dozing);
+
+    /* A link of this transport. */
 
     /* Begins to open; called once, in state IDLE. Sets the state to OPENING or OPEN, or calls
      * muster_link_fail(). */
@@ -145,12 +171,16 @@ struct muster_link_ops {
     /* Closes at once, whatever the state; moves the sends it holds to ret_sends; link->end is NULL
      * afterwards. The peer sees a death unless the goodbye is out. */
     void (*close)(struct muster_link *link, struct muster_transfer_list *ret_sends);
-};
 
-extern const struct muster_link_ops muster_inproc_ops;
-extern const struct muster_link_ops muster_shm_ops;
-extern const struct muster_link_ops muster_verbs_ops;
-extern const struct muster_link_ops muster_tcp_ops;
+    /* Descriptors over an open link. NULL in both where links share no memory. */
+
+    /* Hands the peer a copy, under this tag. MUSTER_RETRY: there is no room now. */
+    muster_status (*give_descriptor)(struct muster_link *link, uint64_t generation, uint64_t tag,
+                                     int fd);
+
+    /* Takes the one that the peer has given under this tag; -1: it has not come. */
+    int (*take_descriptor)(struct muster_link *link, uint64_t generation, uint64_t tag);
+};
 
 /* A descriptor that the leader waits for. Embedded in the transport's record. */
 struct muster_watch {
@@ -175,11 +205,12 @@ struct muster_fabric {
     pthread_cond_t idle; /* busy or wanted has changed */
     char member[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
+    char first_address[MUSTER_ADDRESS_SIZE]; /* see muster_fabric_options; "": none */
     uint32_t segment_bytes;           /* at most; UINT32_MAX: transports have bounds of their own */
     struct muster_timeline *timeline; /* borrowed; or NULL */
 
     struct {
-        const struct muster_link_ops *ops;
+        const struct muster_transport *ops;
         void *self;
     } transports[MUSTER_TRANSPORTS_MAX];
     uint32_t transport_count;
@@ -300,11 +331,6 @@ uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most
 /* True if what arrives with this key is for nobody: an older generation, an operation that was
  * withdrawn or aborted. */
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
-
-/* shm.c: over an open link of its own. Take: -1 if it has not come. */
-MUSTER_CHECKED muster_status muster_shm_give(struct muster_link *link, uint64_t generation,
-                                             uint64_t tag, int fd);
-int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag);
 
 /* Progress ------------------------------------------------------------------------------------- */
 

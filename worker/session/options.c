@@ -24,21 +24,10 @@ void muster_options_init(muster_options *options)
         .token = muster_option_variable("MUSTER_TOKEN"),
         .host = muster_option_variable("MUSTER_HOST"),
         .rack = muster_option_variable("MUSTER_RACK"),
-        .listen = muster_option_variable("MUSTER_LISTEN"),
-        .interface = muster_option_variable("MUSTER_INTERFACE"),
-        .tls_certificate = muster_option_variable("MUSTER_TLS_CERTIFICATE"),
-        .tls_key = muster_option_variable("MUSTER_TLS_KEY"),
-        .tls_authority = muster_option_variable("MUSTER_TLS_AUTHORITY"),
-        .tls_name = muster_option_variable("MUSTER_TLS_NAME"),
-        .tcp_connections = muster_option_read_number("MUSTER_TCP_CONNECTIONS", 1),
         .min_size = muster_option_read_number("MUSTER_MIN", 1),
         .max_size = muster_option_read_number("MUSTER_MAX", DEFAULT_MAX_SIZE),
         .target_size = muster_option_read_number("MUSTER_TARGET", 0),
         .order = muster_option_read_number("MUSTER_ORDER", 0),
-        .verbs_device = muster_option_variable("MUSTER_VERBS_DEVICE"),
-        .verbs_connections = muster_option_read_number("MUSTER_VERBS_CONNECTIONS", 0),
-        .verbs_port = muster_option_read_number("MUSTER_VERBS_PORT", 0),
-        .verbs_gid = muster_option_variable("MUSTER_VERBS_GID"),
         .algorithm = muster_option_variable("MUSTER_ALGORITHM"),
         .timeline = muster_option_variable("MUSTER_TIMELINE"),
         .join_timeout_ms = muster_option_read_number("MUSTER_JOIN_TIMEOUT_MS", DEFAULT_TIMEOUT_MS),
@@ -48,52 +37,31 @@ void muster_options_init(muster_options *options)
     options->measure = muster_option_read_switch("MUSTER_MEASURE", 1);
     options->tune = muster_option_read_switch("MUSTER_TUNE", 1);
     options->reproducible = muster_option_read_switch("MUSTER_REPRODUCIBLE", 0);
-    options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
-    options->verbs = muster_option_read_switch("MUSTER_VERBS", 0);
+    muster_transports_read_environment(options);
 }
 
 static muster_status check_numbers(const muster_options *options)
 {
-    TRY(muster_option_check_number(
-        options->min_size,
-        (struct muster_option_range){"min_size", "MUSTER_MIN", 1, MUSTER_MEMBERS_MAX}));
-    TRY(muster_option_check_number(
-        options->max_size, (struct muster_option_range){"max_size", "MUSTER_MAX", options->min_size,
-                                                        MUSTER_MEMBERS_MAX}));
-    if (options->target_size != 0) {
-        TRY(muster_option_check_number(options->target_size,
-                                       (struct muster_option_range){"target_size", "MUSTER_TARGET",
-                                                                    options->min_size,
-                                                                    options->max_size}));
+    uint32_t target_least = options->target_size != 0 ? options->min_size : 0; /* 0: none */
+    const struct {
+        uint32_t number;
+        struct muster_option_range range;
+    } numbers[] = {
+        {options->min_size, {"min_size", "MUSTER_MIN", 1, MUSTER_MEMBERS_MAX}},
+        {options->max_size, {"max_size", "MUSTER_MAX", options->min_size, MUSTER_MEMBERS_MAX}},
+        {options->target_size, {"target_size", "MUSTER_TARGET", target_least, options->max_size}},
+        {options->order, {"order", "MUSTER_ORDER", 0, MUSTER_OPTION_BAD - 1}},
+        {options->join_timeout_ms,
+         {"join_timeout_ms", "MUSTER_JOIN_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}},
+        {options->call_timeout_ms,
+         {"call_timeout_ms", "MUSTER_CALL_TIMEOUT_MS", 1, TIMEOUT_MAX_MS}},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        TRY(muster_option_check_number(numbers[i].number, numbers[i].range));
     }
-    TRY(muster_option_check_number(
-        options->order,
-        (struct muster_option_range){"order", "MUSTER_ORDER", 0, MUSTER_OPTION_BAD - 1}));
-    TRY(muster_option_check_number(options->join_timeout_ms,
-                                   (struct muster_option_range){"join_timeout_ms",
-                                                                "MUSTER_JOIN_TIMEOUT_MS", 1,
-                                                                TIMEOUT_MAX_MS}));
-    TRY(muster_option_check_number(options->call_timeout_ms,
-                                   (struct muster_option_range){"call_timeout_ms",
-                                                                "MUSTER_CALL_TIMEOUT_MS", 1,
-                                                                TIMEOUT_MAX_MS}));
-    TRY(muster_option_check_number(options->tcp_connections,
-                                   (struct muster_option_range){"tcp_connections",
-                                                                "MUSTER_TCP_CONNECTIONS", 1,
-                                                                MUSTER_TCP_CONNECTIONS_MAX}));
     TRY(muster_option_check_switch(options->measure, "measure", "MUSTER_MEASURE"));
     TRY(muster_option_check_switch(options->tune, "tune", "MUSTER_TUNE"));
     TRY(muster_option_check_switch(options->reproducible, "reproducible", "MUSTER_REPRODUCIBLE"));
-    TRY(muster_option_check_switch(options->verbs, "verbs", "MUSTER_VERBS"));
-    TRY(muster_option_check_number(
-        options->verbs_port,
-        (struct muster_option_range){"verbs_port", "MUSTER_VERBS_PORT", 0, UINT8_MAX}));
-    TRY(muster_option_check_number(options->verbs_connections,
-                                   (struct muster_option_range){"verbs_connections",
-                                                                "MUSTER_VERBS_CONNECTIONS", 0,
-                                                                MUSTER_VERBS_CONNECTIONS_MAX}));
-    TRY(muster_option_check_switch(options->shared_memory, "shared_memory",
-                                   "MUSTER_SHARED_MEMORY"));
     return muster_option_check_switch(options->leave_on_sigterm, "leave_on_sigterm",
                                       "MUSTER_LEAVE_ON_SIGTERM");
 }
@@ -111,14 +79,6 @@ static muster_status check_name(const char *what, const char *name, size_t size_
                                    "%s \"%.80s\": must be 1 to %zu printable characters without "
                                    "spaces",
                                    what, name, size_bytes - 1);
-}
-
-static muster_status copy_tls(const muster_options *options, struct muster_settings *settings)
-{
-    TRY(muster_option_copy(options->tls_certificate, &settings->tls_certificate));
-    TRY(muster_option_copy(options->tls_key, &settings->tls_key));
-    TRY(muster_option_copy(options->tls_authority, &settings->tls_authority));
-    return muster_option_copy(options->tls_name, &settings->tls_name);
 }
 
 static muster_status copy_host(const char *host, char **ret_copy)
@@ -153,35 +113,6 @@ static muster_status check_algorithm(const char *text)
                                : muster_error_prefix(status, "algorithm (MUSTER_ALGORITHM)");
 }
 
-static muster_status check_interface(const muster_options *options)
-{
-    if (options->interface == NULL) {
-        return MUSTER_OK;
-    }
-    if (options->listen != NULL && options->listen[0] != '*') {
-        return muster_error_set(
-            MUSTER_INVALID,
-            "interface (MUSTER_INTERFACE) \"%.80s\": there is nothing to choose, "
-            "listen (MUSTER_LISTEN) is the address \"%.80s\"",
-            options->interface, options->listen);
-    }
-    muster_status status = muster_interfaces_check(options->interface);
-    return status == MUSTER_OK ? MUSTER_OK
-                               : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
-}
-
-static muster_status copy_verbs(const muster_options *options, struct muster_settings *settings)
-{
-    uint32_t gid = 0;
-    settings->verbs_gid = -1;
-    if (options->verbs_gid != NULL) {
-        TRY(muster_option_parse_number("verbs_gid (MUSTER_VERBS_GID)", options->verbs_gid, 0,
-                                       UINT8_MAX, &gid));
-        settings->verbs_gid = (int32_t)gid;
-    }
-    return muster_option_copy(options->verbs_device, &settings->verbs_device);
-}
-
 static muster_status copy_strings(const muster_options *options, struct muster_settings *settings)
 {
     const char *job = options->job != NULL ? options->job : "default";
@@ -201,12 +132,7 @@ static muster_status copy_strings(const muster_options *options, struct muster_s
     TRY(muster_option_copy(options->token != NULL ? options->token : "", &settings->token));
     TRY(copy_host(options->host, &settings->host));
     TRY(copy_rack(options->rack, &settings->rack));
-    TRY(check_interface(options));
-    TRY(muster_option_copy(options->listen, &settings->listen));
-    TRY(muster_option_copy(options->interface, &settings->interface));
     TRY(muster_option_copy(options->timeline, &settings->timeline));
-    TRY(copy_tls(options, settings));
-    TRY(copy_verbs(options, settings));
     if (options->algorithm != NULL) {
         TRY(check_algorithm(options->algorithm));
         TRY(muster_option_copy(options->algorithm, &settings->algorithm));
@@ -224,7 +150,6 @@ muster_status muster_settings_init(const muster_options *options,
     }
     TRY(check_numbers(options));
     struct muster_settings settings = {
-        .tcp_connections = options->tcp_connections,
         .min_size = options->min_size,
         .max_size = options->max_size,
         .target_size = options->target_size,
@@ -235,12 +160,11 @@ muster_status muster_settings_init(const muster_options *options,
         .measure = options->measure != 0,
         .tune = options->tune != 0,
         .reproducible = options->reproducible != 0,
-        .shared_memory = options->shared_memory != 0,
-        .verbs = options->verbs != 0,
-        .verbs_port = options->verbs_port,
-        .verbs_connections = options->verbs_connections,
     };
     muster_status status = copy_strings(options, &settings);
+    if (status == MUSTER_OK) {
+        status = muster_transports_parse(options, NULL, &settings.transports);
+    }
     if (status != MUSTER_OK) {
         muster_settings_finish(&settings);
         return status;
@@ -255,15 +179,9 @@ void muster_settings_finish(struct muster_settings *settings)
     free(settings->job);
     free(settings->token);
     free(settings->host);
-    free(settings->verbs_device);
     free(settings->rack);
-    free(settings->listen);
-    free(settings->interface);
-    free(settings->tls_certificate);
-    free(settings->tls_key);
-    free(settings->tls_authority);
-    free(settings->tls_name);
     free(settings->algorithm);
     free(settings->timeline);
+    muster_transport_settings_destroy(settings->transports);
     *settings = (struct muster_settings){0};
 }

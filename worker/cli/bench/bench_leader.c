@@ -39,7 +39,6 @@ struct worker {
 
 struct lead {
     struct muster_bench_board *board;
-    struct muster_hub *hub;
     uint32_t started;
     struct worker workers[MUSTER_BENCH_RANKS_MAX];
 };
@@ -54,11 +53,17 @@ static void close_channel(int *channel)
     }
 }
 
+/* Ranks are threads of this process, not processes. */
+static bool has_threads(const struct lead *lead)
+{
+    return lead->board->options.transport == MUSTER_BENCH_INPROC;
+}
+
 static void *run_thread(void *argument)
 {
     struct worker *worker = argument;
-    muster_status status = muster_bench_work(worker->lead->board, worker->rank,
-                                             worker->rank_channel, worker->lead->hub);
+    muster_status status =
+        muster_bench_work(worker->lead->board, worker->rank, worker->rank_channel);
     (void)status;                         /* it is on the board */
     close_channel(&worker->rank_channel); /* which the parent sees */
     return NULL;
@@ -74,7 +79,7 @@ static void run_child(const struct worker *worker, pid_t parent)
     for (uint32_t i = 0; i <= worker->rank; i++) {
         close_channel(&lead->workers[i].channel);
     }
-    muster_status status = muster_bench_work(lead->board, worker->rank, worker->rank_channel, NULL);
+    muster_status status = muster_bench_work(lead->board, worker->rank, worker->rank_channel);
     _exit(status == MUSTER_OK ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED);
 }
 
@@ -103,7 +108,7 @@ static muster_status start_worker(struct lead *lead, uint32_t rank)
     *worker =
         (struct worker){.lead = lead, .rank = rank, .channel = ends[0], .rank_channel = ends[1]};
     lead->started++;
-    if (lead->hub == NULL) {
+    if (!has_threads(lead)) {
         return start_child(worker);
     }
     int failed = pthread_create(&worker->thread, NULL, run_thread, worker);
@@ -117,9 +122,6 @@ static muster_status start_worker(struct lead *lead, uint32_t rank)
 
 static muster_status start_workers(struct lead *lead)
 {
-    if (lead->board->options.transport == MUSTER_BENCH_INPROC) {
-        TRY(muster_hub_create(&lead->hub));
-    }
     for (uint32_t i = 0; i < lead->board->options.ranks; i++) {
         TRY(start_worker(lead, i));
     }
@@ -167,7 +169,7 @@ static muster_status explain(struct lead *lead, const struct worker *gone)
     const struct muster_bench_seat *seat = &lead->board->seats[gone->rank];
     bool has_own_cause = seat->error[0] != '\0' && seat->status != MUSTER_REJOIN;
     int64_t deadline_ns = muster_clock_after_ms(has_own_cause ? 0 : DEATH_MS);
-    while (lead->hub == NULL) {
+    while (!has_threads(lead)) {
         if (find_killed(lead)) {
             return MUSTER_FATAL;
         }
@@ -197,7 +199,6 @@ static void stop_workers(struct lead *lead, bool in_order)
             pthread_join(worker->thread, NULL);
         }
     }
-    muster_hub_destroy(lead->hub);
 }
 
 /* Phases -------------------------------------------------------------------------------------- */

@@ -124,8 +124,7 @@ MUSTER_CHECKED muster_status muster_bench_check_memory(const struct muster_bench
 
 /* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
  * end of the stream to the parent. */
-muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel,
-                                struct muster_hub *hub);
+muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel);
 
 /* The function of operation USER: the larger one. */
 void muster_bench_user(void *out, const void *left, const void *right, size_t count,

@@ -1,5 +1,7 @@
 #include "worker/fabric/shm/shm.h"
 
+#include "worker/base/option_parse.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,11 +10,32 @@
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status shm_start(struct muster_fabric *fabric,
-                               const struct muster_fabric_options *options, void **ret_transport)
+static void shm_read_environment(muster_options *options)
+{
+    options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
+}
+
+/* Whether it is used is all that there is to say. */
+static muster_status shm_parse(const muster_options *options, bool required, void **ret_settings)
+{
+    static bool used = true;
+    TRY(muster_option_check_switch(options->shared_memory, "shared_memory",
+                                   "MUSTER_SHARED_MEMORY"));
+    *ret_settings = required || options->shared_memory != 0 ? &used : NULL;
+    return MUSTER_OK;
+}
+
+static void shm_free_settings(void *settings)
+{
+    (void)settings;
+}
+
+static muster_status shm_start(struct muster_fabric *fabric, const void *settings,
+                               void **ret_transport)
 {
     struct shm_address own;
-    if (!options->shared_memory || !muster_shm_address_here(&own)) {
+    (void)settings;
+    if (!muster_shm_address_here(&own)) {
         return MUSTER_OK;
     }
     struct shm *shm = calloc(1, sizeof *shm);
@@ -211,7 +234,8 @@ static void shm_progress(struct muster_link *link)
 
 /* Descriptors --------------------------------------------------------------------------------- */
 
-muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uint64_t tag, int fd)
+static muster_status shm_give_descriptor(struct muster_link *link, uint64_t generation,
+                                         uint64_t tag, int fd)
 {
     const struct shm_link *end = link->end;
     const struct shm_packet packet = {
@@ -223,7 +247,7 @@ muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uin
     return MUSTER_OK;
 }
 
-int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
+static int shm_take_descriptor(struct muster_link *link, uint64_t generation, uint64_t tag)
 {
     struct shm_link *end = link->end;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
@@ -238,8 +262,12 @@ int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
     return -1;
 }
 
-const struct muster_link_ops muster_shm_ops = {
-    .scheme = "shm",
+const struct muster_transport muster_shm_transport = {
+    .name = "shm",
+    .shares_memory = true,
+    .read_environment = shm_read_environment,
+    .parse = shm_parse,
+    .free_settings = shm_free_settings,
     .start = shm_start,
     .stop = muster_common_link_stop,
     .addresses = shm_addresses,
@@ -262,4 +290,6 @@ const struct muster_link_ops muster_shm_ops = {
     .left = shm_left,
     .has_arrived = muster_common_link_has_arrived,
     .close = shm_close,
+    .give_descriptor = shm_give_descriptor,
+    .take_descriptor = shm_take_descriptor,
 };

@@ -11,39 +11,31 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *options)
+static muster_status begin(struct tcp *tcp, const struct muster_tcp_settings *settings)
 {
     if (tcp->staging == NULL || tcp->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    const struct muster_tls_files *tls = &options->tls;
-    if (tls->certificate != NULL || tls->key != NULL || tls->authority != NULL ||
-        tls->name != NULL) {
-        TRY(muster_tls_create(&options->tls, &tcp->tls));
+    const struct muster_tls_files tls = muster_tcp_tls_files(settings);
+    if (tls.certificate != NULL || tls.key != NULL || tls.authority != NULL || tls.name != NULL) {
+        TRY(muster_tls_create(&tls, &tcp->tls));
     }
-    return muster_tcp_listen(tcp, options);
+    return muster_tcp_listen(tcp, settings);
 }
 
-static muster_status tcp_start(struct muster_fabric *fabric,
-                               const struct muster_fabric_options *options, void **ret_transport)
+static muster_status tcp_start(struct muster_fabric *fabric, const void *own, void **ret_transport)
 {
-    if (options->listen == NULL) {
-        return MUSTER_OK;
-    }
-    if (options->connections > MUSTER_TCP_CONNECTIONS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "%u connections to each peer: at most %d",
-                                options->connections, MUSTER_TCP_CONNECTIONS_MAX);
-    }
+    const struct muster_tcp_settings *settings = own;
     struct tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     muster_pending_connections_init(&tcp->pending_list, fabric, &muster_tcp_pending_ops);
-    tcp->connections = options->connections == 0 ? 1 : options->connections;
-    tcp->silence_ms = options->silence_ms == 0 ? TCP_SILENCE_MS : options->silence_ms;
+    tcp->connections = settings->connections;
+    tcp->silence_ms = settings->silence_ms == 0 ? TCP_SILENCE_MS : settings->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(tcp, options);
+    muster_status status = begin(tcp, settings);
     if (status != MUSTER_OK) {
         muster_pending_connections_stop(&tcp->pending_list);
         return status;
@@ -182,8 +174,11 @@ static void tcp_progress(struct muster_link *link)
     }
 }
 
-const struct muster_link_ops muster_tcp_ops = {
-    .scheme = "tcp",
+const struct muster_transport muster_tcp_transport = {
+    .name = "tcp",
+    .read_environment = muster_tcp_read_environment,
+    .parse = muster_tcp_parse,
+    .free_settings = muster_tcp_free_settings,
     .start = tcp_start,
     .stop = muster_common_link_stop,
     .addresses = tcp_addresses,

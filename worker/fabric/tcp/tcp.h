@@ -14,6 +14,7 @@
 
 #include "worker/fabric/address/host_addresses.h"
 #include "worker/fabric/tcp/tcp_bundle.h"
+#include "worker/fabric/tcp/tcp_settings.h"
 #include "worker/fabric/tls/tls.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/match.h"
@@ -95,8 +96,8 @@ struct tcp_link {
     struct muster_match match;
     struct muster_link *link;
     struct tcp *tcp;
-    struct tcp_path *path;                              /* the first that is OPEN, or NULL */
-    struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN */
+    struct tcp_path *path;                          /* the first that is OPEN, or NULL */
+    struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN */
     uint32_t path_count;
     struct tcp_bundle *bundle;          /* NULL: one connection and no more */
     uint32_t ticket;                    /* of the calls to it */
@@ -162,7 +163,7 @@ int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 /* tcp_connect.c */
 extern const struct muster_pending_ops muster_tcp_pending_ops;
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
-                                               const struct muster_fabric_options *options);
+                                               const struct muster_tcp_settings *settings);
 
 /* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);

@@ -62,7 +62,7 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
     struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
     bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
                 end->bundle->ticket == path->pending.hello.ticket &&
-                end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
+                end->path_count < MUSTER_CONNECTIONS_MAX;
     if (!answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
         muster_tcp_path_close(path);
         return;
@@ -219,26 +219,28 @@ static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, 
     return tcp->own_count > 0 ? MUSTER_OK : status;
 }
 
-static muster_status listen_at_all(struct tcp *tcp, const struct muster_fabric_options *options,
+static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_settings *settings,
                                    const struct tcp_ports *ports)
 {
     uint32_t chosen[TCP_LISTEN_MAX];
     uint32_t count = 0;
-    muster_status status = muster_addresses_choose(
-        &tcp->here, options->interfaces, options->first_address, TCP_LISTEN_MAX, chosen, &count);
+    muster_status status = muster_addresses_choose(&tcp->here, settings->listen.interfaces,
+                                                   tcp->pending_list.fabric->first_address,
+                                                   TCP_LISTEN_MAX, chosen, &count);
     return status == MUSTER_OK ? listen_everywhere(tcp, chosen, count, ports)
                                : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
 }
 
-muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_options *options)
+muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_tcp_settings *settings)
 {
     struct muster_socket_address address;
     struct tcp_ports ports;
+    const char *where =
+        muster_listen_at(&settings->listen, tcp->pending_list.fabric->first_address);
     TRY(muster_host_addresses_read(&tcp->here));
-    muster_status status =
-        muster_address_parse_listen(options->listen, &address, &ports.first, &ports.last);
+    muster_status status = muster_address_parse_listen(where, &address, &ports.first, &ports.last);
     if (status == MUSTER_OK && address.storage.ss_family == AF_UNSPEC) {
-        return listen_at_all(tcp, options, &ports);
+        return listen_at_all(tcp, settings, &ports);
     }
     if (status == MUSTER_OK && muster_address_is_any(&address)) {
         status = muster_error_set(MUSTER_INVALID,
@@ -248,7 +250,7 @@ muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_opti
     }
     return status == MUSTER_OK
                ? MUSTER_OK
-               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", options->listen);
+               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", where);
 }
 
 static void expired(struct muster_pending_connection *pending)

@@ -34,10 +34,10 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
 }
 
 /* Where RDMA need not be, those that are good do. */
-static muster_status open_named(struct verbs *verbs, const struct muster_fabric_verbs *options,
+static muster_status open_named(struct verbs *verbs, const struct muster_verbs_settings *settings,
                                 struct muster_verbs_wish *wish)
 {
-    AUTO_FREE char *names = strdup(options->device);
+    AUTO_FREE char *names = strdup(settings->device);
     char *rest = names;
     muster_status status = MUSTER_OK;
     if (names == NULL) {
@@ -46,7 +46,7 @@ static muster_status open_named(struct verbs *verbs, const struct muster_fabric_
     bool alone = strchr(names, ',') == NULL;
     while ((wish->device = strsep(&rest, ",")) != NULL) {
         muster_status opened = open_device(verbs, wish);
-        if (opened != MUSTER_OK && (alone || options->use == MUSTER_VERBS_REQUIRED)) {
+        if (opened != MUSTER_OK && (alone || settings->required)) {
             return opened;
         }
         if (opened != MUSTER_OK) {
@@ -58,25 +58,21 @@ static muster_status open_named(struct verbs *verbs, const struct muster_fabric_
 }
 
 /* Those that are named, or the first that is good. */
-static muster_status open_devices(struct verbs *verbs, const struct muster_fabric_verbs *options)
+static muster_status open_devices(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
-    struct muster_verbs_wish wish = {.port = options->port, .gid = options->gid};
-    if (options->connections > VERBS_PATHS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "%u connections over RDMA: there can be %d",
-                                options->connections, VERBS_PATHS_MAX);
-    }
-    if (options->device == NULL) {
+    struct muster_verbs_wish wish = {.port = settings->port, .gid = settings->gid};
+    if (settings->device == NULL) {
         TRY(open_device(verbs, &wish));
     } else {
-        TRY(open_named(verbs, options, &wish));
+        TRY(open_named(verbs, settings, &wish));
     }
-    verbs->connections = options->connections > 0 ? options->connections : verbs->device_count;
+    verbs->connections = settings->connections > 0 ? settings->connections : verbs->device_count;
     return MUSTER_OK;
 }
 
-static muster_status begin(struct verbs *verbs, const struct muster_fabric_options *options)
+static muster_status begin(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
-    if (options->tls.certificate != NULL) {
+    if (settings->encrypted) {
         return muster_error_set(MUSTER_INVALID,
                                 "links are to use TLS (MUSTER_TLS_CERTIFICATE), and what goes over "
                                 "RDMA is not encrypted");
@@ -84,9 +80,9 @@ static muster_status begin(struct verbs *verbs, const struct muster_fabric_optio
     if (verbs->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    TRY(open_devices(verbs, &options->verbs));
+    TRY(open_devices(verbs, settings));
     TRY(muster_verbs_events_start(verbs));
-    return muster_verbs_listen(verbs, options);
+    return muster_verbs_listen(verbs, settings);
 }
 
 static void verbs_stop(void *transport)
@@ -96,22 +92,20 @@ static void verbs_stop(void *transport)
     muster_pending_connections_stop(&verbs->pending_list);
 }
 
-static muster_status verbs_start(struct muster_fabric *fabric,
-                                 const struct muster_fabric_options *options, void **ret_transport)
+static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
+                                 void **ret_transport)
 {
-    if (options->verbs.use == MUSTER_VERBS_OFF) {
-        return MUSTER_OK;
-    }
+    const struct muster_verbs_settings *settings = own;
     struct verbs *verbs = calloc(1, sizeof *verbs);
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_pending_ops);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(verbs, options);
+    muster_status status = begin(verbs, settings);
     if (status != MUSTER_OK) {
         verbs_stop(verbs);
-        return muster_verbs_is_off(options, status);
+        return muster_verbs_is_off(settings->required, status);
     }
     *ret_transport = verbs;
     return MUSTER_OK;
@@ -264,9 +258,13 @@ static void verbs_progress(struct muster_link *link)
     muster_verbs_flush(end);
 }
 
-const struct muster_link_ops muster_verbs_ops = {
-    .scheme = "verbs",
+const struct muster_transport muster_verbs_transport = {
+    .name = "verbs",
     .reads_gpu = true,
+    .polls_device = true,
+    .read_environment = muster_verbs_read_environment,
+    .parse = muster_verbs_parse,
+    .free_settings = muster_verbs_free_settings,
     .start = verbs_start,
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,

@@ -229,7 +229,7 @@ static void expired(struct muster_pending_connection *pending)
 
 static bool is_ours(const char *address)
 {
-    return muster_link_has_scheme(address, muster_verbs_ops.scheme);
+    return muster_link_has_scheme(address, muster_verbs_transport.name);
 }
 
 /* Of the peer's addresses over RDMA, modulo how many there are. */

@@ -1,7 +1,7 @@
 /*
- * The slots of struct muster_link_ops that are alike for all transports which carry frames and have
- * half-open connections: TCP, shared memory, RDMA. Of such a transport the object begins with a
- * struct muster_pending_connections, and what link->end points to with a struct muster_dialler.
+ * The slots of struct muster_transport that are alike for all transports which carry frames and
+ * have half-open connections: TCP, shared memory, RDMA. Of such a transport the object begins with
+ * a struct muster_pending_connections, and what link->end points to with a struct muster_dialler.
  *
  * Threads: the fabric's lock.
  */
