@@ -15,6 +15,7 @@
 #include "worker/fabric/ended_operations.h"
 #include "worker/fabric/known_calls.h"
 #include "worker/fabric/transfers.h"
+#include "worker/fabric/wire/hello.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,6 +55,12 @@ struct muster_link {
     struct muster_link *next_dirty, *next; /* next: links that wait to be freed */
     UT_hash_handle hh;                     /* fabric->by_member */
 };
+
+struct muster_watch;
+struct muster_dialler;
+struct muster_pending_connection;
+struct muster_pending_connections;
+struct muster_socket_address;
 
 /* A transport: its options, and how its links open, move messages and close. One const table each,
  * which is a row of the registry (transports.c). */
@@ -180,6 +187,52 @@ struct muster_transport {
 
     /* Takes the one that the peer has given under this tag; -1: it has not come. */
     int (*take_descriptor)(struct muster_link *link, uint64_t generation, uint64_t tag);
+
+    /* Connections that are not open yet, where links begin with one and a hello: see
+     * wire/pending_connections.h. Others have none of these. */
+    struct {
+        /* The verdict on a peer's connection to a link that is open, or opening, over another
+         * transport. */
+        enum muster_verdict elsewhere;
+
+        /* What link->end points to: its size, and what fills it when it is zeroed, but for the
+         * dialler's times and place. */
+        size_t end_size_bytes;
+        void (*init_end)(struct muster_link *link);
+
+        /* A new connection: makes its record by muster_pending_create() and returns it. Takes the
+         * descriptor, also on failure: NULL then. */
+        struct muster_pending_connection *(*accepted)(
+            struct muster_pending_connections *pending_list, int fd,
+            const struct muster_socket_address *remote);
+
+        /* There is news on a connection, open or not: see struct muster_watch. */
+        void (*ready)(struct muster_watch *watch, uint32_t events);
+
+        /* Sends the verdict; false if that failed. */
+        bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
+
+        /* Ends the connection, also an open one: muster_pending_leave(), muster_watch_retire(). */
+        void (*close)(struct muster_pending_connection *pending);
+
+        /* Whether our own call to it is under way; the link is this transport's. */
+        bool (*calls)(const struct muster_link *link);
+
+        /* A member of this generation calls, with the right token: answers, and opens or closes. */
+        void (*take)(struct muster_pending_connection *pending, struct muster_link *link);
+
+        /* The time of one that is DIALLING or PROVING is over. */
+        void (*expired)(struct muster_pending_connection *pending);
+
+        /* A call is due: the first to a link that is OPENING, or another. */
+        void (*dial)(struct muster_dialler *dialler);
+
+        /* State OPEN: whether the peer has ended the connection, or all of them. */
+        bool (*ended)(const struct muster_link *link);
+
+        /* Frees the transport's object. */
+        void (*free)(struct muster_pending_connections *pending_list);
+    } connection;
 };
 
 /* A descriptor that the leader waits for. Embedded in the transport's record. */

@@ -160,8 +160,12 @@ void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
 /* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
-/* tcp_connect.c */
-extern const struct muster_pending_ops muster_tcp_pending_ops;
+extern const struct muster_transport muster_tcp_transport;
+
+/* tcp_connect.c: slots, link.h says what each does; and listening. */
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
                                                const struct muster_tcp_settings *settings);
 

@@ -13,47 +13,11 @@
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_pending(struct muster_pending_connection *pending)
-{
-    muster_tcp_path_close((struct tcp_path *)pending);
-}
-
-static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
+bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
     return muster_tcp_path_say((struct tcp_path *)pending, bytes, sizeof bytes);
-}
-
-static void say_from(const struct muster_pending_connection *pending,
-                     char ret_from[MUSTER_ADDRESS_SIZE])
-{
-    const struct tcp_path *path = (const struct tcp_path *)pending;
-    muster_address_print(&path->remote, ret_from);
-}
-
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
-{
-    struct tcp_path *path =
-        muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
-    if (path == NULL) {
-        return NULL;
-    }
-    path->remote = *remote;
-    return &path->pending;
-}
-
-static bool calls(const struct muster_link *link)
-{
-    const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->dialling.call_count; i++) {
-        if (end->dialling.calls[i]->pending.phase == MUSTER_PHASE_GREETING) {
-            return true;
-        }
-    }
-    return false; /* no hello is out: theirs counts */
 }
 
 /* One more connection of a link that is open. */
@@ -63,14 +27,15 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
     bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
                 end->bundle->ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_CONNECTIONS_MAX;
-    if (!answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+    if (!muster_tcp_answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) ||
+        !fits) {
         muster_tcp_path_close(path);
         return;
     }
     muster_tcp_widen_link(path, end);
 }
 
-static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)pending;
     if (pending->hello.index > 0) {
@@ -82,7 +47,7 @@ static void take_call(struct muster_pending_connection *pending, struct muster_l
     }
     struct tcp_link *end = link->end;
     muster_tcp_calls_drop(end, NULL);
-    if (!answer(pending, MUSTER_WELCOME)) {
+    if (!muster_tcp_answer(pending, MUSTER_WELCOME)) {
         muster_pending_unheard(pending, link);
         return;
     }
@@ -113,7 +78,7 @@ static void read_hello(struct tcp_path *path)
     muster_pending_greeted(&path->pending, path->header);
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
     switch (path->pending.phase) {
@@ -146,15 +111,6 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
-
-static void free_tcp(struct muster_pending_connections *pending_list)
-{
-    struct tcp *tcp = (struct tcp *)pending_list;
-    free(tcp->staging);
-    free(tcp->piece);
-    muster_tls_release(tcp->tls);
-    free(tcp);
-}
 
 /* Returns 0, or an error number. */
 static int listen_at(int fd, struct muster_socket_address *address, uint16_t port)
@@ -252,51 +208,3 @@ muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_tcp_setting
                ? MUSTER_OK
                : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", where);
 }
-
-static void expired(struct muster_pending_connection *pending)
-{
-    muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
-}
-
-static void dial(struct muster_dialler *dialler)
-{
-    muster_tcp_dial_due((struct tcp_link *)dialler);
-}
-
-static void init_end(struct muster_link *link)
-{
-    struct tcp_link *end = link->end;
-    end->dialler.match = &end->match;
-    end->link = link;
-    end->tcp = link->transport;
-    end->match.link = link;
-}
-
-/* All of the link's connections. */
-static bool ended(const struct muster_link *link)
-{
-    const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_ended(&end->paths[i]->pending)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-const struct muster_pending_ops muster_tcp_pending_ops = {
-    .elsewhere = MUSTER_REFUSED_CROSSED,
-    .accepted = accepted,
-    .ready = path_ready,
-    .answer = answer,
-    .close = close_pending,
-    .from = say_from,
-    .end_size_bytes = sizeof(struct tcp_link),
-    .init_end = init_end,
-    .calls = calls,
-    .take = take_call,
-    .expired = expired,
-    .dial = dial,
-    .ended = ended,
-    .free = free_tcp,
-};

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 enum { PIECE_ALIGNMENT = 64 };
@@ -100,7 +101,7 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_pending_ops);
+    muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_transport);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
     muster_status status = begin(verbs, settings);
     if (status != MUSTER_OK) {
@@ -258,6 +259,70 @@ static void verbs_progress(struct muster_link *link)
     muster_verbs_flush(end);
 }
 
+/* Connections --------------------------------------------------------------------------------- */
+
+static void close_pending(struct muster_pending_connection *pending)
+{
+    muster_verbs_path_close((struct verbs_path *)pending);
+}
+
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
+{
+    (void)remote;
+    struct verbs_path *path =
+        muster_verbs_path_create((struct verbs *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    return path != NULL ? &path->pending : NULL;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    const struct verbs_path *path = end->paths[0];
+    return path != NULL && path->dialler &&
+           (path->pending.phase == MUSTER_PHASE_GREETING ||
+            path->pending.phase == MUSTER_PHASE_PROVING);
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_verbs_dial((struct verbs_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct verbs_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->verbs = link->transport;
+    end->match.link = link;
+    end->match.unchecked = true; /* the device has a CRC of its own */
+    end->arrival.piece = end->verbs->piece;
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_end; i++) {
+        if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
+            !muster_pending_ended(&end->paths[i]->pending)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void free_verbs(struct muster_pending_connections *pending_list)
+{
+    struct verbs *verbs = (struct verbs *)pending_list;
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        muster_verbs_device_close(&verbs->devices[i]);
+    }
+    free(verbs->piece);
+    free(verbs);
+}
+
 const struct muster_transport muster_verbs_transport = {
     .name = "verbs",
     .reads_gpu = true,
@@ -265,26 +330,36 @@ const struct muster_transport muster_verbs_transport = {
     .read_environment = muster_verbs_read_environment,
     .parse = muster_verbs_parse,
     .free_settings = muster_verbs_free_settings,
+    MUSTER_COMMON_LINK_OPERATIONS,
     .start = verbs_start,
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,
-    .woken = muster_common_link_woken,
-    .refresh = muster_common_link_refresh,
     .begin_generation = muster_common_link_begin_generation,
     .timers = muster_common_link_timers,
     .has_news = verbs_has_news,
     .take_news = verbs_take_news,
     .doze = verbs_doze,
-    .open = muster_common_link_open,
     .post_send = verbs_post_send,
-    .post_receive = muster_common_link_post_receive,
     .withdraw = verbs_withdraw,
-    .abort = muster_common_link_abort,
-    .announce = muster_common_link_announce,
     .progress = verbs_progress,
     .goodbye = verbs_goodbye,
     .said_goodbye = verbs_said_goodbye,
     .left = verbs_left,
-    .has_arrived = muster_common_link_has_arrived,
     .close = verbs_close,
+    .connection =
+        {
+            .elsewhere = MUSTER_REFUSED_VERBS,
+            .end_size_bytes = sizeof(struct verbs_link),
+            .init_end = init_end,
+            .accepted = accepted,
+            .ready = muster_verbs_path_ready,
+            .answer = muster_verbs_answer,
+            .close = close_pending,
+            .calls = calls,
+            .take = muster_verbs_take_call,
+            .expired = muster_verbs_expired,
+            .dial = dial,
+            .ended = ended,
+            .free = free_verbs,
+        },
 };
