@@ -1,9 +1,11 @@
 #include "rendezvous/musterd_options.h"
 
 #include "worker/base/log.h"
+#include "worker/base/option_parse.h"
 
 #include <argp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,16 +80,15 @@ static const struct argp_option *row_of(int key)
 
 static void set_number(struct argp_state *state, size_t index, const char *text)
 {
-    char *end;
-    unsigned long number = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < numbers[index].least ||
-        number > numbers[index].most) {
-        argp_error(state, "--%s: \"%s\" is not a number from %u to %u",
-                   row_of(numbers[index].key)->name, text, numbers[index].least,
-                   numbers[index].most);
+    char what[64];
+    uint32_t number = 0;
+    (void)snprintf(what, sizeof what, "--%s", row_of(numbers[index].key)->name);
+    if (muster_option_parse_number(what, text, numbers[index].least, numbers[index].most,
+                                   &number) != MUSTER_OK) {
+        argp_error(state, "%s", muster_last_error());
         return;
     }
-    *(uint32_t *)((char *)state->input + numbers[index].offset) = (uint32_t)number;
+    *(uint32_t *)((char *)state->input + numbers[index].offset) = number;
 }
 
 static error_t set_option(int key, char *text, struct argp_state *state)

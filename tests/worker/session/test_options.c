@@ -76,8 +76,6 @@ static void the_environment_alone_is_enough(void **state)
     set("MUSTER_MAX", "8");
     set("MUSTER_TARGET", "4");
     set("MUSTER_LEAVE_ON_SIGTERM", "0");
-    set("MUSTER_TLS_CERTIFICATE", "/etc/job/tls.crt");
-    set("MUSTER_TLS_NAME", "job.x");
     set("MUSTER_TIMELINE", "/tmp/night");
     assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
     assert_string_equal(settings.rendezvous, "http://127.0.0.1:7070");
@@ -85,11 +83,7 @@ static void the_environment_alone_is_enough(void **state)
     assert_string_equal(settings.job, "night.run-1");
     assert_string_equal(settings.token, "");
     assert_true(strlen(settings.host) > 0);
-    assert_null(settings.listen);
-    assert_string_equal(settings.tls_certificate, "/etc/job/tls.crt");
-    assert_null(settings.tls_key);
-    assert_null(settings.tls_authority);
-    assert_string_equal(settings.tls_name, "job.x");
+    assert_non_null(settings.transports);
     assert_int_equal(settings.min_size, 2);
     assert_int_equal(settings.max_size, 8);
     assert_int_equal(settings.target_size, 4);
@@ -131,71 +125,18 @@ static void measuring_can_be_switched_off(void **state)
     expect_refusal(NULL, "MUSTER_MEASURE", "\"yes\"");
 }
 
-static void interfaces_choose_among_all_addresses(void **state)
+static void transports_say_what_is_wrong_with_their_options(void **state)
 {
     (void)state;
-    struct muster_settings settings;
     set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
-    set("MUSTER_INTERFACE", "^docker,10.0.0.0/8");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    assert_string_equal(settings.interface, "^docker,10.0.0.0/8");
-    muster_settings_finish(&settings);
-    set("MUSTER_LISTEN", "*:7000-7015");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    muster_settings_finish(&settings);
-    set("MUSTER_LISTEN", "10.0.0.1");
-    expect_refusal(NULL, "MUSTER_INTERFACE", "MUSTER_LISTEN");
-    set("MUSTER_LISTEN", "");
-    set("MUSTER_INTERFACE", "eth0,,eth1");
-    expect_refusal(NULL, "MUSTER_INTERFACE", "is no interface");
-}
-
-static void shared_memory_can_be_switched_off(void **state)
-{
-    (void)state;
-    struct muster_settings settings;
-    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    assert_true(settings.shared_memory);
-    muster_settings_finish(&settings);
-    set("MUSTER_SHARED_MEMORY", "0");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    assert_false(settings.shared_memory);
-    muster_settings_finish(&settings);
     set("MUSTER_SHARED_MEMORY", "2");
     expect_refusal(NULL, "MUSTER_SHARED_MEMORY", "from 0 to 1");
-}
-
-static void rdma_is_asked_for_and_narrowed(void **state)
-{
-    (void)state;
-    struct muster_settings settings;
-    set("MUSTER_RENDEZVOUS", "http://127.0.0.1:7070");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    assert_false(settings.verbs);
-    assert_null(settings.verbs_device);
-    assert_int_equal(settings.verbs_gid, -1);
-    muster_settings_finish(&settings);
-    set("MUSTER_VERBS", "1");
-    set("MUSTER_VERBS_DEVICE", "mlx5_1");
-    set("MUSTER_VERBS_PORT", "2");
-    set("MUSTER_VERBS_CONNECTIONS", "4");
-    set("MUSTER_VERBS_GID", "0");
-    assert_int_equal(muster_settings_init(NULL, &settings), MUSTER_OK);
-    assert_int_equal(settings.verbs_connections, 4);
-    assert_true(settings.verbs);
-    assert_string_equal(settings.verbs_device, "mlx5_1");
-    assert_int_equal(settings.verbs_port, 2);
-    assert_int_equal(settings.verbs_gid, 0);
-    muster_settings_finish(&settings);
+    set("MUSTER_SHARED_MEMORY", "1");
+    set("MUSTER_INTERFACE", "eth0,,eth1");
+    expect_refusal(NULL, "MUSTER_INTERFACE", "is no interface");
+    set("MUSTER_INTERFACE", "");
     set("MUSTER_VERBS_GID", "fe80::1");
-    expect_refusal(NULL, "MUSTER_VERBS_GID", "index, 0 to 255");
-    set("MUSTER_VERBS_GID", "1");
-    set("MUSTER_VERBS_PORT", "256");
-    expect_refusal(NULL, "MUSTER_VERBS_PORT", "from 0 to 255");
-    set("MUSTER_VERBS_PORT", "1");
-    set("MUSTER_VERBS", "yes");
-    expect_refusal(NULL, "MUSTER_VERBS", "from 0 to 1");
+    expect_refusal(NULL, "MUSTER_VERBS_GID", "from 0 to 255");
 }
 
 static void an_algorithm_is_looked_up_at_once(void **state)
@@ -303,9 +244,7 @@ int main(void)
         cmocka_unit_test_setup(the_environment_alone_is_enough, clean_environment),
         cmocka_unit_test_setup(an_option_overrides_its_variable, clean_environment),
         cmocka_unit_test_setup(measuring_can_be_switched_off, clean_environment),
-        cmocka_unit_test_setup(shared_memory_can_be_switched_off, clean_environment),
-        cmocka_unit_test_setup(rdma_is_asked_for_and_narrowed, clean_environment),
-        cmocka_unit_test_setup(interfaces_choose_among_all_addresses, clean_environment),
+        cmocka_unit_test_setup(transports_say_what_is_wrong_with_their_options, clean_environment),
         cmocka_unit_test_setup(an_algorithm_is_looked_up_at_once, clean_environment),
         cmocka_unit_test_setup(without_a_rendezvous_the_variable_is_named, clean_environment),
         cmocka_unit_test_setup(a_bad_url_is_shown, clean_environment),

@@ -18,10 +18,7 @@ static struct certificates certificates;
 
 static void use_files(muster_options *options, const char *name)
 {
-    struct muster_tls_files files = certificates_files(&certificates, name, "authority");
-    options->tls_certificate = files.certificate;
-    options->tls_key = files.key;
-    options->tls_authority = files.authority;
+    certificates_choose(&certificates, name, "authority", options);
     options->tls_name = "job.x";
 }
 

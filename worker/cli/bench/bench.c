@@ -129,7 +129,7 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_TRANSPORT:
         return parse_transport(text, &options->transport);
     case KEY_CONNECTIONS:
-        return muster_cli_parse_number("--connections", text, 1, MUSTER_TCP_CONNECTIONS_MAX,
+        return muster_cli_parse_number("--connections", text, 1, MUSTER_CONNECTIONS_MAX,
                                        &options->connections);
     case KEY_DEVICES:
         return muster_bench_parse_devices(text, options);

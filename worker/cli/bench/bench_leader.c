@@ -39,7 +39,6 @@ struct rank_handle {
 
 struct leader {
     struct muster_bench_shared *shared;
-    struct muster_hub *hub;
     uint32_t started;
     struct rank_handle handles[MUSTER_BENCH_RANKS_MAX];
 };
@@ -54,11 +53,17 @@ static void close_channel(int *channel)
     }
 }
 
+/* Ranks are threads of this process, not processes. */
+static bool has_threads(const struct leader *leader)
+{
+    return leader->shared->options.transport == MUSTER_BENCH_INPROC;
+}
+
 static void *run_thread(void *argument)
 {
     struct rank_handle *handle = argument;
-    muster_status status = muster_bench_rank_main(handle->leader->shared, handle->rank,
-                                                  handle->rank_channel, handle->leader->hub);
+    muster_status status =
+        muster_bench_rank_main(handle->leader->shared, handle->rank, handle->rank_channel);
     (void)status;                         /* it is on the board */
     close_channel(&handle->rank_channel); /* which the parent sees */
     return NULL;
@@ -75,7 +80,7 @@ static void run_child(const struct rank_handle *handle, pid_t parent)
         close_channel(&leader->handles[i].channel);
     }
     muster_status status =
-        muster_bench_rank_main(leader->shared, handle->rank, handle->rank_channel, NULL);
+        muster_bench_rank_main(leader->shared, handle->rank, handle->rank_channel);
     _exit(status == MUSTER_OK ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED);
 }
 
@@ -104,7 +109,7 @@ static muster_status start_rank(struct leader *leader, uint32_t rank)
     *handle = (struct rank_handle){
         .leader = leader, .rank = rank, .channel = ends[0], .rank_channel = ends[1]};
     leader->started++;
-    if (leader->hub == NULL) {
+    if (!has_threads(leader)) {
         return start_child(handle);
     }
     int failed = pthread_create(&handle->thread, NULL, run_thread, handle);
@@ -118,9 +123,6 @@ static muster_status start_rank(struct leader *leader, uint32_t rank)
 
 static muster_status start_ranks(struct leader *leader)
 {
-    if (leader->shared->options.transport == MUSTER_BENCH_INPROC) {
-        TRY(muster_hub_create(&leader->hub));
-    }
     for (uint32_t i = 0; i < leader->shared->options.ranks; i++) {
         TRY(start_rank(leader, i));
     }
@@ -168,7 +170,7 @@ static muster_status describe_loss(struct leader *leader, const struct rank_hand
     const struct muster_bench_rank_slot *slot = &leader->shared->rank_slots[lost->rank];
     bool has_own_cause = slot->error[0] != '\0' && slot->status != MUSTER_REJOIN;
     int64_t deadline_ns = muster_clock_after_ms(has_own_cause ? 0 : DEATH_MS);
-    while (leader->hub == NULL) {
+    while (!has_threads(leader)) {
         if (find_killed(leader)) {
             return MUSTER_FATAL;
         }
@@ -198,7 +200,6 @@ static void stop_ranks(struct leader *leader, bool in_order)
             pthread_join(handle->thread, NULL);
         }
     }
-    muster_hub_destroy(leader->hub);
 }
 
 /* Phases -------------------------------------------------------------------------------------- */

@@ -129,8 +129,8 @@ uint64_t muster_bench_peak_bytes(void);
 
 /* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
  * end of the stream to the parent. */
-muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel,
-                                     struct muster_hub *hub);
+muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank,
+                                     int channel);
 
 /* The function of operation USER: the larger one. */
 void muster_bench_user_function(void *out, const void *left, const void *right, size_t count,

@@ -44,27 +44,33 @@ static muster_status end_phase(const struct rank_run *run)
     return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
 }
 
-static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
-                                               const muster_options *environment)
+/* Options of the command come before the environment. */
+static muster_status create_fabric(struct rank_run *run, const char *address,
+                                   struct muster_fabric_options *options)
 {
-    struct muster_fabric_verbs verbs = {.device = environment->verbs_device,
-                                        .port = environment->verbs_port,
-                                        .connections = run->shared->options.connections,
-                                        .gid = -1};
-    const struct muster_bench_options *options = &run->shared->options;
-    if (options->device_count > 0) {
-        verbs.device = options->devices[run->rank % options->device_count];
+    static const char *const transports[] = {[MUSTER_BENCH_INPROC] = "inproc",
+                                             [MUSTER_BENCH_TCP] = "tcp",
+                                             [MUSTER_BENCH_SHM] = "shm,tcp",
+                                             [MUSTER_BENCH_VERBS] = "verbs"};
+    const struct muster_bench_options *given = &run->shared->options;
+    muster_options user;
+    muster_options_init(&user);
+    user.listen = given->transport == MUSTER_BENCH_VERBS ? NULL : address;
+    user.interface = NULL;
+    user.tcp_connections = given->connections > 0 ? given->connections : 1;
+    user.verbs_connections = given->connections;
+    if (given->device_count > 0) {
+        user.verbs_device = given->devices[run->rank % given->device_count];
     }
-    if (options->transport == MUSTER_BENCH_VERBS) {
-        verbs.use = MUSTER_VERBS_REQUIRED;
-    }
-    if (environment->verbs_gid != NULL) {
-        verbs.gid = (int32_t)strtol(environment->verbs_gid, NULL, 10);
-    }
-    return verbs;
+    struct muster_transport_settings *settings = NULL;
+    TRY(muster_transports_parse(&user, transports[given->transport], &settings));
+    options->transports = settings;
+    muster_status status = muster_fabric_create(options, &run->fabric);
+    muster_transport_settings_destroy(settings);
+    return status;
 }
 
-static muster_status open_fabric(struct rank_run *run, struct muster_hub *hub)
+static muster_status open_fabric(struct rank_run *run)
 {
     struct muster_peer *peer = &run->slot->peer;
     muster_random_uuid(peer->member);
@@ -79,22 +85,9 @@ static muster_status open_fabric(struct rank_run *run, struct muster_hub *hub)
     muster_options_init(&environment);
     run->timeline = muster_timeline_create(&(struct muster_timeline_options){
         .prefix = environment.timeline, .print_algorithm = muster_algorithm_print});
-    const struct muster_fabric_options options = {
-        .member = peer->member,
-        .link_token = run->shared->link_token,
-        .listen =
-            hub == NULL && run->shared->options.transport != MUSTER_BENCH_VERBS ? address : NULL,
-        .verbs = choose_verbs(run, &environment),
-        .connections = run->shared->options.connections,
-        .tls = {.certificate = environment.tls_certificate,
-                .key = environment.tls_key,
-                .authority = environment.tls_authority,
-                .name = environment.tls_name},
-        .hub = hub,
-        .shared_memory = run->shared->options.transport == MUSTER_BENCH_SHM,
-        .timeline = run->timeline,
-    };
-    TRY(muster_fabric_create(&options, &run->fabric));
+    struct muster_fabric_options options = {
+        .member = peer->member, .link_token = run->shared->link_token, .timeline = run->timeline};
+    TRY(create_fabric(run, address, &options));
     peer->address_count = muster_fabric_address_count(run->fabric);
     for (uint32_t i = 0; i < peer->address_count; i++) {
         (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
@@ -383,11 +376,11 @@ static muster_status measure(struct rank_run *run, size_t size_index)
     return end_phase(run);
 }
 
-static muster_status run_all_phases(struct rank_run *run, struct muster_hub *hub)
+static muster_status run_all_phases(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
     TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
-    TRY(open_fabric(run, hub));
+    TRY(open_fabric(run));
     TRY(connect_ranks(run));
     TRY(allocate_buffers(run));
     for (size_t i = 0; i < run->shared->options.size_count; i++) {
@@ -397,12 +390,11 @@ static muster_status run_all_phases(struct rank_run *run, struct muster_hub *hub
     return MUSTER_OK;
 }
 
-muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel,
-                                     struct muster_hub *hub)
+muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel)
 {
     struct rank_run run = {
         .shared = shared, .slot = &shared->rank_slots[rank], .rank = rank, .channel = channel};
-    muster_status status = run_all_phases(&run, hub);
+    muster_status status = run_all_phases(&run);
     run.slot->status = status;
     if (status != MUSTER_OK) {
         (void)snprintf(run.slot->error, sizeof run.slot->error, "%s", muster_last_error());
