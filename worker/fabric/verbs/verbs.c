@@ -266,7 +266,7 @@ static void verbs_progress(struct muster_link *link)
 }
 
 const struct muster_link_ops muster_verbs_ops = {
-    .scheme = "verbs",
+    .scheme = VERBS_SCHEME,
     .reads_gpu = true,
     .start = verbs_start,
     .stop = verbs_stop,
