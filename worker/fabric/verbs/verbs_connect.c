@@ -66,18 +66,9 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
     link->path_end = place < link->path_end ? link->path_end : place + 1;
 }
 
-static uint32_t count_serving(const struct verbs_link *link)
-{
-    uint32_t count = 0;
-    for (uint32_t place = 0; place < link->path_end; place++) {
-        count += link->paths[place] != NULL && muster_verbs_path_serves(link->paths[place]);
-    }
-    return count;
-}
-
 static void miss_one(struct verbs_link *link)
 {
-    muster_bundle_path_missing(&link->calls, &link->dialler, count_serving(link));
+    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_serving(link));
 }
 
 /* It does not come about. False if the link is closed now. */
@@ -110,24 +101,6 @@ static void warn(struct verbs_link *link)
     muster_log(again ? MUSTER_LOG_DEBUG : MUSTER_LOG_WARN, "peer=%u %s over RDMA: %s",
                link->link->rank, is_opening(link) ? "not" : "not one more path",
                muster_last_error());
-}
-
-bool muster_verbs_lose(struct verbs_path *path, const char *what)
-{
-    struct verbs_link *end = path->link;
-    struct muster_link *link = end->link;
-    uint32_t others = count_serving(end) - muster_verbs_path_serves(path);
-    if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
-        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
-                         what);
-        return false;
-    }
-    muster_bundle_path_lost(&end->calls, &end->dialler, others, what);
-    end->warned = false;
-    muster_verbs_path_close(path);
-    muster_verbs_make_room(end);
-    return true;
 }
 
 /* The proof ------------------------------------------------------------------------------------ */
@@ -221,7 +194,7 @@ void muster_verbs_expired(struct muster_pending_connection *pending)
 
 static bool is_ours(const char *address)
 {
-    return muster_link_has_scheme(address, muster_verbs_transport.name);
+    return muster_link_has_scheme(address, VERBS_SCHEME);
 }
 
 /* Of the peer's addresses over RDMA, modulo how many there are. */
