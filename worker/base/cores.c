@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    MILLIS = 1000,        /* in a core */
     LINE_SIZE = 4608,     /* of /proc/self/cgroup: PATH_MAX and the names of controllers */
     NAME_SIZE = 5120,     /* of a file */
     CPUS_MAX = 64 * 1024, /* that an affinity can name */
@@ -38,8 +37,8 @@ static bool read_line(const char *name, char *line, int size)
 
 static uint64_t ratio_millis(long long quota, long long period)
 {
-    return quota > 0 && period > 0 && quota < INT64_MAX / MILLIS
-               ? (uint64_t)quota * MILLIS / (uint64_t)period
+    return quota > 0 && period > 0 && quota < INT64_MAX / MUSTER_CORE_MILLIS
+               ? (uint64_t)quota * MUSTER_CORE_MILLIS / (uint64_t)period
                : UINT64_MAX;
 }
 
@@ -161,7 +160,7 @@ static uint32_t affinity_cores(void)
 uint32_t muster_cores_usable(void)
 {
     uint32_t cores = affinity_cores();
-    uint64_t paid = muster_cores_quota_millis("") / MILLIS;
+    uint64_t paid = muster_cores_quota_millis("") / MUSTER_CORE_MILLIS;
     uint64_t usable = cores == UINT32_MAX || paid < cores ? paid : cores;
     return usable == 0 || usable > CPUS_MAX ? 1 : (uint32_t)usable;
 }

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { MUSTER_CORE_MILLIS = 1000 }; /* quotas are counted in thousandths of a core */
+
 /* The cores that the calling thread's affinity names, or as many as the CPU quota of its control
  * group and of those above pays for (rounded down), whichever is less; at least 1. Reads files:
  * to be asked once, not in a loop. */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
+enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
 
 static struct {
     pthread_mutex_t mutex;
@@ -34,8 +34,9 @@ static muster_status add(struct muster_allocation allocation)
 
 muster_status muster_alloc(size_t size_bytes, void **ret_memory)
 {
-    size_t rounded = (size_bytes + PAGE_BYTES - 1) & -(size_t)PAGE_BYTES;
-    rounded = rounded == 0 ? PAGE_BYTES : rounded;
+    size_t rounded =
+        (size_bytes + MUSTER_SHARED_PAGE_BYTES - 1) & -(size_t)MUSTER_SHARED_PAGE_BYTES;
+    rounded = rounded == 0 ? MUSTER_SHARED_PAGE_BYTES : rounded;
     if (rounded < size_bytes || rounded > PTRDIFF_MAX) {
         return muster_error_set(MUSTER_INVALID, "%zu bytes of memory are too many", size_bytes);
     }

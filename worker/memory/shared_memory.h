@@ -8,6 +8,9 @@
 
 #include "worker/base/status.h"
 
+/* Users round their sizes up to it. */
+enum { MUSTER_SHARED_PAGE_BYTES = 4096 };
+
 /* Of zeros. `name` is for people who look into /proc. MUSTER_FATAL: no memory or descriptors. */
 MUSTER_CHECKED muster_status muster_shared_memory_create(const char *name, size_t size_bytes,
                                                          int *ret_fd);

@@ -6,15 +6,14 @@
 
 #include "worker/memory/shared_memory.h"
 
-enum { PAGE = 4096 };
-
 _Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
                "a line of its own");
 
 static size_t slots_at(uint32_t ranks)
 {
     size_t end = ranks * sizeof(struct muster_group_rank_slot);
-    return (end + PAGE - 1) / PAGE * PAGE;
+    return (end + MUSTER_SHARED_PAGE_BYTES - 1) / MUSTER_SHARED_PAGE_BYTES *
+           MUSTER_SHARED_PAGE_BYTES;
 }
 
 static size_t size_of(uint32_t ranks)

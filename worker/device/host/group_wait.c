@@ -20,7 +20,6 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "worker/base/clock.h"
@@ -29,7 +28,6 @@
 enum {
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
     SLICE_MAX_NS = 16 * 1000 * 1000,
-    NS_PER_S = 1000000000,
 };
 
 static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
@@ -52,7 +50,7 @@ void muster_group_wake_sleepers(struct muster_group_rank_slot *slot)
 static void sleep_for(struct muster_group_rank_slot *slot, const _Atomic uint64_t *word,
                       uint64_t least, int64_t most_ns)
 {
-    const struct timespec most = {.tv_sec = most_ns / NS_PER_S, .tv_nsec = most_ns % NS_PER_S};
+    const struct timespec most = muster_clock_timespec(most_ns);
     atomic_fetch_add(&slot->sleepers, 1);
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     uint32_t futex_word = atomic_load(&slot->futex_word);
