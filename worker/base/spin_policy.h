@@ -99,7 +99,7 @@ void muster_spin_policy_init(struct muster_spin_policy *policy,
 enum muster_spin_action {
     MUSTER_SPIN_SLEEP, /* at once, without a poll */
     MUSTER_SPIN_POLL,
-    MUSTER_SPIN_MOVE, /* to core number `index` of the member's (muster_cores_move()), then poll */
+    MUSTER_SPIN_MOVE, /* to core number `index` of the member's (muster_core_move()), then poll */
 };
 
 /* A wait begins. */
@@ -110,5 +110,15 @@ void muster_spin_policy_note_yield(struct muster_spin_policy *policy, int64_t to
 
 /* What the thread waited for came while it polled. */
 void muster_spin_policy_note_success(struct muster_spin_policy *policy);
+
+/* Between two looks at what another core writes: looking without a break keeps it back. */
+static inline void muster_spin_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 #endif

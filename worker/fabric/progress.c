@@ -3,7 +3,7 @@
  * the generation is revoked, or the leader leaves and one of them takes over.
  */
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
+#include "worker/base/core_move.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
@@ -251,7 +251,7 @@ static bool look(const struct muster_fabric *fabric)
 static void relax(void)
 {
     for (int i = 0; i < RELAXES; i++) {
-        muster_cores_relax();
+        muster_spin_relax();
     }
 }
 
@@ -268,7 +268,7 @@ static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t u
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     if (moves) {
-        (void)muster_cores_move(fabric->spin_policy.index);
+        (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
         found = look(fabric);

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
+#include "worker/base/core_move.h"
 
 enum {
     SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
@@ -101,7 +101,7 @@ static bool spin(const struct muster_group_memory *memory, const _Atomic uint64_
         if (is_reached(word, least)) {
             return true;
         }
-        muster_cores_relax();
+        muster_spin_relax();
     }
     return false;
 }
@@ -129,7 +129,7 @@ static bool give_way_or_sleep(struct muster_group_memory *memory, const _Atomic 
     enum muster_spin_action action = muster_spin_policy_begin_wait(&memory->spin_policy);
     int64_t until_ns = muster_clock_ns() + memory->spin_policy.poll_ns;
     if (action == MUSTER_SPIN_MOVE) {
-        (void)muster_cores_move(memory->spin_policy.index);
+        (void)muster_core_move(memory->spin_policy.index);
     }
     return action != MUSTER_SPIN_SLEEP &&
            give_way(memory, word, least, until_ns < deadline_ns ? until_ns : deadline_ns);
