@@ -1,3 +1,4 @@
+/* The monotonic clock, and deadlines of it. */
 #include "worker/base/clock.h"
 
 #include <limits.h>

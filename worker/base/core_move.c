@@ -1,4 +1,8 @@
-/* Moves a thread to another core, and leaves its affinity as it was. */
+/*
+ * Moves a thread to another core by an affinity of that core alone, which is the only way there is,
+ * and restores the affinity. The kernel cannot change an affinity only if it is still what it was,
+ * so each change is preceded by a check that it has not been changed by others.
+ */
 #include "worker/base/core_move.h"
 
 #include "worker/base/cores.h"
@@ -9,11 +13,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The only way to move is an affinity of one core. The kernel has none to change an affinity only
- * if it is what it was, so others' changes are looked for just before each of our own. */
-struct mover {
-    size_t size; /* of each set */
-    cpu_set_t *own, *now, *all;
+struct move {
+    size_t size;      /* of each set */
+    cpu_set_t *own;   /* the thread's affinity before */
+    cpu_set_t *now;   /* as last read, or about to be set */
+    cpu_set_t *group; /* all cores of the control group */
 };
 
 static bool read_affinity(cpu_set_t *set, size_t size)
@@ -22,108 +26,110 @@ static bool read_affinity(cpu_set_t *set, size_t size)
     return sched_getaffinity(0, size, set) == 0;
 }
 
-static void *ask_for_all(void *argument)
+static void *widen_and_read(void *argument)
 {
-    struct mover *mover = argument;
-    memset(mover->all, UINT8_MAX, mover->size);
-    bool asked = sched_setaffinity(0, mover->size, mover->all) == 0 &&
-                 read_affinity(mover->all, mover->size);
-    return asked ? mover : NULL;
+    struct move *move = argument;
+    memset(move->group, UINT8_MAX, move->size);
+    bool done = sched_setaffinity(0, move->size, move->group) == 0 &&
+                read_affinity(move->group, move->size);
+    return done ? move : NULL;
 }
 
-/* What a thread may use that nobody has pinned, asked by a thread of its own: the caller's affinity
- * is not touched. */
-static bool read_all(struct mover *mover)
+/* Reads the cores of the control group: the affinity of a thread that was never pinned. A helper
+ * thread widens its own affinity to find out, so that the caller's is not touched. */
+static bool read_group(struct move *move)
 {
     sigset_t every, before;
     pthread_t thread;
     void *done = NULL;
     (void)sigfillset(&every);
-    (void)pthread_sigmask(SIG_SETMASK, &every, &before); /* they are not for that thread */
-    bool asked = pthread_create(&thread, NULL, ask_for_all, mover) == 0 &&
-                 pthread_join(thread, &done) == 0 && done != NULL;
+    (void)pthread_sigmask(SIG_SETMASK, &every, &before); /* signals are for the user's threads */
+    bool ran = pthread_create(&thread, NULL, widen_and_read, move) == 0 &&
+               pthread_join(thread, &done) == 0 && done != NULL;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return asked;
+    return ran;
 }
 
-/* That of the set with so many before it; there is one. */
-static unsigned core_at(const cpu_set_t *set, size_t size, uint32_t place)
+/* The core number `index` of the set; the set has more than `index` cores. */
+static unsigned core_at(const cpu_set_t *set, size_t size, uint32_t index)
 {
     unsigned core = 0;
-    for (uint32_t left = place;; core++) {
+    for (uint32_t left = index;; core++) {
         if (CPU_ISSET_S(core, size, set) && left-- == 0) {
             return core;
         }
     }
 }
 
-static bool go(struct mover *mover, unsigned core)
+static bool bind_to(struct move *move, unsigned core)
 {
-    CPU_ZERO_S(mover->size, mover->now);
-    CPU_SET_S(core, mover->size, mover->now);
-    return sched_setaffinity(0, mover->size, mover->now) == 0;
+    CPU_ZERO_S(move->size, move->now);
+    CPU_SET_S(core, move->size, move->now);
+    return sched_setaffinity(0, move->size, move->now) == 0;
 }
 
-/* The affinity is still the one that was set to go there. */
-static bool is_bound_to(const struct mover *mover, unsigned core)
+/* Whether the affinity is still the one that bind_to() set. */
+static bool is_bound_to(const struct move *move, unsigned core)
 {
-    return read_affinity(mover->now, mover->size) && CPU_COUNT_S(mover->size, mover->now) == 1 &&
-           CPU_ISSET_S(core, mover->size, mover->now);
+    return read_affinity(move->now, move->size) && CPU_COUNT_S(move->size, move->now) == 1 &&
+           CPU_ISSET_S(core, move->size, move->now);
 }
 
-/* The control group has lost the core meanwhile: then the kernel gives all that is left, which is
- * not what somebody else has set. */
-static bool is_thrown_out(struct mover *mover, unsigned core)
+/* Whether the control group has lost the core since bind_to(). The kernel then sets the affinity to
+ * all cores of the group, which no other thread has asked for. */
+static bool has_lost_core(struct move *move, unsigned core)
 {
-    return read_all(mover) && !CPU_ISSET_S(core, mover->size, mover->all) &&
-           read_affinity(mover->now, mover->size) &&
-           CPU_EQUAL_S(mover->size, mover->now, mover->all);
+    return read_group(move) && !CPU_ISSET_S(core, move->size, move->group) &&
+           read_affinity(move->now, move->size) && CPU_EQUAL_S(move->size, move->now, move->group);
 }
 
-/* An affinity that was set stays when a control group gets more cores, so one that was none but
- * the group's is not set. One that was is never widened, not even for a moment. */
-static void restore(struct mover *mover, unsigned core, bool pinned)
+/* An affinity that was set does not grow when the control group gets more cores. So a thread that
+ * was not pinned gets a full mask back, and one that was pinned gets its own: that one is never
+ * widened, not even for a moment. */
+static void restore(struct move *move, unsigned core, bool pinned)
 {
-    if (!is_bound_to(mover, core) && !is_thrown_out(mover, core)) {
+    if (!is_bound_to(move, core) && !has_lost_core(move, core)) {
         return;
     }
-    memset(mover->now, UINT8_MAX, mover->size);
-    (void)sched_setaffinity(0, mover->size, pinned ? mover->own : mover->now);
+    memset(move->now, UINT8_MAX, move->size);
+    (void)sched_setaffinity(0, move->size, pinned ? move->own : move->now);
 }
 
-static bool move(struct mover *mover, uint32_t place)
+/* Chooses the core, binds the thread to it, goes back if that is on another NUMA node (which is
+ * only known there), and restores the affinity. */
+static bool run(struct move *move, uint32_t index)
 {
     unsigned here, node, there, other_node;
-    size_t size = mover->size;
-    if (getcpu(&here, &node) != 0 || !read_affinity(mover->own, size)) {
+    size_t size = move->size;
+    if (getcpu(&here, &node) != 0 || !read_affinity(move->own, size)) {
         return false;
     }
-    unsigned core = core_at(mover->own, size, place % (uint32_t)CPU_COUNT_S(size, mover->own));
+    unsigned core = core_at(move->own, size, index % (uint32_t)CPU_COUNT_S(size, move->own));
     if (core == here) {
         return false;
     }
-    bool pinned = !read_all(mover) || !CPU_EQUAL_S(size, mover->own, mover->all);
-    if (!read_affinity(mover->now, size) || !CPU_EQUAL_S(size, mover->own, mover->now) ||
-        !go(mover, core)) {
+    bool pinned = !read_group(move) || !CPU_EQUAL_S(size, move->own, move->group);
+    if (!read_affinity(move->now, size) || !CPU_EQUAL_S(size, move->own, move->now) ||
+        !bind_to(move, core)) {
         return false;
     }
-    bool near = getcpu(&there, &other_node) == 0 && other_node == node;
-    if (!near && is_bound_to(mover, core) && go(mover, here)) {
+    bool same_node = getcpu(&there, &other_node) == 0 && other_node == node;
+    if (!same_node && is_bound_to(move, core) && bind_to(move, here)) {
         core = here;
     }
-    restore(mover, core, pinned);
-    return near;
+    restore(move, core, pinned);
+    return same_node;
 }
 
-bool muster_core_move(uint32_t place)
+bool muster_core_move(uint32_t index)
 {
-    struct mover mover = {.size = CPU_ALLOC_SIZE(MUSTER_CPUS_MAX),
-                          .own = CPU_ALLOC(MUSTER_CPUS_MAX),
-                          .now = CPU_ALLOC(MUSTER_CPUS_MAX),
-                          .all = CPU_ALLOC(MUSTER_CPUS_MAX)};
-    bool moved = mover.own != NULL && mover.now != NULL && mover.all != NULL && move(&mover, place);
-    CPU_FREE(mover.own);
-    CPU_FREE(mover.now);
-    CPU_FREE(mover.all);
+    struct move move = {.size = CPU_ALLOC_SIZE(MUSTER_CPUS_MAX),
+                        .own = CPU_ALLOC(MUSTER_CPUS_MAX),
+                        .now = CPU_ALLOC(MUSTER_CPUS_MAX),
+                        .group = CPU_ALLOC(MUSTER_CPUS_MAX)};
+    bool moved = move.own != NULL && move.now != NULL && move.group != NULL && run(&move, index);
+    CPU_FREE(move.own);
+    CPU_FREE(move.now);
+    CPU_FREE(move.group);
     return moved;
 }

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Moves the calling thread to one of the cores that its affinity names, counted from 0 and round
- * again, and leaves the affinity as it was: the scheduler may move it on. An affinity that somebody
- * else sets meanwhile stays, unless that happens in one of two moments, of some 100 ns each,
- * between a look and a change, which the kernel cannot do at once. False: it stays, because it is
- * there, because that one is of another NUMA node, or because the kernel does not let it. Asks by a
- * thread that it starts and joins: to be called seldom. */
-bool muster_core_move(uint32_t place);
+/* Moves the calling thread to one of the cores in its affinity, counted from 0, modulo their
+ * number. The affinity is restored: the scheduler may move the thread on. An affinity that somebody
+ * else sets meanwhile is kept, unless it is set in one of two windows of some 100 ns each, between
+ * a read and the write after it: the kernel has no call that does both at once. False, and the
+ * thread stays: it is on that core already, the core is on another NUMA node, or the kernel
+ * refuses. Starts and joins a helper thread, so it is to be called seldom. */
+bool muster_core_move(uint32_t index);
 
 #endif

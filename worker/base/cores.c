@@ -1,3 +1,4 @@
+/* Counts the cores that a process may use: its affinity, and the quotas of its control groups. */
 #include "worker/base/cores.h"
 
 #include <sched.h>
@@ -11,10 +12,10 @@ enum {
     NAME_SIZE = 5120, /* of a file */
 };
 
-/* Where the controller for the CPU is mounted, and what its groups say. */
+/* Where the controller for the CPU is mounted, and which files its groups have. */
 static const struct hierarchy {
     const char *mount;
-    bool second; /* version 2 */
+    bool version_2;
 } hierarchies[] = {
     {"/sys/fs/cgroup", true},
     {"/sys/fs/cgroup/unified", true},
@@ -28,9 +29,9 @@ static bool read_line(const char *name, char *line, int size)
     if (file == NULL) {
         return false;
     }
-    bool there = fgets(line, size, file) != NULL;
+    bool got = fgets(line, size, file) != NULL;
     (void)fclose(file);
-    return there;
+    return got;
 }
 
 static uint64_t ratio_millis(long long quota, long long period)
@@ -41,7 +42,7 @@ static uint64_t ratio_millis(long long quota, long long period)
 }
 
 /* "50000 100000" or "max 100000". */
-static uint64_t quota_of_second(const char *group)
+static uint64_t read_quota_2(const char *group)
 {
     char name[NAME_SIZE];
     char line[64];
@@ -54,7 +55,8 @@ static uint64_t quota_of_second(const char *group)
     return ratio_millis(quota, strtoll(end, NULL, 10));
 }
 
-static uint64_t quota_of_first(const char *group)
+/* The same in two files; -1 for no quota. */
+static uint64_t read_quota_1(const char *group)
 {
     char name[NAME_SIZE];
     char quota[64];
@@ -70,9 +72,10 @@ static uint64_t quota_of_first(const char *group)
     return ratio_millis(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-/* The least of a group and those above it. Groups that are not there, because a container sees
- * another tree than the one that its path is of, have none. */
-static uint64_t quota_along(const char *root, const struct hierarchy *hierarchy, const char *path)
+/* The least quota of a group and of those above it. A group that does not exist has none: the path
+ * may be of another tree than the one that a container sees. */
+static uint64_t read_least_quota(const char *root, const struct hierarchy *hierarchy,
+                                 const char *path)
 {
     char group[LINE_SIZE];
     int length = snprintf(group, sizeof group, "%s%s%s", root, hierarchy->mount, path);
@@ -82,7 +85,7 @@ static uint64_t quota_along(const char *root, const struct hierarchy *hierarchy,
     }
     uint64_t least = UINT64_MAX;
     for (;;) {
-        uint64_t quota = hierarchy->second ? quota_of_second(group) : quota_of_first(group);
+        uint64_t quota = hierarchy->version_2 ? read_quota_2(group) : read_quota_1(group);
         least = quota < least ? quota : least;
         if (strlen(group) <= top) {
             return least;
@@ -91,8 +94,9 @@ static uint64_t quota_along(const char *root, const struct hierarchy *hierarchy,
     }
 }
 
-/* "0::/path" is of version 2, "4:cpu,cpuacct:/path" of version 1 if the CPU is among the names. */
-static bool parse_group(char *line, bool *ret_second, const char **ret_path)
+/* A line of /proc/self/cgroup: "0::/path" is of version 2; "4:cpu,cpuacct:/path" is of version 1,
+ * and counts if the CPU is among the names. */
+static bool parse_group(char *line, bool *ret_version_2, const char **ret_path)
 {
     line[strcspn(line, "\n")] = '\0';
     char *names = strchr(line, ':');
@@ -102,9 +106,9 @@ static bool parse_group(char *line, bool *ret_second, const char **ret_path)
     }
     *names++ = '\0';
     *path++ = '\0';
-    *ret_second = strcmp(line, "0") == 0 && names[0] == '\0';
+    *ret_version_2 = strcmp(line, "0") == 0 && names[0] == '\0';
     *ret_path = path;
-    if (*ret_second) {
+    if (*ret_version_2) {
         return true;
     }
     char *left = NULL;
@@ -124,14 +128,14 @@ uint64_t muster_cores_quota_millis(const char *root)
     FILE *file = fopen(line, "re");
     uint64_t least = UINT64_MAX;
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        bool second;
+        bool version_2;
         const char *path;
-        if (!parse_group(line, &second, &path)) {
+        if (!parse_group(line, &version_2, &path)) {
             continue;
         }
         for (size_t i = 0; i < sizeof hierarchies / sizeof hierarchies[0]; i++) {
-            if (hierarchies[i].second == second) {
-                uint64_t quota = quota_along(root, &hierarchies[i], path);
+            if (hierarchies[i].version_2 == version_2) {
+                uint64_t quota = read_least_quota(root, &hierarchies[i], path);
                 least = quota < least ? quota : least;
             }
         }
@@ -142,7 +146,7 @@ uint64_t muster_cores_quota_millis(const char *root)
     return least;
 }
 
-/* UINT32_MAX if the kernel does not say. */
+/* UINT32_MAX: the kernel does not tell. */
 static uint32_t affinity_cores(void)
 {
     uint32_t cores = UINT32_MAX;
@@ -158,7 +162,7 @@ static uint32_t affinity_cores(void)
 uint32_t muster_cores_usable(void)
 {
     uint32_t cores = affinity_cores();
-    uint64_t paid = muster_cores_quota_millis("") / MUSTER_CORE_MILLIS;
-    uint64_t usable = cores == UINT32_MAX || paid < cores ? paid : cores;
+    uint64_t quota = muster_cores_quota_millis("") / MUSTER_CORE_MILLIS;
+    uint64_t usable = cores == UINT32_MAX || quota < cores ? quota : cores;
     return usable == 0 || usable > MUSTER_CPUS_MAX ? 1 : (uint32_t)usable;
 }

@@ -1,6 +1,6 @@
 /*
- * The floor: how many cores this process may keep busy. Whoever spins, or reckons with the work of
- * several ranks at once, asks here instead of counting the machine's cores.
+ * The floor: how many cores this process may keep busy. Code that polls, or that estimates the work
+ * of several ranks at once, asks here instead of counting the machine's cores.
  */
 #ifndef MUSTER_WORKER_BASE_CORES_H
 #define MUSTER_WORKER_BASE_CORES_H
@@ -12,13 +12,13 @@ enum {
     MUSTER_CPUS_MAX = 64 * 1024, /* that an affinity can name */
 };
 
-/* The cores that the calling thread's affinity names, or as many as the CPU quota of its control
- * group and of those above pays for (rounded down), whichever is less; at least 1. Reads files:
- * to be asked once, not in a loop. */
+/* The number of cores in the calling thread's affinity, or the number that the CPU quota of its
+ * control group and of the groups above pays for (rounded down), whichever is less; at least 1.
+ * Reads files, so it is not for a loop. */
 uint32_t muster_cores_usable(void);
 
-/* What quotas alone allow, in thousandths of a core; UINT64_MAX where there is none. `root` stands
- * before the names of the kernel's files: "" but for tests. Knows version 2 of control groups
+/* What quotas alone allow, in thousandths of a core; UINT64_MAX without a quota. `root` is put
+ * before the names of the kernel's files: "" outside tests. Knows version 2 of control groups
  * (cpu.max) and version 1 (cpu.cfs_quota_us), mounted in the usual places. */
 uint64_t muster_cores_quota_millis(const char *root);
 

@@ -1,3 +1,4 @@
+/* Locks that cannot fail, and conditions on the monotonic clock. */
 #include "worker/base/thread.h"
 
 #include "worker/base/clock.h"
