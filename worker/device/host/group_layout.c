@@ -1,3 +1,4 @@
+/* Lays out, makes and opens the shared memory of a group, and locks the bytes of its ranks. */
 #include "worker/device/host/group_layout.h"
 
 #include <fcntl.h>
@@ -34,7 +35,7 @@ char *muster_group_layout_staging_area(const struct muster_group_layout *layout,
            ((size_t)rank * 2 + sequence % 2) * MUSTER_GROUP_STAGING_BYTES;
 }
 
-/* Takes the descriptor, also on failure. */
+/* Takes over the descriptor, also on failure. */
 static muster_status map(int fd, uint32_t ranks, struct muster_group_layout *ret_layout)
 {
     void *base = NULL;
@@ -75,7 +76,7 @@ void muster_group_layout_finish(struct muster_group_layout *layout)
     }
 }
 
-/* Who lives ----------------------------------------------------------------------------------- */
+/* Which ranks are alive ----------------------------------------------------------------------- */
 
 static struct flock byte_of(uint32_t rank)
 {
