@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between attempts that the store does not take */
     CHECKS_PER_LEASE = 4,  /* so that being away for half a lease cannot stay unseen */
 };
@@ -167,11 +166,11 @@ static void log_phase(const struct muster_job *job)
 static int64_t next_ns(const struct muster_job *job)
 {
     int64_t next_ms = muster_membership_next_ms(job->membership);
-    if (next_ms > INT64_MAX / NS_PER_MS - job->origin_ms) {
+    if (next_ms > INT64_MAX / MUSTER_NS_PER_MS - job->origin_ms) {
         return MUSTER_NEVER;
     }
     int64_t clock_ms = next_ms < 0 ? job->origin_ms : next_ms + job->origin_ms;
-    return clock_ms * NS_PER_MS;
+    return clock_ms * MUSTER_NS_PER_MS;
 }
 
 /* Values of generations that are over would only pile up. */
@@ -239,9 +238,10 @@ void muster_job_check_lateness(struct muster_job *job)
     int64_t now_ns = muster_clock_ns();
     uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
-        muster_liveness_check_was_late(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
+        muster_liveness_check_was_late(job->next_ns / MUSTER_NS_PER_MS, now_ns / MUSTER_NS_PER_MS,
+                                       lease_ms)) {
         muster_log(MUSTER_LOG_WARN, "job=%s looked after %" PRId64 " ms late: fresh leases for all",
-                   job->name, (now_ns - job->next_ns) / NS_PER_MS);
+                   job->name, (now_ns - job->next_ns) / MUSTER_NS_PER_MS);
         job->restart_pending = true;
         job->next_ns = now_ns; /* told once */
     }

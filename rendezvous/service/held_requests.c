@@ -14,7 +14,7 @@ static struct muster_held_request **list_of(struct muster_held_requests *held_re
 
 static int64_t round_up(int64_t ns)
 {
-    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * 1000000;
+    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * MUSTER_NS_PER_MS;
     return (ns / step_ns + 1) * step_ns;
 }
 

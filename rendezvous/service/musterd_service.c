@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 enum {
-    NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between ticks that the store does not take */
     KEEP_ENDED_MS = 3600 * 1000,
     HOLD_MS = 1000,
@@ -37,7 +36,8 @@ static void forget_ended(struct muster_transaction *transaction, int64_t now_ns)
 {
     struct muster_job *job = transaction->job;
     struct muster_store *store = transaction->service->store;
-    int64_t at_ns = job->ended_ns + (int64_t)transaction->service->config.keep_ended_ms * NS_PER_MS;
+    int64_t at_ns =
+        job->ended_ns + (int64_t)transaction->service->config.keep_ended_ms * MUSTER_NS_PER_MS;
     if (at_ns > now_ns) {
         muster_job_schedule(transaction->service, job, at_ns);
         return;
@@ -48,7 +48,7 @@ static void forget_ended(struct muster_transaction *transaction, int64_t now_ns)
     } else {
         muster_log(MUSTER_LOG_WARN, "job=%s stays: %s", job->name, muster_last_error());
         muster_job_schedule(transaction->service, job,
-                            now_ns + (int64_t)STORE_RETRY_MS * NS_PER_MS);
+                            now_ns + (int64_t)STORE_RETRY_MS * MUSTER_NS_PER_MS);
     }
 }
 

@@ -13,7 +13,7 @@
 #include "worker/communicator/measure.h"
 #include "worker/trace/timeline.h"
 
-enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
 
 /* Everything of this rank; parts are NULL until made. */
 struct rank_run {
@@ -256,7 +256,7 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
                           double *ret_us)
 {
     int64_t start_ns = muster_clock_ns();
-    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * NS_PER_MS;
+    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * MUSTER_NS_PER_MS;
     TRY(muster_context_run(run->context, request, NULL));
     *ret_us = (double)(muster_clock_ns() - start_ns) / 1000;
     return MUSTER_OK;
