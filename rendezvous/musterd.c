@@ -45,8 +45,8 @@ static muster_status start(const struct muster_musterd_options *options, struct 
     TRY(muster_listen_open(options->listen, &listen_fd));
     TRY(open_store(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
-    const struct muster_http_config config = {.listen_fd = listen_fd,
-                                              .slow_ms = MUSTER_HTTP_SLOW_MS};
+    const struct muster_http_config config = {
+        .listen_fd = listen_fd, .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);

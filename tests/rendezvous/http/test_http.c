@@ -27,11 +27,11 @@ struct fixture {
     int fds[CROWD];
 };
 
-static void start(struct fixture *fixture, uint32_t slow_ms)
+static void start(struct fixture *fixture, uint32_t transfer_timeout_ms)
 {
     struct muster_service_config config;
     char address[MUSTER_LISTEN_ADDRESS_SIZE];
-    struct muster_http_config http = {.slow_ms = slow_ms};
+    struct muster_http_config http = {.transfer_timeout_ms = transfer_timeout_ms};
     muster_service_config_init(&config);
     config.hold_ms = 15000;
     config.settings.lease_ms = 30000;

@@ -140,7 +140,7 @@ static void a_newer_request_takes_the_older_ones_place(void **state)
                     "{'job':'j','member':'%s','host':'h0','addresses':['tcp://a:0'],'minSize':2}",
                     test_member(0));
     assert_true(newer.held);
-    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "asked anew");
+    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "replaced by a newer request");
     start_join(fixture, 1, 0, 0, ",'minSize':2");
     expect(&newer, MUSTER_RPC_OK, "");
     expect(&fixture->calls[1], MUSTER_RPC_OK, "");
@@ -210,7 +210,7 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
 /* The connection of member's held request closes. */
 static void disconnect(struct fixture *fixture, unsigned member)
 {
-    muster_rpc_disconnected(fixture->service, &fixture->calls[member].request);
+    muster_rpc_disconnected(fixture->service, &fixture->calls[member].request.id);
     expect(&fixture->calls[member], MUSTER_RPC_CANCELED, "closed");
 }
 
@@ -270,13 +270,13 @@ static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
     start_watch(fixture, 0, 1, "");
-    const struct muster_held_request older = fixture->calls[0].request;
+    const struct muster_held_id older = fixture->calls[0].request.id;
     struct test_call newer;
     test_call_start(&newer, fixture->service, MUSTER_RPC_WATCH, NULL,
                     "{'job':'j','member':'%s','generation':'1'}", test_member(0));
-    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "asked anew");
+    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "replaced by a newer request");
     muster_rpc_disconnected(fixture->service, &older);
-    const struct muster_held_request stray = {.job = "no-such-job", .serial = older.serial};
+    const struct muster_held_id stray = {.job = "no-such-job", .serial = older.serial};
     muster_rpc_disconnected(fixture->service, &stray);
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
@@ -411,7 +411,7 @@ static void a_token_guards_its_job(void **state)
     expect(&other, MUSTER_RPC_UNAUTHENTICATED, "printable");
     test_call_start(&other, fixture->service, MUSTER_RPC_JOIN, NULL,
                     "{'job':'t','member':'%s','host':'h'}", test_member(1));
-    expect(&other, MUSTER_RPC_UNAUTHENTICATED, "none was given");
+    expect(&other, MUSTER_RPC_UNAUTHENTICATED, "needs a token");
     test_call_start(&other, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'t'}");
     expect(&other, MUSTER_RPC_OK, "");
 }
@@ -434,7 +434,7 @@ static void values_are_kept_and_waited_for(void **state)
     assert_true(test_call_wait(&wait));
     assert_string_equal(test_part_text(wait.json, "value"), "AAEC");
     test_call_finish(&wait);
-    expect(&never, MUSTER_RPC_DEADLINE_EXCEEDED, "nobody");
+    expect(&never, MUSTER_RPC_DEADLINE_EXCEEDED, "not put within");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','generation':2,'key':'id','value':'AAEC'}");
     EXPECT(fixture, MUSTER_RPC_ABORTED, "generation 2");
 

@@ -1,5 +1,5 @@
 /* Jobs and their store: what is kept, what a server that starts again knows, what is bounded. */
-#include "rendezvous/service/jobs.h"
+#include "rendezvous/service/journal.h"
 #include "tests/support/caller.h"
 #include "tests/support/part.h"
 #include "worker/base/clock.h"
