@@ -61,6 +61,7 @@ static void wait_for_signal(const sigset_t *signals)
     muster_log(MUSTER_LOG_INFO, "ending: %s", strsignal(number));
 }
 
+/* Signals are set up before the first thread starts, because threads inherit the mask. */
 int main(int argc, char **argv)
 {
     struct muster_musterd_options options;
@@ -69,7 +70,7 @@ int main(int argc, char **argv)
     if (options.log != NULL && muster_log_parse_level(options.log, &level) == MUSTER_OK) {
         muster_log_set_level(level);
     }
-    /* Blocked before the first thread is created, so that only sigwait() receives them. */
+    /* Blocked, so that only sigwait() receives them. */
     sigset_t signals;
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);

@@ -93,6 +93,7 @@ static void set_number(struct argp_state *state, size_t index, const char *text)
     *(uint32_t *)((char *)state->input + numbers[index].offset) = (uint32_t)number;
 }
 
+/* One option, from the command line or the environment. */
 static error_t set_option(int key, char *text, struct argp_state *state)
 {
     struct muster_musterd_options *options = state->input;

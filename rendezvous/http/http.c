@@ -191,6 +191,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     return request->refusal.http == 0 ? call(request) : send_refusal(connection, request->refusal);
 }
 
+/* libmicrohttpd calls this when a request has ended, in whatever way. */
 static void destroy_request(void *user, struct MHD_Connection *connection, void **context,
                             enum MHD_RequestTerminationCode code)
 {
@@ -291,6 +292,7 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
                             options, MHD_OPTION_END);
 }
 
+/* The connections come before libmicrohttpd, whose threads call them. */
 muster_status muster_http_start(const struct muster_http_config *config,
                                 struct muster_service *service, struct muster_http **ret_http)
 {

@@ -96,6 +96,8 @@ static bool timeout_valid(const char *timeout)
            (digits > 0 && digits <= TIMEOUT_DIGITS_MAX && timeout[digits] == '\0');
 }
 
+/* Path and HTTP method first, then the headers of the Connect protocol, then those of POST or GET.
+ */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
                                                   struct muster_http_request *request)
@@ -123,6 +125,7 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
     return request->is_get ? check_get(connection) : check_post(connection);
 }
 
+/* The message is plain JSON, or base64 if the query says so. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request)
 {

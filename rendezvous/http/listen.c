@@ -53,6 +53,7 @@ static int open_one(const struct addrinfo *info)
     return TAKE_FD(fd);
 }
 
+/* A name may have several addresses: the first that can be listened on counts. */
 muster_status muster_listen_open(const char *address, int *ret_fd)
 {
     struct listen_address split = {0};

@@ -119,6 +119,8 @@ static bool joined_already(const struct muster_job *job, const struct muster_joi
             request->max_size == muster_membership_settings(job->membership).max_size);
 }
 
+/* The event first, because it may answer the Join itself; then the older request ends, and the new
+ * one is answered or held. */
 static bool join(struct muster_transaction *transaction, struct muster_rpc_call *call,
                  const struct muster_join_request *request)
 {

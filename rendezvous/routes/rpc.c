@@ -52,6 +52,7 @@ static bool token_valid(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
+/* What is the same for all methods, then the route. */
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
                        struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
@@ -92,6 +93,7 @@ static bool is_sign_of_death(const struct muster_transaction *transaction, const
            (was_held || view.suspected);
 }
 
+/* The held request ends first: it must not count as a newer one of its member. */
 void muster_rpc_disconnected(struct muster_service *service, const struct muster_held_id *id)
 {
     struct muster_transaction transaction;

@@ -1,4 +1,4 @@
-/* How an event gets into a job, and what follows from it. */
+/* How an event gets into a job, and what is done because of it. */
 #include "rendezvous/service/job_events.h"
 
 #include "elastic/membership/liveness.h"
@@ -72,7 +72,7 @@ static void log_phase(const struct muster_job *job)
 
 /* One event ----------------------------------------------------------------------------------- */
 
-/* When the membership has to be asked for due events again. */
+/* When the membership may next have an event that is due. */
 static int64_t membership_due_ns(const struct muster_job *job)
 {
     int64_t next_ms = muster_membership_next_ms(job->membership);
@@ -126,7 +126,8 @@ static void carry_out(struct muster_transaction *transaction, const struct muste
     }
 }
 
-/* Check, store, apply, in this order: what is refused is not stored, and what is answered is. */
+/* Check, store, apply, in this order: a refused event is not stored, and no response is sent for an
+ * event that is not. */
 static muster_status accept_one(struct muster_transaction *transaction,
                                 const struct muster_event *event)
 {

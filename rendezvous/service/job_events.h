@@ -1,5 +1,5 @@
-/* Events of a job: check, store, apply, and carry out the actions; those that requests bring, and
- * those that time brings. */
+/* The events of a job, from requests and from the clock: check, store, apply, carry out the
+ * actions. */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_JOB_EVENTS_H
 #define MUSTER_RENDEZVOUS_SERVICE_JOB_EVENTS_H
 
@@ -11,7 +11,8 @@
 MUSTER_CHECKED muster_status muster_job_accept(struct muster_transaction *transaction,
                                                struct muster_event *event);
 
-/* Accepts every event that is due. If the store takes one not, it is tried again later. */
+/* Accepts every event that is due. If one cannot be stored, all that remain are tried again later.
+ */
 void muster_job_accept_due(struct muster_transaction *transaction);
 
 /* To be called before anything that depends on the time. If the job should have run long ago, the

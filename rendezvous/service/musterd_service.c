@@ -68,6 +68,7 @@ static int64_t tick(void *user)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
+/* The jobs are loaded and have fresh leases before the clock thread can declare anybody dead. */
 muster_status muster_service_create(const struct muster_service_config *config,
                                     struct muster_store *store, struct muster_service **ret_service)
 {

@@ -418,6 +418,7 @@ static muster_status prepare(struct sqlite_store *store)
     return MUSTER_OK;
 }
 
+/* Checks the file, opens and locks the database, prepares every statement. */
 muster_status muster_store_sqlite_open(const char *path, struct muster_store **ret_store)
 {
     struct stat file = {0};
