@@ -100,6 +100,23 @@ else
     echo "  SKIP: no IPv6 here"
 fi
 
+echo "- the help has every option and its default"
+"$musterd" --help | tr -s ' \n' ' ' >"$folder/help"
+while read -r option default; do
+    grep -qE -- "--$option=[A-Z:]+ [^[]*\[default: $default\]" "$folder/help" || fail "--$option $default: $(cat "$folder/help")"
+done <<'END'
+listen 127.0.0.1:7070
+store musterd.db
+log warn
+hold-ms 1000
+lease-ms 5000
+settle-ms 200
+arrive-ms 30000
+suspect-ms 2000
+keep-ended-ms 3600000
+END
+grep -q -- --port-file=FILE "$folder/help" || fail "$(cat "$folder/help")"
+
 echo "- every option has its variable"
 for name in HOLD LEASE SETTLE ARRIVE SUSPECT KEEP_ENDED; do
     option=$(echo "$name" | tr A-Z_ a-z-)-ms
