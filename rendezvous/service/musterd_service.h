@@ -2,9 +2,8 @@
  * The service without a network: jobs, held requests, a clock. Requests come through rpc.h, which
  * http.h calls for those from sockets.
  *
- * Threads: those that call rpc.h, and the clock thread. Locks, in the order in which they are
- * taken: the table of jobs, one job, the store, the clock. Responses to held requests are sent with
- * no lock held.
+ * Threads: those that call rpc.h, and the clock thread. worker/base/thread.h has the order of
+ * locks; responses to held requests are sent with no lock held.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_MUSTERD_SERVICE_H
 #define MUSTER_RENDEZVOUS_SERVICE_MUSTERD_SERVICE_H

@@ -1,8 +1,6 @@
 /*
  * Job transactions: the one way to a job. A transaction holds and locks the job. When it ends it
  * releases the lock, and then sends the responses to held requests that it has made ready.
- *
- * The order of locks stands in musterd_service.h.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H
 #define MUSTER_RENDEZVOUS_SERVICE_TRANSACTIONS_H

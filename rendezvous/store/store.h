@@ -63,7 +63,7 @@ struct muster_store_ops {
     /* Removes the job with its events and values. */
     muster_status (*remove)(struct muster_store *store, const char *job);
 
-    /* Reads everything. Called once, before the other functions. */
+    /* Reads everything. Called before the other functions. */
     muster_status (*load)(struct muster_store *store, const struct muster_store_reader *reader);
 
     void (*close)(struct muster_store *store);

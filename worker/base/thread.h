@@ -6,7 +6,8 @@
  *               3. fabric   4. one end of a link   5. starting the watch over memory, then its list
  *               of what went away (unmapped.c; who has it allocates, frees and unmaps nothing)
  *               6. log, timeline
- *   musterd     1. table of jobs   2. one job   3. store   4. watchers   5. log
+ *   musterd     1. table of jobs   2. one job   3. store   4. clock thread   5. log
+ *               with none of these: 1. one HTTP request   2. connections
  * No callback of a user runs under a lock.
  */
 #ifndef MUSTER_WORKER_BASE_THREAD_H
