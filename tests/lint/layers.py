@@ -33,10 +33,14 @@ RULES = {
     "elastic/membership/": CORE + " worker/base/random.h",
     "elastic/messages/": CORE + " elastic/membership/membership.h elastic/membership/snapshot.h",
     "rendezvous/store/": "worker/muster.h worker/base/",
-    "rendezvous/service/": "worker/muster.h worker/base/ elastic/ rendezvous/store/",
-    "rendezvous/routes/": "worker/muster.h worker/base/ elastic/ rendezvous/service/",
-    "rendezvous/http/": "worker/muster.h worker/base/ elastic/ rendezvous/service/ rendezvous/routes/",
-    "rendezvous/": "worker/muster.h worker/base/ elastic/ rendezvous/service/ rendezvous/http/",
+    "rendezvous/service/": "worker/muster.h worker/base/ elastic/membership/ elastic/messages/messages.h"
+                           " rendezvous/store/store.h",
+    "rendezvous/routes/": "worker/muster.h worker/base/ elastic/membership/membership.h elastic/messages/messages.h"
+                          " rendezvous/service/",
+    "rendezvous/http/": "worker/muster.h worker/base/ elastic/messages/ rendezvous/service/musterd_service.h"
+                        " rendezvous/service/held_requests.h rendezvous/routes/rpc.h",
+    "rendezvous/": "worker/muster.h worker/base/ rendezvous/store/store.h rendezvous/service/musterd_service.h"
+                   " rendezvous/http/",
     "worker/base/": "worker/muster.h",
     "worker/trace/": "worker/muster.h worker/base/",
     "worker/memory/": "worker/muster.h worker/base/",
