@@ -19,7 +19,7 @@ CLI = FLOOR + " " + " ".join(f"worker/cli/{name}.h" for name in ("cli", "output"
 # Folder -> what its files may include besides files of the same folder, as prefixes. The longest folder that
 # a file is in counts. A new folder needs a row.
 RULES = {
-    # call.c names the algorithms on which two ranks differ
+    # call.c and request.c need the names of algorithms
     "collectives/call/": CORE + " collectives/algorithms/algorithm.h",
     "collectives/reduce/": CORE + " collectives/call/",
     "collectives/schedule/": CORE + " collectives/call/",

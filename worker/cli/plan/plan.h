@@ -95,7 +95,7 @@ MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_re
 /* Predicted times: of the algorithm that was named, or of all that fit. */
 MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
                                                      bool json);
-/* For collectives/README.md: formulas, and what schedules come to for some P. */
+/* For collectives/algorithms/CATALOGUE.md: formulas, and what schedules come to for some P. */
 MUSTER_CHECKED muster_status muster_plan_print_formulas(void);
 
 /* plan_json.c. All collectives and algorithms, a line each. */

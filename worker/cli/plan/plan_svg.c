@@ -59,20 +59,20 @@ static void print_box(const struct muster_plan_svg *svg, size_t number)
     const struct muster_drawing *drawing = svg->scene->drawing;
     const struct muster_drawn_step *drawn = &drawing->steps[number];
     char label[MUSTER_DRAWING_LABEL_MAX];
-    muster_drawing_label(drawing, &drawn->cargo, label, sizeof label);
+    muster_drawing_label(drawing, &drawn->data, label, sizeof label);
     (void)fprintf(svg->out, "<g>");
     print_tip(svg, number, label);
     bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
     muster_plan_svg_box(svg, muster_plan_svg_kind_style(drawn->step->kind),
                         muster_plan_svg_step_box(svg, number),
-                        reduces ? (double)drawn->cargo.members / drawing->ranks : 0);
+                        reduces ? (double)drawn->data.members / drawing->ranks : 0);
     (void)fprintf(svg->out, "</g>\n");
 }
 
 static void print_label(const struct muster_plan_svg *svg, size_t number)
 {
     char label[MUSTER_PLAN_SVG_LABEL_SIZE];
-    muster_drawing_label(svg->scene->drawing, &svg->scene->drawing->steps[number].cargo, label,
+    muster_drawing_label(svg->scene->drawing, &svg->scene->drawing->steps[number].data, label,
                          sizeof label);
     muster_plan_svg_label(svg, muster_plan_svg_step_box(svg, number), label);
 }

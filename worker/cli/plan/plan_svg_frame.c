@@ -228,18 +228,18 @@ static void print_clock(const struct muster_plan_svg *svg)
     }
 }
 
-static void print_cargo(const struct muster_plan_svg *svg, const struct muster_cargo *cargo,
-                        double x, double width, double y)
+static void print_step_data(const struct muster_plan_svg *svg, const struct muster_step_data *data,
+                            double x, double width, double y)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
-    if (cargo->run_count == 0) {
+    if (data->run_count == 0) {
         return;
     }
     char label[MUSTER_PLAN_SVG_LABEL_SIZE];
-    muster_drawing_label(drawing, cargo, label, sizeof label);
+    muster_drawing_label(drawing, data, label, sizeof label);
     bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
     struct muster_plan_svg_box box = {.x = x, .y = y, .width = width};
-    muster_plan_svg_box(svg, "own", box, reduces ? (double)cargo->members / drawing->ranks : 0);
+    muster_plan_svg_box(svg, "own", box, reduces ? (double)data->members / drawing->ranks : 0);
     muster_plan_svg_label(svg, box, label);
 }
 
@@ -256,8 +256,8 @@ static void print_rank(const struct muster_plan_svg *svg, uint32_t rank)
         muster_svg_text(svg->out, 86, svg->lane_y[(size_t)rank * drawing->lanes + lane] + 14,
                         "small", text);
     }
-    print_cargo(svg, &drawing->begin[rank], svg->begin_x, svg->begin_width, svg->rank_y[rank]);
-    print_cargo(svg, &drawing->end[rank], svg->end_x, svg->end_width, svg->rank_y[rank]);
+    print_step_data(svg, &drawing->begin[rank], svg->begin_x, svg->begin_width, svg->rank_y[rank]);
+    print_step_data(svg, &drawing->end[rank], svg->end_x, svg->end_width, svg->rank_y[rank]);
     if (rank > 0 && muster_topology_locate(&svg->scene->request->topology, rank).local_rank > 0) {
         (void)fprintf(svg->out, "<path class=\"rule\" d=\"M24 %.1fH%.1f\"/>\n",
                       svg->rank_y[rank] - 5, svg->width - 24);

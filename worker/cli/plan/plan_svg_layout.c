@@ -53,10 +53,10 @@ static muster_status check_size(const struct muster_plan_scene *scene)
     return MUSTER_OK;
 }
 
-static double label_width(const struct muster_drawing *drawing, const struct muster_cargo *cargo)
+static double label_width(const struct muster_drawing *drawing, const struct muster_step_data *data)
 {
     char label[MUSTER_PLAN_SVG_LABEL_SIZE];
-    muster_drawing_label(drawing, cargo, label, sizeof label);
+    muster_drawing_label(drawing, data, label, sizeof label);
     double width = (double)strlen(label) * CHARACTER_WIDTH + 10;
     return width < MUSTER_PLAN_SVG_TRACK_HEIGHT ? MUSTER_PLAN_SVG_TRACK_HEIGHT : width;
 }
@@ -72,7 +72,7 @@ static void measure_boxes(struct muster_plan_svg *svg)
     const struct muster_drawing *drawing = svg->scene->drawing;
     for (size_t i = 0; i < drawing->first_step[drawing->ranks]; i++) {
         if (muster_plan_svg_shows(svg->scene, i)) {
-            widen(&svg->box_width, label_width(drawing, &drawing->steps[i].cargo));
+            widen(&svg->box_width, label_width(drawing, &drawing->steps[i].data));
         }
     }
     for (uint32_t rank = 0; drawing->chunks > 0 && rank < drawing->ranks; rank++) {

@@ -50,7 +50,7 @@ static void write_cell(const struct muster_drawing *drawing, const struct muster
 {
     enum { LABEL_SIZE = 24 };
     char label[LABEL_SIZE];
-    muster_drawing_label(drawing, &drawn->cargo, label, sizeof label);
+    muster_drawing_label(drawing, &drawn->data, label, sizeof label);
     const char *what = label[0] == '\0' ? "()" : label;
     switch (drawn->step->kind) {
     case MUSTER_STEP_SEND:
@@ -140,13 +140,14 @@ static void print_head(const struct grid *grid, const struct muster_topology *to
     end_line(&blanks);
 }
 
-static void print_cargo(const struct grid *grid, const char *name, const struct muster_cargo *cargo)
+static void print_step_data(const struct grid *grid, const char *name,
+                            const struct muster_step_data *data)
 {
     int blanks = 0;
     put(MARGIN, name, &blanks);
     for (uint32_t rank = 0; rank < grid->drawing->ranks; rank++) {
         char label[CELL_SIZE];
-        muster_drawing_label(grid->drawing, &cargo[rank], label, sizeof label);
+        muster_drawing_label(grid->drawing, &data[rank], label, sizeof label);
         put(grid->width, label[0] == '\0' ? "-" : label, &blanks);
     }
     end_line(&blanks);
@@ -250,7 +251,7 @@ static void print_grid(const struct muster_plan_scene *scene, const struct grid 
     (void)putchar('\n');
     print_head(grid, &scene->request->topology);
     if (drawing->chunks > 0) {
-        print_cargo(grid, "begins with", drawing->begin);
+        print_step_data(grid, "begins with", drawing->begin);
     }
     for (size_t i = 0; i < grid->count;) {
         size_t end = i;
@@ -262,7 +263,7 @@ static void print_grid(const struct muster_plan_scene *scene, const struct grid 
     }
     if (drawing->chunks > 0) {
         bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
-        print_cargo(grid, reduces ? "ends with sums of" : "ends with", drawing->end);
+        print_step_data(grid, reduces ? "ends with sums of" : "ends with", drawing->end);
     }
     (void)putchar('\n');
     print_key(drawing);
@@ -289,11 +290,11 @@ static void print_step(const struct muster_plan_scene *scene, size_t number)
     const struct muster_drawing *drawing = scene->drawing;
     const struct muster_drawn_step *drawn = &drawing->steps[number];
     char label[CELL_SIZE];
-    muster_drawing_label(drawing, &drawn->cargo, label, sizeof label);
+    muster_drawing_label(drawing, &drawn->data, label, sizeof label);
     char sum[32] = "";
-    if (muster_collective_reduces(drawing->shapes[0].collective) && drawn->cargo.members > 0) {
-        (void)snprintf(sum, sizeof sum, "of %" PRIu32 " rank%s", drawn->cargo.members,
-                       muster_cli_plural(drawn->cargo.members));
+    if (muster_collective_reduces(drawing->shapes[0].collective) && drawn->data.members > 0) {
+        (void)snprintf(sum, sizeof sum, "of %" PRIu32 " rank%s", drawn->data.members,
+                       muster_cli_plural(drawn->data.members));
     }
     (void)printf("%-10s %-10s  ", label[0] == '\0' ? "()" : label, sum);
     if (scene->times != NULL) {
