@@ -95,13 +95,13 @@ static void wrong_arguments_are_named(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"job", "say what to do"},
+        {"job", "an action is missing"},
         {"job list", "no \"muster job list\""},
         {"job show --rendezvous URL", "muster job show JOB"},
         {"job show a b --rendezvous URL", "muster job show JOB"},
         {"job resize a 1 2 --rendezvous URL", "\"2\" is one argument too many"},
         {"job show a/b --rendezvous URL", "\"a/b\""},
-        {"job ls", "say which server"},
+        {"job ls", "a server is missing"},
         {"job ls --rendezvous ftp://x:1", "rendezvous \"ftp://x:1\""},
         {"job ls --colour", "unrecognized option"},
         {"jobs", "no command \"jobs\""},
