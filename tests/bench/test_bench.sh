@@ -79,7 +79,7 @@ kib=$(sed -nE 's/^MemTotal: *([0-9]+) kB/\1/p' /proc/meminfo)
 status=0
 (ulimit -f 1000 && "$muster" bench allreduce -n 2 --alloc --bytes "${kib}K" >"$folder/out" 2>"$folder/errors") || status=$?
 [ "$status $(wc -l <"$folder/errors")" = "1 1" ] || fail "no memory: $status, $(cat "$folder/errors")"
-grep -qE 'the buffers of 2 ranks take [0-9.]+ GiB at least, and [0-9.]+ GiB of memory are available' "$folder/errors" ||
+grep -qE 'the buffers of 2 ranks need at least [0-9.]+ GiB, and [0-9.]+ GiB of memory are available' "$folder/errors" ||
     fail "no memory: $(cat "$folder/errors")"
 
 # Wrong options: status 2, and the word is named.
@@ -101,7 +101,7 @@ refuse "\"\"" allreduce -n 2 --bytes 4,
 refuse "\"12x\"" allreduce -n 2 --bytes 4..12x
 refuse "\"1K\"" allreduce -n 2 --bytes 1K..4
 refuse "\"1\"" allreduce -n 2 --bytes 4..1K:1
-refuse "64 sizes" allreduce -n 2 --bytes 1..64G:2,1..64G:2
+refuse "more than 64 sizes" allreduce -n 2 --bytes 1..64G:2,1..64G:2
 refuse "\"ring,\"" allreduce -n 2 --algorithm ring,
 refuse "\"rign\"" allreduce -n 2 --algorithm ring,rign
 refuse "--svg" barrier -n 2 --svg "$folder/svg"
