@@ -25,7 +25,7 @@ refuse() {
     local pattern=$1
     shift
     expect 2 "$pattern" "$@"
-    [ -z "$("$muster" plan "$@" 2>/dev/null)" ] || fail "plan $*: it prints a plan all the same"
+    [ -z "$("$muster" plan "$@" 2>/dev/null)" ] || fail "plan $*: it prints on standard output"
     [ "$("$muster" plan "$@" 2>&1 | wc -l)" = 1 ] || fail "plan $*: more than one line"
 }
 
@@ -48,7 +48,7 @@ expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \
     allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '^  adds  *d<-3    a<-0    b<-1    c<-2$' allreduce --ranks 4 --algorithm ring_two_phase
-expect 0 '^  takes  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
+expect 0 '^  receives  *d<-3' allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '| host 0  *| host 1' allreduce --ranks 4 --hosts 2 --algorithm ring_two_phase
 expect 0 '^  sends    lane 1 ' allreduce --ranks 4 --algorithm ring_chunked
 expect 0 '^ends with  *abc  *abc  *abc$' allgather --ranks 3 --algorithm ring
@@ -92,7 +92,7 @@ refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
 refuse 'no algorithm "tree": there are ring' allreduce --ranks 4 --algorithm tree
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
-refuse 'how many ranks' allreduce
+refuse 'the number of ranks is missing' allreduce
 refuse '"0" is not a number from 1 to 1048576' allreduce --ranks 0
 refuse '"1048577" is not a number' allreduce --ranks 1048577
 refuse '1025 ranks: .* at most 1024' allreduce --ranks 1025 --algorithm recursive_doubling
@@ -109,10 +109,10 @@ refuse '"-1" is not a number of elements' allreduce --ranks 3 --count -1
 refuse 'over the limit' allreduce --ranks 3 --count 18446744073709551615
 refuse 'barrier has no count' barrier --ranks 3 --count 5
 refuse 'has no blocks of different sizes' allreduce --ranks 2 --blocks 1,2
-refuse '1 blocks, one for each of the 2 ranks' reduce_scatter --ranks 2 --blocks 1
+refuse '1 blocks, but 2 ranks need one each' reduce_scatter --ranks 2 --blocks 1
 refuse 'more blocks than the 2 ranks' reduce_scatter --ranks 2 --blocks 1,2,3
 refuse 'over the limit' reduce_scatter --ranks 2 --blocks 1,18446744073709551615
-refuse 'barrier has no one count' barrier --ranks 3 --table
+refuse 'barrier has no single count' barrier --ranks 3 --table
 refuse 'is not a number from 0 to 3' allreduce --ranks 4 --rank 4
 
 if [ -w /dev/full ]; then
