@@ -44,6 +44,9 @@ for collective in $("$muster" plan --list | cut -d' ' -f1 | sort -u); do
     done
 done
 check_json allreduce tcp 1 1 1024 --bytes 1K
+check_json allreduce shm 2 1 65536 --bytes 64K --alloc
+"$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --reproducible >"$folder/out"
+grep -q ', float32 sum, reproducible$' "$folder/out" || fail "reproducible: $(cat "$folder/out")"
 "$muster" bench allreduce -n 2 --transport inproc --bytes 4 --iterations 1 --json --figures >"$folder/json"
 grep -qE '^\{"figures":\{"core":.*"host":\{"latency_us":' "$folder/json" || fail "figures: $(cat "$folder/json")"
 [ "$(wc -l <"$folder/json")" = 2 ] || fail "lines: $(cat "$folder/json")"
@@ -110,6 +113,7 @@ refuse "\"1gb\"" allreduce -n 2 --hosts 2 --shape 1gb
 refuse "--hosts 2" allreduce -n 2 --shape 1gbit
 refuse "tcp" allreduce -n 2 --hosts 2 --shape 1gbit --transport inproc
 refuse "\"udp\"" allreduce -n 2 --transport udp
+refuse "\"0\"" allreduce -n 2 --connections 0
 refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor
 refuse "is not one for float16" allreduce -n 2 --type float16 --op bitwise_xor
@@ -118,10 +122,10 @@ refuse "--devices" allreduce -n 2 --devices rxe0
 refuse "empty" allreduce -n 2 --transport verbs --devices rxe0,
 refuse "exclude" allreduce -n 2 --iterations 3 --seconds 3
 
-# A killed rank: one line, status 1, the others are gone too.
+# start_long_run OPTIONS...: three ranks that are measuring when it returns.
 start_long_run() {
     rm -f "$folder/run"
-    "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 >"$folder/run" 2>"$folder/errors" &
+    "$muster" bench allreduce -n 3 --transport tcp --bytes 64K --seconds 60 "$@" >"$folder/run" 2>"$folder/errors" &
     parent=$!
     for _ in $(seq 500); do
         [ ! -s "$folder/run" ] || break
@@ -134,6 +138,22 @@ start_long_run() {
 runs() {
     kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
 }
+# The sockets of the first rank.
+sockets() {
+    find "/proc/${children%% *}/fd" -lname 'socket:*' | wc -l
+}
+# --connections: two more to each of the two peers.
+start_long_run
+before=$(sockets)
+kill $parent
+wait $parent 2>/dev/null || true
+start_long_run --connections 3
+after=$(sockets)
+[ $((after - before)) = 4 ] || fail "$before sockets, $after with --connections 3"
+kill $parent
+wait $parent 2>/dev/null || true
+
+# A killed rank: one line, status 1, the other ranks end too.
 start_long_run
 kill -9 "$(cut -d' ' -f2 <<<"$children")"
 status=0

@@ -218,6 +218,24 @@ static void a_job_with_a_token_is_shown_only_with_it(void **state)
     expect(&command, "job show secret --rendezvous URL", 0);
     command_finish(&command);
     assert_int_equal(unsetenv("MUSTER_TOKEN"), 0);
+    char path[] = "/tmp/muster-test-XXXXXX";
+    char words[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && dprintf(fd, "open-sesame\n") > 0 && close(fd) == 0);
+    (void)snprintf(words, sizeof words, "job show secret --rendezvous URL --token-file %s", path);
+    expect(&command, words, 0);
+    command_finish(&command);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void the_environment_may_name_the_server(void **state)
+{
+    (void)state;
+    struct command command;
+    assert_int_equal(setenv("MUSTER_RENDEZVOUS", group_service.url, 1), 0);
+    expect(&command, "job ls", 0);
+    command_finish(&command);
+    assert_int_equal(unsetenv("MUSTER_RENDEZVOUS"), 0);
 }
 
 static void a_resize_starts_as_many_workers_as_are_missing(void **state)
@@ -275,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_job_is_listed_shown_resized_and_ended),
         cmocka_unit_test(each_listed_job_is_a_json_object_on_its_line),
         cmocka_unit_test(a_job_with_a_token_is_shown_only_with_it),
+        cmocka_unit_test(the_environment_may_name_the_server),
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
         cmocka_unit_test(a_launcher_may_leave_growth_to_another),
     };

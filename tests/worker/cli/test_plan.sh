@@ -40,8 +40,13 @@ expect 0 'rounds 6, the busiest rank sends 1.500 x count' \
 expect 0 '"proven":true,"why":"","rounds":6,"elements_sent_max":12,' \
     allreduce --ranks 4 --algorithm ring_two_phase --check --json
 expect 0 'proven: barrier dissemination' barrier --ranks 9 --check
+expect 0 'proven: allreduce .*, count 12, rounds ' allreduce --ranks 3 --count 12 --check
+expect 0 'proven: reduce_scatter .*, 3 elements in blocks, ' reduce_scatter --ranks 2 --blocks 1,2 --check
+expect 0 'proven: alltoallv .*, 3 elements in blocks, ' alltoallv --ranks 2 --blocks 1,2 --check
+expect 0 'proven: .*, in place, ' allreduce --ranks 2 --in-place --check
 expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
+expect 0 '^| allreduce | `ring_two_phase` | 2(P-1) |' --formulas
 
 # The drawing: who sends which chunk to whom, and what comes of it.
 expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \

@@ -421,6 +421,72 @@ static int forget_job(void **state)
     return 0;
 }
 
+static void the_state_of_a_job_is_stored_where_the_option_says(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/muster-test-XXXXXX";
+    char words[128];
+    char path[64];
+    struct command command;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/job.db", folder);
+    (void)snprintf(words, sizeof words, "-n 1 --store %s", path);
+    expect_run(&command, words, "exit 0", 0);
+    command_finish(&command);
+    assert_int_equal(access(path, F_OK), 0);
+    char *remove[] = {(char *)"rm", (char *)"-r", folder, NULL};
+    command_start(&command, remove);
+    assert_int_equal(command_wait(&command), 0);
+    command_finish(&command);
+}
+
+static void the_environment_has_the_defaults_of_options(void **state)
+{
+    (void)state;
+    struct command command;
+    assert_int_equal(setenv("MUSTER_JOB", "other", 1), 0);
+    assert_int_equal(setenv("MUSTER_MIN", "1", 1), 0);
+    assert_int_equal(setenv("MUSTER_MAX", "5", 1), 0);
+    expect_run(&command, "-n 2", "echo $MUSTER_JOB $MUSTER_MIN $MUSTER_MAX", 0);
+    assert_non_null(strstr(command.output.bytes, "[0] other 1 5\n"));
+    command_finish(&command);
+    expect_run(&command, "-n 2 --job mine --min 2 --max 3",
+               "echo $MUSTER_JOB $MUSTER_MIN $MUSTER_MAX", 0);
+    assert_non_null(strstr(command.output.bytes, "[0] mine 2 3\n"));
+    command_finish(&command);
+    assert_int_equal(setenv("MUSTER_RENDEZVOUS", "ftp://x:1", 1), 0);
+    expect_error("-n 2", "exit 0", 2, "rendezvous \"ftp://x:1\"");
+    (void)forget_job(NULL);
+}
+
+/* script(1) gives its command a terminal. */
+static void expect_on_terminal(const char *line)
+{
+    char words[PATH_MAX + 64];
+    (void)snprintf(words, sizeof words, "%s run -n 1 -- echo hello", command_path("muster"));
+    char *argv[] = {(char *)"script", (char *)"-qec", words, (char *)"/dev/null", NULL};
+    struct command command;
+    command_start(&command, argv);
+    assert_int_equal(command_wait(&command), 0);
+    assert_non_null(strstr(command.output.bytes, line));
+    command_finish(&command);
+}
+
+static void prefixes_have_colours_on_a_terminal_that_wants_them(void **state)
+{
+    (void)state;
+    if (access("/usr/bin/script", X_OK) != 0) {
+        skip();
+    }
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    expect_on_terminal("\n\033[31m[0]\033[0m hello\r\n");
+    assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+    expect_on_terminal("\n[0] hello\r\n");
+    assert_int_equal(unsetenv("NO_COLOR"), 0);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    expect_on_terminal("\n[0] hello\r\n");
+}
+
 int main(void)
 {
     if (access(command_path("musterd"), X_OK) != 0) {
@@ -449,6 +515,9 @@ int main(void)
         cmocka_unit_test(the_summary_is_one_json_object),
         cmocka_unit_test(a_summary_that_cannot_be_written_is_said),
         cmocka_unit_test(the_token_file_is_made_for_its_owner_alone),
+        cmocka_unit_test(the_state_of_a_job_is_stored_where_the_option_says),
+        cmocka_unit_test(the_environment_has_the_defaults_of_options),
+        cmocka_unit_test(prefixes_have_colours_on_a_terminal_that_wants_them),
     };
     return cmocka_run_group_tests(tests, forget_job, NULL);
 }
