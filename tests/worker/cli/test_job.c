@@ -1,5 +1,5 @@
-/* muster job, and muster run at a server that others use too, against a real musterd. The member of
- * the job is this test itself, by a Join of its own. */
+/* muster job, and muster run with a server that other launchers use too, against a real musterd.
+ * This test is itself a member of the job: it sends a Join of its own. */
 #include "tests/support/command.h"
 #include "tests/support/service.h"
 #include "worker/base/clock.h"
@@ -21,7 +21,7 @@
 
 enum { ARGUMENTS_MAX = 24, HELD_MS = 20000 };
 
-/* Splits at blanks; "URL" stands for the server's. */
+/* The words are split at blanks; "URL" is replaced by the server's. */
 static void start_muster(struct command *command, const char *words)
 {
     char copy[512];
@@ -115,8 +115,8 @@ static void wrong_arguments_are_named(void **state)
     expect_error("job ls --rendezvous URL --token-file /no/such/file", 1, "/no/such/file");
 }
 
-/* A port that was free a moment ago: nobody listens. */
-static void a_server_that_is_not_there_is_named(void **state)
+/* The socket is bound but does not listen. */
+static void a_server_that_does_not_answer_is_named(void **state)
 {
     (void)state;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -244,7 +244,7 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     struct command run;
     struct command resize;
     join("grown", NULL, 6, 3);
-    /* With our own member there are 3. */
+    /* With the member of this test there are 3. */
     start_muster(&run, "run -n 2 --min 1 --max 6 --rendezvous URL --job grown -- sleep 1000");
     assert_true(command_await(&run, "job grown: 2 workers"));
     expect(&resize, "job resize grown 4 --rendezvous URL", 0);
@@ -261,7 +261,7 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     command_finish(&run);
 }
 
-static void a_launcher_may_leave_growth_to_another(void **state)
+static void a_launcher_with_no_grow_starts_nothing(void **state)
 {
     (void)state;
     struct command run;
@@ -288,14 +288,14 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(a_server_that_is_not_there_is_named),
+        cmocka_unit_test(a_server_that_does_not_answer_is_named),
         cmocka_unit_test(an_unknown_job_is_named),
         cmocka_unit_test(a_job_is_listed_shown_resized_and_ended),
         cmocka_unit_test(each_listed_job_is_a_json_object_on_its_line),
         cmocka_unit_test(a_job_with_a_token_is_shown_only_with_it),
         cmocka_unit_test(the_environment_may_name_the_server),
         cmocka_unit_test(a_resize_starts_as_many_workers_as_are_missing),
-        cmocka_unit_test(a_launcher_may_leave_growth_to_another),
+        cmocka_unit_test(a_launcher_with_no_grow_starts_nothing),
     };
     return cmocka_run_group_tests(tests, test_service_setup, test_service_teardown);
 }

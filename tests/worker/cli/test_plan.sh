@@ -9,7 +9,7 @@ fail() {
     failed=1
 }
 
-# expect STATUS PATTERN ARGUMENTS...: the exit status, and a line of output like the pattern.
+# expect STATUS PATTERN ARGUMENTS...: the exit status, and a line of output that matches the pattern.
 expect() {
     local status=$1 pattern=$2
     shift 2
@@ -48,7 +48,7 @@ expect 0 'Exit status: 0 done' --help
 expect 0 '^allreduce  *ring_chunked  *two rings' --list
 expect 0 '^| allreduce | `ring_two_phase` | 2(P-1) |' --formulas
 
-# The drawing: who sends which chunk to whom, and what comes of it.
+# The drawing: which rank sends which chunk to which rank, and the result.
 expect 0 '^begins with  *abcd    abcd    abcd    abcd$' \
     allreduce --ranks 4 --algorithm ring_two_phase
 expect 0 '^  sends  *a->1    b->2    c->3    d->0$' allreduce --ranks 4 --algorithm ring_two_phase
@@ -59,14 +59,14 @@ expect 0 '^  sends    lane 1 ' allreduce --ranks 4 --algorithm ring_chunked
 expect 0 '^ends with  *abc  *abc  *abc$' allgather --ranks 3 --algorithm ring
 expect 0 '()->1  *()->2' barrier --ranks 3
 
-# Steps: of one rank, of all on request, and of all where a drawing would be too wide.
+# Steps: of one rank, of all ranks if asked for, and of all ranks if a drawing would be too wide.
 expect 0 '^a  *of 1 rank  *lane 0 round 0   send         to   1    input\[0..2)' \
     allreduce --ranks 4 --algorithm ring_two_phase --rank 0
 expect 0 'recv         from 2' broadcast --ranks 5 --root 2 --rank 4
 [ "$("$muster" plan allreduce --ranks 6 --check | wc -l)" = 1 ] || fail "--check is one line"
-[ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank is one"
-[ "$("$muster" plan allreduce --ranks 6 --steps | grep -c '^rank')" = 6 ] || fail "--steps are all"
-[ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "large ones are listed"
+[ "$("$muster" plan allreduce --ranks 6 --rank 3 | grep -c '^rank')" = 1 ] || fail "--rank lists one rank"
+[ "$("$muster" plan allreduce --ranks 6 --steps | grep -c '^rank')" = 6 ] || fail "--steps lists all ranks"
+[ "$("$muster" plan allreduce --ranks 100 | grep -c '^rank')" = 100 ] || fail "a drawing that is too wide is listed"
 
 # Times.
 expect 0 '^predicted: ring_two_phase  *[0-9.]* us$' \
@@ -88,7 +88,7 @@ expect 0 '^{"collective":"barrier","algorithm":"dissemination",' --list --json
 expect 0 '"algorithm":"halving_doubling","ranks":2000,.*"predicted_us":' \
     allreduce --ranks 2000 --algorithm halving_doubling --simulate --json
 
-# Whatever --list names can be proven.
+# Every algorithm that --list names can be proven.
 while read -r collective algorithm _; do
     expect 0 '^proven' "$collective" --hosts 3,1,2 --algorithm "$algorithm" --check
 done < <("$muster" plan --list)
