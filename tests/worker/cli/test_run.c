@@ -258,7 +258,7 @@ static void workers_get_the_job_in_their_environment(void **state)
     command_finish(&command);
 }
 
-static void the_first_signal_is_SIGTERM_for_workers_and_the_second_kills(void **state)
+static void the_first_signal_asks_workers_to_end_and_the_second_kills(void **state)
 {
     (void)state;
     struct command command;
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_does_not_read_delays_no_signal),
         cmocka_unit_test(a_reader_that_ends_does_not_end_the_job),
         cmocka_unit_test(workers_get_the_job_in_their_environment),
-        cmocka_unit_test(the_first_signal_is_SIGTERM_for_workers_and_the_second_kills),
+        cmocka_unit_test(the_first_signal_asks_workers_to_end_and_the_second_kills),
         cmocka_unit_test(no_process_outlives_a_launcher_that_is_killed),
         cmocka_unit_test(a_launcher_leaves_no_temporary_folder_behind),
         cmocka_unit_test(processes_that_a_worker_leaves_behind_are_killed),
