@@ -14,7 +14,7 @@
 
 enum { MUSTER_FIGURES_KEY_SIZE = 32 };
 
-#define MUSTER_FIGURES_NEWEST "figures" /* the key of the figures that were stored last */
+#define MUSTER_FIGURES_NEWEST "figures" /* the figures stored last, for `muster job show` */
 
 /* "figures.1a2b3c4d", the key for hosts of this digest. */
 void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_SIZE]);
