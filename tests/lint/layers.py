@@ -45,9 +45,11 @@ RULES = {
     "worker/context/": FLOOR + " worker/device/ worker/fabric/fabric.h worker/executor/executor.h collectives/",
     "worker/communicator/": FLOOR + " worker/fabric/fabric.h worker/executor/executor.h worker/context/context.h"
                             " collectives/",
-    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/ worker/communicator/"
-                       " elastic/messages/messages.h collectives/",
-    "worker/cli/": FLOOR + " worker/fabric/fabric.h worker/context/ worker/communicator/"
+    "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/context.h"
+                       " worker/communicator/ elastic/messages/messages.h collectives/",
+    # muster bench asks for the shape of a request, to fill its buffers
+    "worker/cli/": FLOOR + " worker/fabric/fabric.h worker/context/context.h worker/context/request.h"
+                   " worker/communicator/measure.h worker/communicator/figures.h"
                    " worker/session/rendezvous_client.h worker/session/stored_figures.h elastic/ collectives/",
     "worker/examples/": "muster.h",
     "worker/muster.h": "",

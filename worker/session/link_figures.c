@@ -3,10 +3,10 @@
  * (figures_agreement.h), and the service stores them with the job.
  *
  * Rank 0 chooses, in this order: the figures that it has, if they were measured on these hosts with
- * as many members on each, for every level of links that there is now;
- * those that the job has stored for these hosts; or that all measure now. After a death, if it has
- * any figures, it chooses those, so that recovery does not wait for new ones, and the first commit
- * replaces them. A job that never commits keeps them until its next planned change.
+ * as many members on each, for every level of links that there is now; those that the job has
+ * stored, under the same condition; or that all measure now. After a death, if it has any figures,
+ * it chooses those, so that recovery does not wait for new ones, and the first commit replaces
+ * them. A job that never commits keeps them until its next planned change.
  *
  * A commit is the one call that all members make at the same place, and when it replaces figures
  * the members have just agreed that nobody comes or goes. So nothing else has to be agreed on, and
