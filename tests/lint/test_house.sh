@@ -44,6 +44,11 @@ settings=$(sed '/^## /q' worker/SETTINGS.md | grep '^| `' | cut -d'|' -f2 | grep
 read_there=$(grep -rhoE '"MUSTER_[A-Z_]+"' worker --include='*.[ch]' | tr -d '"' | sort -u)
 differs=$(diff <(echo "$settings") <(echo "$read_there") | grep '^[<>]' | xargs)
 [ -z "$differs" ] || complain "variables of worker/SETTINGS.md (<) and of the code (>) differ: $differs"
+# Each has a test.
+for name in $settings; do
+    grep -q "\"$name\"" tests/worker/session/test_options.c tests/worker/base/test_log.c ||
+        complain "$name of worker/SETTINGS.md is neither in test_options.c nor in test_log.c"
+done
 
 # Non-static functions are muster_<module>_<verb>; only what muster.h declares is exported.
 if [ -n "${MUSTER_BIN:-}" ] && command -v nm >/dev/null; then
