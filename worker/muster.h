@@ -405,10 +405,7 @@ MUSTER_API MUSTER_CHECKED muster_status muster_alltoall(muster_session *session,
  * member i; block i of `out` has out_counts[i] elements and comes from member i. A block must have
  * the same count at its sender and its receiver. Otherwise the call is MUSTER_INVALID, and the
  * error names both sizes in bytes; members that were done by then return MUSTER_OK. In place: out
- * == in, in memory for the larger of both; the library then makes a copy.
- *
- * The algorithm "bruck" is for many small blocks and at most 128 members. With it all members
- * exchange their counts first, so all get the MUSTER_INVALID. */
+ * == in, in memory for the larger of both; the library then makes a copy. */
 MUSTER_API MUSTER_CHECKED muster_status muster_alltoallv(muster_session *session,
                                                          muster_scope scope, const void *in,
                                                          const size_t *in_counts, void *out,

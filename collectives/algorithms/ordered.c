@@ -1,8 +1,9 @@
+/* Merging partial sums along the tree of the reduction order. */
 #include "collectives/algorithms/ordered.h"
 
 #include "collectives/algorithms/generators.h"
 
-/* Without the other half it is the larger sum already. */
+/* A node whose upper half has no places is the larger sum already. */
 static void climb(struct muster_ordered *node, uint32_t size)
 {
     uint32_t top = muster_log2_up(size);
@@ -19,7 +20,8 @@ static bool are_halves(const struct muster_ordered *lower, const struct muster_o
            upper->first - lower->first == UINT32_C(1) << level;
 }
 
-/* Leaves the sum in lower. */
+/* Leaves the sum in `lower`. Its place is that in OUTPUT, if one of the two is there, and never one
+ * in INPUT, which is only read. */
 static void reduce(struct muster_builder *builder, uint32_t size, uint64_t elements,
                    struct muster_ordered *lower, const struct muster_ordered *upper)
 {
@@ -37,7 +39,7 @@ static void reduce(struct muster_builder *builder, uint32_t size, uint64_t eleme
     climb(lower, size);
 }
 
-/* Returns how many sums are left. */
+/* Merges the pairs of one level. Returns how many sums are left. */
 static uint32_t merge_level(struct muster_builder *builder, uint32_t size, uint64_t elements,
                             struct muster_ordered *nodes, uint32_t count, uint32_t level)
 {

@@ -6,7 +6,7 @@
 
 /* Flags of a call. */
 enum {
-    MUSTER_CALL_ORDERED = 1, /* reduced in the order of contributors */
+    MUSTER_CALL_ORDERED = 1, /* reproducible: reduced in the reduction order (shape.h) */
     MUSTER_CALL_TUNED = 2,   /* which algorithm suits such calls is still being found out */
 };
 

@@ -11,21 +11,15 @@ struct muster_memory_reach {
     bool buffers;        /* each can read the others' own buffers */
 };
 
-/* Members that can know each other's counts, at most: there are as many as pairs of members. */
-enum { MUSTER_ALL_COUNTS_RANKS_MAX = 128 };
-
 struct muster_plan {
     enum muster_collective collective;
     const struct muster_topology *topology; /* borrowed */
     uint32_t rank;
     uint32_t root; /* as in muster_shape, as all that follows */
     uint64_t count;
-    const uint64_t *input_bounds;  /* borrowed, or NULL */
-    const uint64_t *output_bounds; /* borrowed, or NULL */
-    const uint32_t *contributors;  /* borrowed, or NULL */
-    /* Of an alltoallv whose members know it of each other: [ranks * ranks], number from * ranks +
-     * to is the count of the block from `from` for `to`. Borrowed, or NULL. */
-    const uint64_t *all_counts;
+    const uint64_t *input_bounds;    /* borrowed, or NULL */
+    const uint64_t *output_bounds;   /* borrowed, or NULL */
+    const uint32_t *reduction_order; /* borrowed, or NULL */
     /* INPUT and OUTPUT start at the same element. It counts in alltoall(v) and pairwise_exchange,
      * which then need room for a copy; in all others a schedule is right either way. */
     bool in_place;

@@ -38,10 +38,9 @@ struct muster_shape {
      * rank's own; in all other collectives every rank has the same. */
     const uint64_t *input_bounds;
     const uint64_t *output_bounds;
-    /* Of a sum that must not depend on who is where: [ranks] the ranks in the order of their
-     * logical numbers, borrowed; elements are then reduced along one tree over them (terms.h).
-     * NULL: in any order. */
-    const uint32_t *contributors;
+    /* [ranks] Of a reproducible sum: the ranks in the order in which their inputs are reduced,
+     * whatever their hosts and ranks are; along one tree (terms.h). Borrowed. NULL: any order. */
+    const uint32_t *reduction_order;
 };
 
 /* MUSTER_INVALID: rank or root out of range, bounds that fall or that the collective has no use

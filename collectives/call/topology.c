@@ -198,6 +198,49 @@ struct muster_position muster_topology_locate(const struct muster_topology *topo
     return position;
 }
 
+uint32_t muster_topology_host(const struct muster_topology *topology, uint32_t rank)
+{
+    return group_of(topology->hosts, topology->host_first, rank);
+}
+
+static uint32_t largest(uint32_t count, const uint32_t *sizes)
+{
+    uint32_t size = sizes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        size = sizes[i] > size ? sizes[i] : size;
+    }
+    return size;
+}
+
+static uint32_t smallest(uint32_t count, const uint32_t *sizes)
+{
+    uint32_t size = sizes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        size = sizes[i] < size ? sizes[i] : size;
+    }
+    return size;
+}
+
+uint32_t muster_topology_largest_host(const struct muster_topology *topology)
+{
+    return largest(topology->hosts, topology->host_sizes);
+}
+
+uint32_t muster_topology_smallest_host(const struct muster_topology *topology)
+{
+    return smallest(topology->hosts, topology->host_sizes);
+}
+
+uint32_t muster_topology_largest_rack(const struct muster_topology *topology)
+{
+    return largest(topology->racks, topology->rack_sizes);
+}
+
+uint32_t muster_topology_smallest_rack(const struct muster_topology *topology)
+{
+    return smallest(topology->racks, topology->rack_sizes);
+}
+
 uint32_t muster_topology_rack(const struct muster_topology *topology, uint32_t host)
 {
     return group_of(topology->racks, topology->rack_first, host);

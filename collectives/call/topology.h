@@ -62,6 +62,16 @@ void muster_topology_finish(struct muster_topology *topology);
 struct muster_position muster_topology_locate(const struct muster_topology *topology,
                                               uint32_t rank);
 
+/* The index of a rank's host, by binary search. rank < topology->ranks. */
+uint32_t muster_topology_host(const struct muster_topology *topology, uint32_t rank);
+
+/* Ranks on the largest host and on the smallest one; hosts in the largest rack and in the smallest.
+ */
+uint32_t muster_topology_largest_host(const struct muster_topology *topology);
+uint32_t muster_topology_smallest_host(const struct muster_topology *topology);
+uint32_t muster_topology_largest_rack(const struct muster_topology *topology);
+uint32_t muster_topology_smallest_rack(const struct muster_topology *topology);
+
 /* The rack of a host, by its index. host < topology->hosts. */
 uint32_t muster_topology_rack(const struct muster_topology *topology, uint32_t host);
 

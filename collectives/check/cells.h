@@ -6,7 +6,7 @@
 #ifndef MUSTER_COLLECTIVES_CHECK_CELLS_H
 #define MUSTER_COLLECTIVES_CHECK_CELLS_H
 
-#include "collectives/check/pieces.h"
+#include "collectives/check/element_ranges.h"
 
 /* Instead of a term, which there are fewer of. */
 #define MUSTER_TERM_SEVERAL UINT32_MAX
@@ -14,10 +14,10 @@
 struct muster_cell {
     uint64_t begin; /* its first element */
     union {
-        uint64_t origin;              /* as in muster_piece */
-        struct muster_pieces *pieces; /* owned: several, counted from the cell's begin */
+        uint64_t origin;                      /* as in muster_element_range */
+        struct muster_element_ranges *ranges; /* owned: several, counted from the cell's begin */
     };
-    uint32_t term; /* as in muster_piece, or MUSTER_TERM_SEVERAL */
+    uint32_t term; /* as in muster_element_range, or MUSTER_TERM_SEVERAL */
 };
 
 struct muster_cells {
@@ -36,14 +36,15 @@ void muster_cells_finish(struct muster_cells *cells);
 
 /* Replaces the contents of ret_part by `count` elements. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_cells_read(const struct muster_cells *cells, uint32_t first,
-                                               uint64_t count, struct muster_pieces *ret_part);
+                                               uint64_t count,
+                                               struct muster_element_ranges *ret_part);
 
 /* Puts the part's elements in the place of those there are. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_cells_write(struct muster_cells *cells, uint32_t first,
-                                                const struct muster_pieces *part);
+                                                const struct muster_element_ranges *part);
 
 /* True if nothing was written to any of piece->count elements but what `piece` says of them. */
 bool muster_cells_are_free_or(const struct muster_cells *cells, uint32_t first,
-                              const struct muster_piece *piece);
+                              const struct muster_element_range *range);
 
 #endif

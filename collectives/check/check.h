@@ -5,7 +5,7 @@
  * agree on size and order; no two steps that may run at the same time race; no deadlock under
  * unbuffered sends; at the end every result element counts every rank exactly once (or is the right
  * block of the right rank) and was reduced in the same order on all ranks, so that it has the same
- * bits, and along the contributors' tree where the shapes have contributors; INPUT is never
+ * bits, and along the tree of the reduction order where the shapes have one; INPUT is never
  * written, except in place, and all this holds in place too; and a barrier lets nobody out before
  * everybody is in.
  *

@@ -15,7 +15,7 @@ struct state {
     struct muster_terms terms;
     uint32_t canonical; /* what every sum must be; or MUSTER_TERM_NONE: in any order */
     struct muster_rank_cells *memories; /* [ranks] */
-    struct muster_pieces mine, theirs, sum;
+    struct muster_element_ranges mine, theirs, sum;
 };
 
 static struct muster_step_cells places_of(const struct state *state,
@@ -27,24 +27,24 @@ static struct muster_step_cells places_of(const struct state *state,
 
 /* Out of place. */
 static muster_status read_input(struct state *state, const struct muster_walk_step *where,
-                                struct muster_pieces *ret_part)
+                                struct muster_element_ranges *ret_part)
 {
     const struct muster_span *span = &where->step->span;
     bool filled = muster_shape_contributes(&state->shapes[where->rank]);
-    const struct muster_piece piece = {.count = span->count,
-                                       .origin = span->offset,
-                                       .term = filled ? muster_terms_leaf(where->rank)
-                                                      : MUSTER_TERM_NONE};
+    const struct muster_element_range range = {.count = span->count,
+                                               .origin = span->offset,
+                                               .term = filled ? muster_terms_leaf(where->rank)
+                                                              : MUSTER_TERM_NONE};
     if (!muster_cells_are_free_or(&state->memories[where->rank].cells,
-                                  places_of(state, where).source, &piece)) {
+                                  places_of(state, where).source, &range)) {
         state->in_place_differs = true;
     }
-    muster_pieces_clear(ret_part);
-    return muster_pieces_append(ret_part, piece.count, piece.origin, piece.term);
+    muster_element_ranges_clear(ret_part);
+    return muster_element_ranges_append(ret_part, range.count, range.origin, range.term);
 }
 
 static muster_status check_written(unsigned buffer, uint64_t offset,
-                                   const struct muster_pieces *part)
+                                   const struct muster_element_ranges *part)
 {
     for (size_t i = 0; i < part->used; i++) {
         if (part->items[i].term == MUSTER_TERM_NONE) {
@@ -57,7 +57,7 @@ static muster_status check_written(unsigned buffer, uint64_t offset,
 
 /* What a step reads of its own rank's memory. */
 static muster_status read_source(struct state *state, const struct muster_walk_step *where,
-                                 struct muster_pieces *ret_part)
+                                 struct muster_element_ranges *ret_part)
 {
     const struct muster_step *step = where->step;
     if (step->source == MUSTER_INPUT && !state->in_place) {
@@ -70,7 +70,7 @@ static muster_status read_source(struct state *state, const struct muster_walk_s
 }
 
 static muster_status read_target(struct state *state, const struct muster_walk_step *where,
-                                 struct muster_pieces *ret_part)
+                                 struct muster_element_ranges *ret_part)
 {
     const struct muster_step *step = where->step;
     TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).target,
@@ -79,18 +79,18 @@ static muster_status read_target(struct state *state, const struct muster_walk_s
 }
 
 static muster_status write_target(struct state *state, const struct muster_walk_step *where,
-                                  const struct muster_pieces *part)
+                                  const struct muster_element_ranges *part)
 {
     return muster_cells_write(&state->memories[where->rank].cells, places_of(state, where).target,
                               part);
 }
 
 static muster_status show_step(const struct state *state, const struct muster_walk_step *where,
-                               const struct muster_pieces *pieces)
+                               const struct muster_element_ranges *ranges)
 {
     const struct muster_values_observer *observer = state->observer;
     return observer == NULL ? MUSTER_OK
-                            : observer->see_step(observer->user, where, pieces, &state->terms);
+                            : observer->see_step(observer->user, where, ranges, &state->terms);
 }
 
 static muster_status at_step(const struct state *state, muster_status status,
@@ -112,7 +112,7 @@ static muster_status do_local(struct state *state, const struct muster_walk_step
         return write_target(state, local, &state->theirs);
     }
     TRY(read_target(state, local, &state->mine));
-    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(muster_element_ranges_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, local, &state->sum));
     return write_target(state, local, &state->sum);
 }
@@ -130,7 +130,7 @@ static muster_status do_receive(struct state *state, const struct muster_walk_st
         return write_target(state, receive, &state->theirs);
     }
     TRY(read_source(state, receive, &state->mine));
-    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(muster_element_ranges_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, receive, &state->sum));
     return write_target(state, receive, &state->sum);
 }
@@ -161,21 +161,23 @@ static muster_status fill(struct state *state, uint32_t rank)
     if (!state->in_place || !muster_shape_contributes(&state->shapes[rank])) {
         return MUSTER_OK;
     }
-    muster_pieces_clear(&state->mine);
-    TRY(muster_pieces_append(&state->mine, schedule->input_count, 0, muster_terms_leaf(rank)));
+    muster_element_ranges_clear(&state->mine);
+    TRY(muster_element_ranges_append(&state->mine, schedule->input_count, 0,
+                                     muster_terms_leaf(rank)));
     return muster_cells_write(&memory->cells, memory->input, &state->mine);
 }
 
 /* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
  * several promises that continue each other. */
-static bool is_promised(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+static bool is_promised(const struct state *state, uint32_t rank,
+                        const struct muster_element_range *range)
 {
-    for (uint64_t done = 0; done < piece->count;) {
+    for (uint64_t done = 0; done < range->count;) {
         struct muster_promise promise =
-            muster_shape_promise(state->shapes, rank, piece->begin + done);
-        bool right = promise.reduced ? muster_terms_is_full(&state->terms, piece->term)
-                                     : piece->term == muster_terms_leaf(promise.rank);
-        if (!right || piece->origin + done != promise.origin) {
+            muster_shape_promise(state->shapes, rank, range->begin + done);
+        bool right = promise.reduced ? muster_terms_is_full(&state->terms, range->term)
+                                     : range->term == muster_terms_leaf(promise.rank);
+        if (!right || range->origin + done != promise.origin) {
             return false;
         }
         done += promise.count;
@@ -184,10 +186,11 @@ static bool is_promised(const struct state *state, uint32_t rank, const struct m
 }
 
 /* A sum that must not depend on who is where. */
-static bool is_canonical(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+static bool is_canonical(const struct state *state, uint32_t rank,
+                         const struct muster_element_range *range)
 {
-    return state->canonical == MUSTER_TERM_NONE || state->canonical == piece->term ||
-           !muster_shape_promise(state->shapes, rank, piece->begin).reduced;
+    return state->canonical == MUSTER_TERM_NONE || state->canonical == range->term ||
+           !muster_shape_promise(state->shapes, rank, range->begin).reduced;
 }
 
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
@@ -199,7 +202,7 @@ static muster_status wrong_result(const struct state *state, uint32_t rank, uint
 
 /* Leaves the rank's OUTPUT in ret_output. */
 static muster_status check_result(const struct state *state, uint32_t rank,
-                                  struct muster_pieces *ret_output)
+                                  struct muster_element_ranges *ret_output)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
     TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
@@ -211,7 +214,7 @@ static muster_status check_result(const struct state *state, uint32_t rank,
         }
         if (!is_canonical(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not reduced in the order of the contributors");
+                                "is not reduced in the reduction order");
         }
     }
     if (state->observer != NULL) {
@@ -222,8 +225,8 @@ static muster_status check_result(const struct state *state, uint32_t rank,
 
 /* The lists of pieces are canonical, so equal contents are equal lists. */
 static muster_status check_same(const struct state *state, uint32_t rank,
-                                const struct muster_pieces *first,
-                                const struct muster_pieces *other)
+                                const struct muster_element_ranges *first,
+                                const struct muster_element_ranges *other)
 {
     for (size_t i = 0; i < first->used; i++) {
         if (i >= other->used || first->items[i].count != other->items[i].count ||
@@ -249,8 +252,8 @@ static muster_status check_results(struct state *state)
 
 static muster_status run(struct state *state)
 {
-    if (state->shapes[0].contributors != NULL) {
-        TRY(muster_terms_canonical(&state->terms, state->shapes[0].contributors,
+    if (state->shapes[0].reduction_order != NULL) {
+        TRY(muster_terms_canonical(&state->terms, state->shapes[0].reduction_order,
                                    &state->canonical));
     }
     for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {
@@ -271,9 +274,9 @@ static void finish(struct state *state)
     }
     free(state->memories);
     muster_terms_finish(&state->terms);
-    muster_pieces_finish(&state->mine);
-    muster_pieces_finish(&state->theirs);
-    muster_pieces_finish(&state->sum);
+    muster_element_ranges_finish(&state->mine);
+    muster_element_ranges_finish(&state->theirs);
+    muster_element_ranges_finish(&state->sum);
 }
 
 muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,

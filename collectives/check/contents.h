@@ -2,7 +2,7 @@
 #ifndef MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 #define MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 
-#include "collectives/check/pieces.h"
+#include "collectives/check/element_ranges.h"
 #include "collectives/check/walk.h"
 
 /* Looks on while values are checked. Each may end that by a status other than MUSTER_OK. */
@@ -10,9 +10,11 @@ struct muster_values_observer {
     void *user;
     /* The data that a send reads, or what another step's target holds after it. */
     muster_status (*see_step)(void *user, const struct muster_walk_step *where,
-                              const struct muster_pieces *pieces, const struct muster_terms *terms);
+                              const struct muster_element_ranges *ranges,
+                              const struct muster_terms *terms);
     /* The rank's OUTPUT at the end. */
-    muster_status (*see_output)(void *user, uint32_t rank, const struct muster_pieces *pieces,
+    muster_status (*see_output)(void *user, uint32_t rank,
+                                const struct muster_element_ranges *ranges,
                                 const struct muster_terms *terms);
 };
 

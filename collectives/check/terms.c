@@ -197,34 +197,34 @@ muster_status muster_terms_add(struct muster_terms *terms, uint32_t left, uint32
     return MUSTER_OK;
 }
 
-/* Of 2^level contributors from number first on. */
-static muster_status canonical(struct muster_terms *terms, const uint32_t *contributors,
+/* The node of 2^level places from `first` on. */
+static muster_status canonical(struct muster_terms *terms, const uint32_t *reduction_order,
                                uint32_t first, unsigned level, uint32_t *ret_term)
 {
     if (level == 0) {
-        *ret_term = muster_terms_leaf(contributors[first]);
+        *ret_term = muster_terms_leaf(reduction_order[first]);
         return MUSTER_OK;
     }
     uint32_t half = UINT32_C(1) << (level - 1);
     uint32_t lower = 0;
-    TRY(canonical(terms, contributors, first, level - 1, &lower));
+    TRY(canonical(terms, reduction_order, first, level - 1, &lower));
     if (terms->ranks - first <= half) {
         *ret_term = lower;
         return MUSTER_OK;
     }
     uint32_t upper = 0;
-    TRY(canonical(terms, contributors, first + half, level - 1, &upper));
+    TRY(canonical(terms, reduction_order, first + half, level - 1, &upper));
     return muster_terms_add(terms, lower, upper, ret_term);
 }
 
-muster_status muster_terms_canonical(struct muster_terms *terms, const uint32_t *contributors,
+muster_status muster_terms_canonical(struct muster_terms *terms, const uint32_t *reduction_order,
                                      uint32_t *ret_term)
 {
     unsigned level = 0;
     while ((terms->ranks - 1) >> level != 0) {
         level++;
     }
-    return canonical(terms, contributors, 0, level, ret_term);
+    return canonical(terms, reduction_order, 0, level, ret_term);
 }
 
 uint32_t muster_terms_members(const struct muster_terms *terms, uint32_t term)

@@ -42,12 +42,13 @@ uint32_t muster_terms_leaf(uint32_t rank);
 MUSTER_CHECKED muster_status muster_terms_add(struct muster_terms *terms, uint32_t left,
                                               uint32_t right, uint32_t *ret_term);
 
-/* The canonical one, which a sum that must not depend on who is where has for every element: of the
- * contributors first * 2^level up to (first + 1) * 2^level, as far as there are any, the sum of the
- * lower half and that of the upper half; for all of them at the lowest level that has them all.
- * contributors is [ranks], their ranks in order. MUSTER_FATAL: no memory. */
+/* The canonical term: what every element of a reproducible sum is. It is a binary tree over the
+ * places of the reduction order, reduction_order[place] being a rank. The node of places first *
+ * 2^level up to (first + 1) * 2^level, as far as there are any, is the sum of its lower and its
+ * upper half; the root is the node at the lowest level that has all places. MUSTER_FATAL: no
+ * memory. */
 MUSTER_CHECKED muster_status muster_terms_canonical(struct muster_terms *terms,
-                                                    const uint32_t *contributors,
+                                                    const uint32_t *reduction_order,
                                                     uint32_t *ret_term);
 
 /* How many ranks it counts. */

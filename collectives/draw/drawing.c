@@ -49,35 +49,37 @@ static muster_status add_run(struct making *making, uint64_t first, uint64_t end
     return MUSTER_OK;
 }
 
-static muster_status load(struct making *making, const struct muster_pieces *pieces,
+static muster_status load(struct making *making, const struct muster_element_ranges *ranges,
                           const struct muster_terms *terms, struct muster_cargo *cargo)
 {
-    for (size_t i = 0; i < pieces->used; i++) {
-        const struct muster_piece *piece = &pieces->items[i];
+    for (size_t i = 0; i < ranges->used; i++) {
+        const struct muster_element_range *range = &ranges->items[i];
         /* Where nothing is reduced, every term is one rank's input. */
-        uint64_t first = place_of(making, piece->term - muster_terms_leaf(0), piece->origin);
-        uint32_t members = muster_terms_members(terms, piece->term);
-        TRY(add_run(making, first, first + piece->count, cargo));
+        uint64_t first = place_of(making, range->term - muster_terms_leaf(0), range->origin);
+        uint32_t members = muster_terms_members(terms, range->term);
+        TRY(add_run(making, first, first + range->count, cargo));
         cargo->members = members > cargo->members ? members : cargo->members;
     }
     return MUSTER_OK;
 }
 
 static muster_status see_step(void *user, const struct muster_walk_step *where,
-                              const struct muster_pieces *pieces, const struct muster_terms *terms)
+                              const struct muster_element_ranges *ranges,
+                              const struct muster_terms *terms)
 {
     struct making *making = user;
     struct muster_drawing *drawing = making->drawing;
     size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
-    return load(making, pieces, terms,
+    return load(making, ranges, terms,
                 &drawing->steps[drawing->first_step[where->rank] + index].cargo);
 }
 
-static muster_status see_output(void *user, uint32_t rank, const struct muster_pieces *pieces,
+static muster_status see_output(void *user, uint32_t rank,
+                                const struct muster_element_ranges *ranges,
                                 const struct muster_terms *terms)
 {
     struct making *making = user;
-    return load(making, pieces, terms, &making->drawing->end[rank]);
+    return load(making, ranges, terms, &making->drawing->end[rank]);
 }
 
 static muster_status load_inputs(struct making *making)

@@ -3,6 +3,7 @@
 #define MUSTER_COLLECTIVES_REDUCE_REDUCE_H
 
 #include "collectives/call/collective.h"
+#include "collectives/call/reduction.h"
 
 /* target[i] = left[i] op right[i] for i in [0, count). target may be left or right (the very same
  * address), or not overlap them at all. Any alignment of the element type is fine. */
@@ -12,15 +13,6 @@ typedef void (*muster_reduce_function)(void *target, const void *left, const voi
 /* The kernel of a pair that muster_op_check() has passed, other than USER. AVERAGE reduces like
  * SUM. */
 muster_reduce_function muster_reduce_kernel(muster_type type, muster_op op);
-
-/* How one call reduces. */
-struct muster_reduction {
-    muster_type type;
-    muster_op op;                       /* muster_op_check() has passed the two */
-    muster_user_function user_function; /* of op USER */
-    void *user_data;                    /* handed to it */
-    double prescale, postscale;         /* 1 where there is none */
-};
 
 /* target[i] = left[i] op right[i], as a kernel does it. */
 void muster_reduction_combine(const struct muster_reduction *reduction, void *target,

@@ -15,7 +15,7 @@ uint32_t muster_group_rank(const struct muster_group *group, uint64_t index)
 struct muster_group muster_group_all(const struct muster_plan *plan)
 {
     struct muster_group group = {
-        .ranks = plan->contributors, .size = plan->topology->ranks, .index = plan->rank};
+        .ranks = plan->reduction_order, .size = plan->topology->ranks, .index = plan->rank};
     for (uint32_t i = 0; group.ranks != NULL && i < group.size; i++) {
         group.index = group.ranks[i] == plan->rank ? i : group.index;
     }

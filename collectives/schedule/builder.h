@@ -39,7 +39,7 @@ struct muster_group {
 /* The rank in the context of the group's member number index, modulo size. */
 uint32_t muster_group_rank(const struct muster_group *group, uint64_t index);
 
-/* All ranks of the plan, in the order of its contributors if it has them. */
+/* All ranks of the plan, in its reduction order if it has one. */
 struct muster_group muster_group_all(const struct muster_plan *plan);
 
 void muster_builder_init(const struct muster_plan *plan, struct muster_builder *ret_builder);

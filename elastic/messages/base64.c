@@ -1,8 +1,9 @@
+/* Base64, both alphabets. */
 #include "elastic/messages/base64.h"
 
 #include <stdint.h>
 
-/* And, behind the digits, what fills up the last four. */
+/* The digits, then the padding. */
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 enum { PADDING = 64 };
 
@@ -23,7 +24,7 @@ void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
     *out = '\0';
 }
 
-/* -1: in neither alphabet. */
+/* The value of a digit of either alphabet; -1: of none. */
 static int digit(char c)
 {
     if (c >= 'A' && c <= 'Z') {

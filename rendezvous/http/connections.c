@@ -23,7 +23,8 @@ struct muster_connection {
     int fd;
     int64_t deadline_ns; /* MUSTER_NEVER: suspended */
     bool watched;
-    struct muster_watcher held; /* now or last: its job, serial and member; serial 0: never yet */
+    struct muster_held_request
+        held; /* now or last: its job, serial and member; serial 0: never yet */
     struct muster_connection *prev, *next;
 };
 
@@ -98,7 +99,7 @@ void muster_connections_hurry(struct muster_connections *connections,
 
 void muster_connections_watch(struct muster_connections *connections,
                               struct muster_connection *connection,
-                              const struct muster_watcher *watcher)
+                              const struct muster_held_request *held)
 {
     if (connection == NULL) {
         return;
@@ -106,11 +107,11 @@ void muster_connections_watch(struct muster_connections *connections,
     AUTO_LOCK(&connections->mutex);
     connection->deadline_ns = MUSTER_NEVER;
     connection->watched = true;
-    connection->held = (struct muster_watcher){.serial = watcher->serial};
-    memcpy(connection->held.job, watcher->job, sizeof watcher->job);
-    memcpy(connection->held.member, watcher->member, sizeof watcher->member);
+    connection->held = (struct muster_held_request){.serial = held->serial};
+    memcpy(connection->held.job, held->job, sizeof held->job);
+    memcpy(connection->held.member, held->member, sizeof held->member);
     /* The serial, not the pointer: what epoll has told already may be gone when it is read. */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = watcher->serial};
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = held->serial};
     if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
         muster_log(MUSTER_LOG_WARN, "a held connection is not watched: %s", strerror(errno));
     }
@@ -152,7 +153,7 @@ void muster_connections_close(struct muster_connections *connections, uint32_t w
 
 /* False: it has been answered in the meantime. */
 static bool find_held(struct muster_connections *connections, uint64_t serial,
-                      struct muster_watcher *ret_held)
+                      struct muster_held_request *ret_held)
 {
     AUTO_LOCK(&connections->mutex);
     struct muster_connection *connection = NULL;
@@ -192,7 +193,7 @@ static void *run(void *user)
         int count = epoll_wait(connections->epoll_fd, events, EVENTS_AT_ONCE,
                                muster_clock_left_ms(sweep_ns));
         for (int i = 0; i < count; i++) {
-            struct muster_watcher held;
+            struct muster_held_request held;
             if (events[i].data.u64 == 0) {
                 return NULL; /* stop_fd */
             }

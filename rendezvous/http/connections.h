@@ -16,7 +16,7 @@ struct muster_connection; /* of one socket, from accept to close */
 /* The connection has closed over which this watcher's request came: it is still held, or was the
  * last one that was held over it. Of the watcher only job, serial and member are filled; there is
  * a member if it was a Join or Watch. */
-typedef void (*muster_closed_function)(void *user, const struct muster_watcher *watcher);
+typedef void (*muster_closed_function)(void *user, const struct muster_held_request *held);
 
 /* slow_ms: for the head and the body of a request to come, and for its answer to go. */
 MUSTER_CHECKED muster_status muster_connections_create(uint32_t slow_ms,
@@ -39,7 +39,7 @@ void muster_connections_hurry(struct muster_connections *connections,
 /* The connection is suspended: it may take as long as it takes, but its end is told. */
 void muster_connections_watch(struct muster_connections *connections,
                               struct muster_connection *connection,
-                              const struct muster_watcher *watcher);
+                              const struct muster_held_request *held);
 /* About to be resumed: its end is no longer told, and it has slow_ms from now. */
 void muster_connections_unwatch(struct muster_connections *connections,
                                 struct muster_connection *connection);

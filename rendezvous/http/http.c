@@ -40,30 +40,30 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned htt
     return result;
 }
 
-static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned http,
-                                   struct muster_rpc_answer answer)
+static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned http,
+                                     struct muster_rpc_response response)
 {
     static char no_memory[] = "{\"code\":\"internal\",\"message\":\"no memory\"}";
-    if (answer.body == NULL) {
+    if (response.body == NULL) {
         return send_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, no_memory,
                          sizeof no_memory - 1, MHD_RESPMEM_PERSISTENT);
     }
-    return send_text(connection, http, answer.body, answer.size_bytes, MHD_RESPMEM_MUST_FREE);
+    return send_text(connection, http, response.body, response.size_bytes, MHD_RESPMEM_MUST_FREE);
 }
 
 static enum MHD_Result send_refusal(struct MHD_Connection *connection,
                                     struct muster_http_refusal refusal)
 {
-    return send_answer(connection, refusal.http,
-                       muster_answer_error(refusal.code, "%s", refusal.what));
+    return send_response(connection, refusal.http,
+                         muster_rpc_response_error(refusal.code, "%s", refusal.what));
 }
 
 /* Called once, from any thread, for a request that the service has held. */
-static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer answer)
+static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
 {
-    struct muster_http_request *request = (struct muster_http_request *)watcher;
+    struct muster_http_request *request = (struct muster_http_request *)held;
     AUTO_LOCK(&request->mutex);
-    request->answer = answer;
+    request->response = response;
     bool suspended = request->stage == MUSTER_HTTP_SUSPENDED;
     request->stage = MUSTER_HTTP_ANSWERED;
     if (suspended) {
@@ -74,9 +74,9 @@ static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer
 
 static enum MHD_Result send_held(struct muster_http_request *request)
 {
-    struct muster_rpc_answer answer = request->answer;
-    request->answer.body = NULL;
-    return send_answer(request->connection, muster_rpc_code_http(answer.code), answer);
+    struct muster_rpc_response response = request->response;
+    request->response.body = NULL;
+    return send_response(request->connection, muster_rpc_code_http(response.code), response);
 }
 
 /* Requests ------------------------------------------------------------------------------------ */
@@ -90,11 +90,11 @@ static enum MHD_Result call(struct muster_http_request *request)
         .size_bytes = request->size_bytes,
         .timeout_ms = muster_http_timeout_ms(request->connection),
     };
-    struct muster_rpc_answer answer;
+    struct muster_rpc_response response;
     request->stage = MUSTER_HTTP_CALLED;
-    request->watcher.answer = answer_held;
-    if (muster_rpc_call(request->http->service, &rpc, &request->watcher, &answer)) {
-        return send_answer(request->connection, muster_rpc_code_http(answer.code), answer);
+    request->held.respond = respond_held;
+    if (muster_rpc_handle(request->http->service, &rpc, &request->held, &response)) {
+        return send_response(request->connection, muster_rpc_code_http(response.code), response);
     }
     AUTO_LOCK(&request->mutex);
     if (request->stage == MUSTER_HTTP_ANSWERED) {
@@ -102,13 +102,13 @@ static enum MHD_Result call(struct muster_http_request *request)
     }
     request->stage = MUSTER_HTTP_SUSPENDED;
     MHD_suspend_connection(request->connection);
-    muster_connections_watch(request->http->connections, request->socket, &request->watcher);
+    muster_connections_watch(request->http->connections, request->socket, &request->held);
     return MHD_YES;
 }
 
 /* False: the connection is to be closed. What is refused is read and forgotten, so that the client
  * comes to read why, but not without end. */
-static bool take_body(struct muster_http_request *request, const char *data, size_t size_bytes)
+static bool append_body(struct muster_http_request *request, const char *data, size_t size_bytes)
 {
     size_t needed = request->size_bytes + size_bytes;
     if (muster_clock_ns() > request->deadline_ns || needed > MUSTER_HTTP_DRAIN_MAX_BYTES) {
@@ -172,7 +172,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
                    : MHD_YES;
     }
     if (*data_size > 0) {
-        bool taken = take_body(request, data, *data_size);
+        bool taken = append_body(request, data, *data_size);
         *data_size = 0;
         return taken ? MHD_YES : MHD_NO;
     }
@@ -201,7 +201,7 @@ static void end_request(void *user, struct MHD_Connection *connection, void **co
     muster_mutex_lock(&request->mutex);
     muster_mutex_unlock(&request->mutex);
     (void)pthread_mutex_destroy(&request->mutex);
-    free(request->answer.body);
+    free(request->response.body);
     free(request->body);
     free(request);
     AUTO_LOCK(&http->mutex);
@@ -246,10 +246,10 @@ static void log_text(void *user, const char *format, va_list arguments)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
-static void told_closed(void *user, const struct muster_watcher *watcher)
+static void connection_closed(void *user, const struct muster_held_request *held)
 {
     const struct muster_http *http = user;
-    muster_rpc_disconnected(http->service, watcher);
+    muster_rpc_disconnected(http->service, held);
 }
 
 static unsigned connection_limit(void)
@@ -298,7 +298,7 @@ muster_status muster_http_start(const struct muster_http_config *config,
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
     muster_status status =
-        muster_connections_create(config->slow_ms, told_closed, http, &http->connections);
+        muster_connections_create(config->slow_ms, connection_closed, http, &http->connections);
     if (status == MUSTER_OK) {
         http->daemon = start_daemon(http, listen_fd);
         if (http->daemon == NULL) {

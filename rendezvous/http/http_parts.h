@@ -34,7 +34,7 @@ struct muster_http_refusal {
 };
 
 struct muster_http_request {
-    struct muster_watcher watcher; /* first */
+    struct muster_held_request held; /* first */
     struct muster_http *http;
     struct MHD_Connection *connection;
     struct muster_connection *socket;
@@ -46,7 +46,7 @@ struct muster_http_request {
     size_t size_bytes, capacity;
     pthread_mutex_t mutex; /* stage and answer */
     enum muster_http_stage stage;
-    struct muster_rpc_answer answer; /* body owned */
+    struct muster_rpc_response response; /* body owned */
 };
 
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,

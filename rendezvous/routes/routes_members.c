@@ -11,28 +11,28 @@
 /* Those that are gone ------------------------------------------------------------------------- */
 
 /* failed_precondition: the member must not come back. not_found: it may, as a new one. */
-static struct muster_rpc_answer gone_answer(const struct muster_job *job, const char *member)
+static struct muster_rpc_response gone_response(const struct muster_job *job, const char *member)
 {
-    muster_status standing = muster_membership_standing(job->membership, member);
-    return muster_answer_error(standing == MUSTER_ENDED ? MUSTER_RPC_FAILED_PRECONDITION
-                                                        : MUSTER_RPC_NOT_FOUND,
-                               "job %s: %s", job->name, muster_last_error());
+    muster_status standing = muster_membership_check_member(job->membership, member);
+    return muster_rpc_response_error(standing == MUSTER_ENDED ? MUSTER_RPC_FAILED_PRECONDITION
+                                                              : MUSTER_RPC_NOT_FOUND,
+                                     "job %s: %s", job->name, muster_last_error());
 }
 
 /* What an event of the member was refused with. */
-static struct muster_rpc_answer refused(const struct muster_job *job, const char *member,
-                                        muster_status status)
+static struct muster_rpc_response refused(const struct muster_job *job, const char *member,
+                                          muster_status status)
 {
     if (status == MUSTER_ENDED &&
-        muster_membership_standing(job->membership, member) == MUSTER_REJOIN) {
-        return gone_answer(job, member);
+        muster_membership_check_member(job->membership, member) == MUSTER_REJOIN) {
+        return gone_response(job, member);
     }
-    return muster_answer_status(status);
+    return muster_rpc_response_status(status);
 }
 
 /* Join: waiting ------------------------------------------------------------------------------- */
 
-static struct muster_rpc_answer waiting_answer(const struct muster_job *job)
+static struct muster_rpc_response waiting_response(const struct muster_job *job)
 {
     struct muster_job_settings settings = muster_membership_settings(job->membership);
     struct muster_join_response response = {.min_size = settings.min_size,
@@ -45,7 +45,7 @@ static struct muster_rpc_answer waiting_answer(const struct muster_job *job)
                            "rank %u (host %s, pid %u)", view.rank, view.info->host, view.info->pid);
         }
     }
-    return muster_answer_json(muster_join_response_encode(&response));
+    return muster_rpc_response_json(muster_join_response_encode(&response));
 }
 
 /* Join: formed -------------------------------------------------------------------------------- */
@@ -86,9 +86,9 @@ static void fill_peers(const struct muster_job *job,
 }
 
 /* What is the same for all members of the generation: made once. NULL: memory is out. */
-static json_t *formed_of(struct muster_visit *visit)
+static json_t *generation_response(struct muster_transaction *transaction)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     struct muster_generation_view generation = muster_membership_generation(job->membership);
     if (job->formed != NULL && job->formed_generation == generation.number) {
         return job->formed;
@@ -102,7 +102,7 @@ static json_t *formed_of(struct muster_visit *visit)
         .host_count = generation.hosts,
         .state_version = generation.state_version,
         .state_source = generation.state_source,
-        .hold_ms = visit->service->config.hold_ms,
+        .hold_ms = transaction->service->config.hold_ms,
         .lease_ms = muster_membership_settings(job->membership).lease_ms,
         .hosts = calloc(generation.hosts, sizeof *response.hosts),
         .peers = calloc(generation.size, sizeof *response.peers),
@@ -141,11 +141,13 @@ static struct place place_of(const struct muster_generation_view *generation, ui
     return place;
 }
 
-static struct muster_rpc_answer formed_answer(struct muster_visit *visit, uint32_t rank)
+static struct muster_rpc_response formed_response(struct muster_transaction *transaction,
+                                                  uint32_t rank)
 {
-    struct muster_generation_view generation = muster_membership_generation(visit->job->membership);
+    struct muster_generation_view generation =
+        muster_membership_generation(transaction->job->membership);
     struct place place = place_of(&generation, rank);
-    json_t *formed = json_copy(json_object_get(formed_of(visit), "formed"));
+    json_t *formed = json_copy(json_object_get(generation_response(transaction), "formed"));
     json_t *own = json_pack("{sIsIsIsIsI}", "rank", (json_int_t)rank, "localRank",
                             (json_int_t)place.local_rank, "localSize", (json_int_t)place.local_size,
                             "crossRank", (json_int_t)place.cross_rank, "crossSize",
@@ -153,40 +155,40 @@ static struct muster_rpc_answer formed_answer(struct muster_visit *visit, uint32
     if (formed == NULL || own == NULL || json_object_update(formed, own) != 0) {
         json_decref(formed);
         json_decref(own);
-        return (struct muster_rpc_answer){.code = MUSTER_RPC_INTERNAL};
+        return (struct muster_rpc_response){.code = MUSTER_RPC_INTERNAL};
     }
     json_decref(own);
-    return muster_answer_json(json_pack("{so}", "formed", formed));
+    return muster_rpc_response_json(json_pack("{so}", "formed", formed));
 }
 
 /* Which of the held can be answered ----------------------------------------------------------- */
 
-static bool join_ready(struct muster_visit *visit, const char *member,
-                       struct muster_rpc_answer *ret_answer)
+static bool join_ready(struct muster_transaction *transaction, const char *member,
+                       struct muster_rpc_response *ret_response)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     struct muster_member_view view;
     if (!muster_membership_find(job->membership, member, &view)) {
-        *ret_answer = gone_answer(job, member);
+        *ret_response = gone_response(job, member);
         return true;
     }
     if (view.phase != MUSTER_MEMBER_ACTIVE ||
         muster_membership_phase(job->membership) != MUSTER_JOB_RUNNING) {
         return false;
     }
-    *ret_answer = formed_answer(visit, view.rank);
+    *ret_response = formed_response(transaction, view.rank);
     return true;
 }
 
 static struct muster_watch_response look(const struct muster_job *job,
-                                         const struct muster_watcher *watcher,
+                                         const struct muster_held_request *held,
                                          const struct muster_member_view *view)
 {
     const struct muster_membership *membership = job->membership;
     struct muster_generation_view generation = muster_membership_generation(membership);
     struct muster_watch_response response = {
         .revoked = muster_membership_phase(membership) != MUSTER_JOB_RUNNING ||
-                   generation.number != watcher->generation || view->phase != MUSTER_MEMBER_ACTIVE,
+                   generation.number != held->generation || view->phase != MUSTER_MEMBER_ACTIVE,
         .pending = muster_membership_pending(membership),
         .leave = view->leave_asked,
     };
@@ -196,70 +198,72 @@ static struct muster_watch_response look(const struct muster_job *job,
 }
 
 /* Also when its time is over: then nothing may have changed. */
-static bool watch_ready(struct muster_visit *visit, const struct muster_watcher *watcher,
-                        bool expired, struct muster_rpc_answer *ret_answer)
+static bool watch_ready(struct muster_transaction *transaction,
+                        const struct muster_held_request *held, bool expired,
+                        struct muster_rpc_response *ret_response)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     struct muster_member_view view;
-    if (!muster_membership_find(job->membership, watcher->member, &view)) {
-        *ret_answer = gone_answer(job, watcher->member);
+    if (!muster_membership_find(job->membership, held->member, &view)) {
+        *ret_response = gone_response(job, held->member);
         return true;
     }
-    struct muster_watch_response response = look(job, watcher, &view);
-    bool news = response.revoked || response.pending != watcher->pending_known ||
-                response.leave != watcher->leave_known;
+    struct muster_watch_response response = look(job, held, &view);
+    bool news = response.revoked || response.pending != held->pending_known ||
+                response.leave != held->leave_known;
     if (news || expired) {
-        *ret_answer = muster_answer_json(muster_watch_response_encode(&response));
+        *ret_response = muster_rpc_response_json(muster_watch_response_encode(&response));
     }
     return news || expired;
 }
 
-void muster_members_answer_ready(struct muster_visit *visit)
+void muster_members_respond_ready(struct muster_transaction *transaction)
 {
-    struct muster_watcher *next;
-    for (struct muster_watcher *watcher = visit->job->watchers.members; watcher != NULL;
-         watcher = next) {
-        next = watcher->next;
-        struct muster_rpc_answer answer;
-        bool ready = watcher->method == MUSTER_RPC_JOIN
-                         ? join_ready(visit, watcher->member, &answer)
-                         : watch_ready(visit, watcher, false, &answer);
+    struct muster_held_request *next;
+    for (struct muster_held_request *held = transaction->job->held_requests.members; held != NULL;
+         held = next) {
+        next = held->next;
+        struct muster_rpc_response response;
+        bool ready = held->method == MUSTER_RPC_JOIN
+                         ? join_ready(transaction, held->member, &response)
+                         : watch_ready(transaction, held, false, &response);
         if (ready) {
-            muster_job_answer(visit, watcher, answer);
+            muster_job_respond(transaction, held, response);
         }
     }
 }
 
-struct muster_rpc_answer muster_members_expire(struct muster_visit *visit,
-                                               const struct muster_watcher *watcher)
+struct muster_rpc_response muster_members_expire(struct muster_transaction *transaction,
+                                                 const struct muster_held_request *held)
 {
-    struct muster_rpc_answer answer;
-    bool ready = watcher->method == MUSTER_RPC_JOIN ? join_ready(visit, watcher->member, &answer)
-                                                    : watch_ready(visit, watcher, true, &answer);
-    return ready ? answer : waiting_answer(visit->job);
+    struct muster_rpc_response response;
+    bool ready = held->method == MUSTER_RPC_JOIN ? join_ready(transaction, held->member, &response)
+                                                 : watch_ready(transaction, held, true, &response);
+    return ready ? response : waiting_response(transaction->job);
 }
 
 /* A member has one request at a time; the newer one counts. */
-static void replace_held(struct muster_visit *visit, const char *member)
+static void replace_held(struct muster_transaction *transaction, const char *member)
 {
-    struct muster_watcher *older = muster_watchers_of_member(&visit->job->watchers, member);
+    struct muster_held_request *older =
+        muster_held_requests_find_member(&transaction->job->held_requests, member);
     if (older != NULL) {
-        muster_job_answer(
-            visit, older,
-            muster_answer_error(MUSTER_RPC_CANCELED, "member %s has asked anew", member));
+        muster_job_respond(
+            transaction, older,
+            muster_rpc_response_error(MUSTER_RPC_CANCELED, "member %s has asked anew", member));
     }
 }
 
 /* Join ---------------------------------------------------------------------------------------- */
 
 /* Of a job that has begun, what the first Join said counts where this one says nothing. */
-static struct muster_job_settings settings_for(const struct muster_visit *visit,
+static struct muster_job_settings settings_for(const struct muster_transaction *transaction,
                                                const struct muster_join_request *request)
 {
-    const struct muster_membership *membership = visit->job->membership;
-    struct muster_job_settings settings = visit->service->config.settings;
-    bool begun =
-        visit->job->event_count > 0 && muster_membership_phase(membership) != MUSTER_JOB_ENDED;
+    const struct muster_membership *membership = transaction->job->membership;
+    struct muster_job_settings settings = transaction->service->config.settings;
+    bool begun = transaction->job->event_count > 0 &&
+                 muster_membership_phase(membership) != MUSTER_JOB_ENDED;
     if (begun) {
         settings = muster_membership_settings(membership);
         settings.target_size = 0; /* Resize changes it: it is not compared */
@@ -289,103 +293,103 @@ static bool joined_already(const struct muster_job *job, const struct muster_joi
             request->max_size == muster_membership_settings(job->membership).max_size);
 }
 
-static bool join(struct muster_visit *visit, struct muster_call *call,
+static bool join(struct muster_transaction *transaction, struct muster_rpc_call *call,
                  const struct muster_join_request *request)
 {
     const char *member = request->info.id;
-    if (joined_already(visit->job, request)) {
-        muster_job_hear(visit->job, member, 0);
+    if (joined_already(transaction->job, request)) {
+        muster_job_heartbeat(transaction->job, member, 0);
     } else {
         struct muster_event event = {.kind = MUSTER_EVENT_JOIN,
                                      .generation = request->info.generation,
                                      .info = request->info,
-                                     .settings = settings_for(visit, request)};
+                                     .settings = settings_for(transaction, request)};
         (void)snprintf(event.member, sizeof event.member, "%s", member);
-        muster_status status = muster_job_accept(visit, &event);
+        muster_status status = muster_job_accept(transaction, &event);
         if (status != MUSTER_OK) {
-            call->answer = refused(visit->job, member, status);
+            call->response = refused(transaction->job, member, status);
             return true;
         }
     }
-    replace_held(visit, member);
-    if (join_ready(visit, member, &call->answer)) {
+    replace_held(transaction, member);
+    if (join_ready(transaction, member, &call->response)) {
         return true;
     }
-    (void)snprintf(call->watcher->member, sizeof call->watcher->member, "%s", member);
-    return muster_job_hold(visit, call, visit->service->config.hold_ms);
+    (void)snprintf(call->held->member, sizeof call->held->member, "%s", member);
+    return muster_job_hold(transaction, call, transaction->service->config.hold_ms);
 }
 
-bool muster_route_join(struct muster_call *call)
+bool muster_route_join(struct muster_rpc_call *call)
 {
     struct muster_join_request request;
     muster_status status = muster_join_request_decode(call->json, &request);
     if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+        call->response = muster_rpc_response_status(status);
         return true;
     }
-    struct muster_visit visit;
-    if (!muster_visit_begin_or_make(call, request.job, &visit)) {
+    struct muster_transaction transaction;
+    if (!muster_transaction_begin_or_create(call, request.job, &transaction)) {
         return true;
     }
-    bool answered = join(&visit, call, &request);
-    muster_visit_end(&visit);
+    bool answered = join(&transaction, call, &request);
+    muster_transaction_end(&transaction);
     return answered;
 }
 
 /* Watch --------------------------------------------------------------------------------------- */
 
-static bool watch(struct muster_visit *visit, struct muster_call *call,
+static bool watch(struct muster_transaction *transaction, struct muster_rpc_call *call,
                   const struct muster_watch_request *request)
 {
-    struct muster_job *job = visit->job;
-    struct muster_watcher *watcher = call->watcher;
+    struct muster_job *job = transaction->job;
+    struct muster_held_request *held = call->held;
     struct muster_member_view view;
     if (muster_membership_find(job->membership, request->member, &view)) {
-        muster_job_hear(job, request->member, request->progress);
+        muster_job_heartbeat(job, request->member, request->progress);
     }
-    (void)snprintf(watcher->member, sizeof watcher->member, "%s", request->member);
-    watcher->generation = request->generation;
-    watcher->pending_known = request->pending_known;
-    watcher->leave_known = request->leave_known;
-    replace_held(visit, request->member);
-    if (watch_ready(visit, watcher, false, &call->answer)) {
+    (void)snprintf(held->member, sizeof held->member, "%s", request->member);
+    held->generation = request->generation;
+    held->pending_known = request->pending_known;
+    held->leave_known = request->leave_known;
+    replace_held(transaction, request->member);
+    if (watch_ready(transaction, held, false, &call->response)) {
         return true;
     }
-    return muster_job_hold(visit, call, visit->service->config.hold_ms);
+    return muster_job_hold(transaction, call, transaction->service->config.hold_ms);
 }
 
-bool muster_route_watch(struct muster_call *call)
+bool muster_route_watch(struct muster_rpc_call *call)
 {
     struct muster_watch_request request;
     muster_status status = muster_watch_request_decode(call->json, &request);
     if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+        call->response = muster_rpc_response_status(status);
         return true;
     }
-    struct muster_visit visit;
-    if (!muster_visit_begin(call, request.job, &visit)) {
+    struct muster_transaction transaction;
+    if (!muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
-    bool answered = watch(&visit, call, &request);
-    muster_visit_end(&visit);
+    bool answered = watch(&transaction, call, &request);
+    muster_transaction_end(&transaction);
     return answered;
 }
 
 /* Leave, Report ------------------------------------------------------------------------------- */
 
-bool muster_route_leave(struct muster_call *call)
+bool muster_route_leave(struct muster_rpc_call *call)
 {
     struct muster_leave_request request;
-    struct muster_visit visit;
+    struct muster_transaction transaction;
     muster_status status = muster_leave_request_decode(call->json, &request);
     if (status == MUSTER_OK && request.reason == 0) {
         status = muster_error_set(MUSTER_INVALID, "reason: missing");
     }
     if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+        call->response = muster_rpc_response_status(status);
         return true;
     }
-    if (!muster_visit_begin(call, request.job, &visit)) {
+    if (!muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_LEAVE,
@@ -393,11 +397,12 @@ bool muster_route_leave(struct muster_call *call)
                                  .leave_reason = request.reason};
     (void)snprintf(event.member, sizeof event.member, "%s", request.member);
     (void)snprintf(event.why, sizeof event.why, "%s", request.why);
-    status = muster_job_accept(&visit, &event);
+    status = muster_job_accept(&transaction, &event);
     /* ENDED: it has left already, and the answer was lost; or there is nothing left to leave. */
-    call->answer = status == MUSTER_OK || status == MUSTER_ENDED ? muster_answer_json(json_object())
-                                                                 : muster_answer_status(status);
-    muster_visit_end(&visit);
+    call->response = status == MUSTER_OK || status == MUSTER_ENDED
+                         ? muster_rpc_response_json(json_object())
+                         : muster_rpc_response_status(status);
+    muster_transaction_end(&transaction);
     return true;
 }
 
@@ -420,33 +425,33 @@ static muster_status find_suspect(const struct muster_job *job,
     return MUSTER_OK;
 }
 
-bool muster_route_report(struct muster_call *call)
+bool muster_route_report(struct muster_rpc_call *call)
 {
     struct muster_report_request request;
-    struct muster_visit visit;
+    struct muster_transaction transaction;
     muster_status status = muster_report_request_decode(call->json, &request);
     if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+        call->response = muster_rpc_response_status(status);
         return true;
     }
-    if (!muster_visit_begin(call, request.job, &visit)) {
+    if (!muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_REPORT, .generation = request.generation};
     struct muster_member_view view;
     (void)snprintf(event.member, sizeof event.member, "%s", request.member);
     (void)snprintf(event.why, sizeof event.why, "%s", request.why);
-    if (!muster_membership_find(visit.job->membership, request.member, &view)) {
-        call->answer = gone_answer(visit.job, request.member);
+    if (!muster_membership_find(transaction.job->membership, request.member, &view)) {
+        call->response = gone_response(transaction.job, request.member);
     } else {
-        muster_job_hear(visit.job, request.member, view.progress);
-        status = find_suspect(visit.job, &request, event.suspect);
+        muster_job_heartbeat(transaction.job, request.member, view.progress);
+        status = find_suspect(transaction.job, &request, event.suspect);
         if (status == MUSTER_OK) {
-            status = muster_job_accept(&visit, &event);
+            status = muster_job_accept(&transaction, &event);
         }
-        call->answer = status == MUSTER_OK ? muster_answer_json(json_object())
-                                           : refused(visit.job, request.member, status);
+        call->response = status == MUSTER_OK ? muster_rpc_response_json(json_object())
+                                             : refused(transaction.job, request.member, status);
     }
-    muster_visit_end(&visit);
+    muster_transaction_end(&transaction);
     return true;
 }

@@ -7,7 +7,7 @@
 
 /* What a method does, by its number. A new one: a row here, a message, a function. */
 static const struct {
-    bool (*route)(struct muster_call *call);
+    bool (*route)(struct muster_rpc_call *call);
     bool safe; /* NO_SIDE_EFFECTS in the .proto */
 } routes[MUSTER_RPC_METHOD_COUNT] = {
     [MUSTER_RPC_JOIN] = {muster_route_join, false},
@@ -50,62 +50,66 @@ static bool token_is_good(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
-bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_request *request,
-                     struct muster_watcher *watcher, struct muster_rpc_answer *ret_answer)
+bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
+                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
     if (request->token != NULL && !token_is_good(request->token)) {
-        *ret_answer = muster_answer_error(MUSTER_RPC_UNAUTHENTICATED,
-                                          "token: must be 1 to %d printable characters without "
-                                          "spaces",
-                                          MUSTER_TOKEN_MAX_BYTES);
+        *ret_response =
+            muster_rpc_response_error(MUSTER_RPC_UNAUTHENTICATED,
+                                      "token: must be 1 to %d printable characters without "
+                                      "spaces",
+                                      MUSTER_TOKEN_MAX_BYTES);
         return true;
     }
     json_t *json = NULL;
     muster_status status = muster_json_parse(request->body, request->size_bytes, &json);
     if (status != MUSTER_OK) {
-        *ret_answer = muster_answer_status(status);
+        *ret_response = muster_rpc_response_status(status);
         return true;
     }
-    struct muster_call call = {
-        .service = service, .request = request, .json = json, .watcher = watcher};
+    struct muster_rpc_call call = {
+        .service = service, .request = request, .json = json, .held = held};
     bool answered = routes[request->method].route(&call);
     json_decref(json);
     if (answered) {
-        *ret_answer = call.answer;
+        *ret_response = call.response;
     }
     return answered;
 }
 
 /* False: the end of its connection says nothing of this member. A connection over which nothing was
  * held may close for many reasons: it only bears out what somebody reported. */
-static bool is_to_suspect(const struct muster_visit *visit, const char *member, bool was_held)
+static bool is_to_suspect(const struct muster_transaction *transaction, const char *member,
+                          bool was_held)
 {
     struct muster_member_view view;
-    return !atomic_load(&visit->service->quiet) && member[0] != '\0' &&
-           muster_watchers_of_member(&visit->job->watchers, member) == NULL &&
-           muster_membership_find(visit->job->membership, member, &view) &&
+    return !atomic_load(&transaction->service->quiet) && member[0] != '\0' &&
+           muster_held_requests_find_member(&transaction->job->held_requests, member) == NULL &&
+           muster_membership_find(transaction->job->membership, member, &view) &&
            (was_held || view.suspected);
 }
 
-void muster_rpc_disconnected(struct muster_service *service, const struct muster_watcher *watcher)
+void muster_rpc_disconnected(struct muster_service *service,
+                             const struct muster_held_request *closed)
 {
-    struct muster_visit visit;
-    if (!muster_visit_begin_inside(service, watcher->job, &visit)) {
+    struct muster_transaction transaction;
+    if (!muster_transaction_begin_internal(service, closed->job, &transaction)) {
         return;
     }
-    struct muster_watcher *held = muster_watchers_by_serial(&visit.job->watchers, watcher->serial);
+    struct muster_held_request *held =
+        muster_held_requests_find_serial(&transaction.job->held_requests, closed->serial);
     if (held != NULL) {
-        muster_job_answer(&visit, held,
-                          muster_answer_error(MUSTER_RPC_CANCELED, "the connection closed"));
+        muster_job_respond(&transaction, held,
+                           muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));
     }
-    if (is_to_suspect(&visit, watcher->member, held != NULL)) {
+    if (is_to_suspect(&transaction, closed->member, held != NULL)) {
         struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
-        memcpy(event.member, watcher->member, sizeof event.member);
-        if (muster_job_accept(&visit, &event) != MUSTER_OK) {
+        memcpy(event.member, closed->member, sizeof event.member);
+        if (muster_job_accept(&transaction, &event) != MUSTER_OK) {
             /* The lease will tell. */
-            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", watcher->job,
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", closed->job,
                        event.member, muster_last_error());
         }
     }
-    muster_visit_end(&visit);
+    muster_transaction_end(&transaction);
 }

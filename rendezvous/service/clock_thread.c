@@ -2,7 +2,7 @@
 #include "rendezvous/service/jobs.h"
 #include "worker/base/clock.h"
 
-void muster_clockwork_wake_by(struct muster_service *service, int64_t at_ns)
+void muster_clock_thread_wake_by(struct muster_service *service, int64_t at_ns)
 {
     AUTO_LOCK(&service->clock_mutex);
     if (at_ns < service->wake_ns) {
@@ -27,12 +27,12 @@ static void *run(void *user)
 {
     struct muster_service *service = user;
     while (sleep_until_due(service)) {
-        muster_clockwork_wake_by(service, service->tick(service));
+        muster_clock_thread_wake_by(service, service->tick(service));
     }
     return NULL;
 }
 
-muster_status muster_clockwork_start(struct muster_service *service)
+muster_status muster_clock_thread_start(struct muster_service *service)
 {
     int failed = pthread_create(&service->clock_thread, NULL, run, service);
     if (failed != 0) {
@@ -42,7 +42,7 @@ muster_status muster_clockwork_start(struct muster_service *service)
     return MUSTER_OK;
 }
 
-void muster_clockwork_stop(struct muster_service *service)
+void muster_clock_thread_stop(struct muster_service *service)
 {
     if (!service->clock_runs) {
         return;

@@ -13,10 +13,10 @@
 enum {
     NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between attempts that the store does not take */
-    LOOKS_PER_LEASE = 4,   /* so that being away for half a lease cannot stay unseen */
+    CHECKS_PER_LEASE = 4,  /* so that being away for half a lease cannot stay unseen */
 };
 
-void muster_job_hear(struct muster_job *job, const char *member, uint64_t progress)
+void muster_job_heartbeat(struct muster_job *job, const char *member, uint64_t progress)
 {
     muster_membership_heartbeat(job->membership, member, progress, muster_job_now_ms(job));
 }
@@ -29,10 +29,11 @@ static char *write_text(json_t *json)
     return text;
 }
 
-static muster_status store_event(struct muster_visit *visit, const struct muster_event *event)
+static muster_status store_event(struct muster_transaction *transaction,
+                                 const struct muster_event *event)
 {
-    struct muster_job *job = visit->job;
-    struct muster_store *store = visit->service->store;
+    struct muster_job *job = transaction->job;
+    struct muster_store *store = transaction->service->store;
     AUTO_FREE char *text = write_text(muster_event_encode(event));
     if (text == NULL) {
         return muster_error_set(MUSTER_RETRY, "no memory");
@@ -59,7 +60,7 @@ static void finish_texts(struct texts *texts)
     free(texts->items);
 }
 
-static muster_status add_text(void *user, const struct muster_kept *kept)
+static muster_status add_text(void *user, const struct muster_snapshot_record *record)
 {
     struct texts *texts = user;
     if (texts->count == texts->capacity) {
@@ -71,7 +72,7 @@ static muster_status add_text(void *user, const struct muster_kept *kept)
         texts->items = items;
         texts->capacity = capacity;
     }
-    char *text = write_text(muster_kept_encode(kept));
+    char *text = write_text(muster_snapshot_record_encode(record));
     if (text == NULL) {
         return muster_error_set(MUSTER_RETRY, "no memory");
     }
@@ -87,16 +88,16 @@ static void plan_compaction(struct muster_job *job, uint64_t records)
 }
 
 /* A job may live for ever, so its events must not: what the membership knows takes their place. */
-static void compact_if_due(struct muster_visit *visit)
+static void compact_if_due(struct muster_transaction *transaction)
 {
-    struct muster_job *job = visit->job;
-    struct muster_store *store = visit->service->store;
+    struct muster_job *job = transaction->job;
+    struct muster_store *store = transaction->service->store;
     if (job->event_count < job->compact_at) {
         return;
     }
     uint64_t replaced = job->event_count;
     struct texts texts = {0};
-    muster_status status = muster_membership_keep(job->membership, add_text, &texts);
+    muster_status status = muster_membership_snapshot(job->membership, add_text, &texts);
     if (status == MUSTER_OK) {
         status = store->ops->replace(store, job->name, texts.items, texts.count);
     }
@@ -174,10 +175,10 @@ static int64_t next_ns(const struct muster_job *job)
 }
 
 /* Values of generations that are over would only pile up. */
-static void drop_old_values(struct muster_visit *visit)
+static void drop_old_values(struct muster_transaction *transaction)
 {
-    struct muster_store *store = visit->service->store;
-    struct muster_job *job = visit->job;
+    struct muster_store *store = transaction->service->store;
+    struct muster_job *job = transaction->job;
     uint64_t number = muster_membership_generation(job->membership).number;
     if (muster_values_drop(&job->values, number) > 0 &&
         store->ops->drop_values(store, job->name, number) != MUSTER_OK) {
@@ -186,11 +187,11 @@ static void drop_old_values(struct muster_visit *visit)
     }
 }
 
-static void follow(struct muster_visit *visit, const struct muster_event *event,
-                   const struct muster_actions *actions, enum muster_job_phase phase_before,
-                   uint64_t generation_before)
+static void carry_out(struct muster_transaction *transaction, const struct muster_event *event,
+                      const struct muster_actions *actions, enum muster_job_phase phase_before,
+                      uint64_t generation_before)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     enum muster_job_phase phase = muster_membership_phase(job->membership);
     log_event(job, event);
     for (size_t i = 0; i < actions->count; i++) {
@@ -203,86 +204,89 @@ static void follow(struct muster_visit *visit, const struct muster_event *event,
         log_phase(job);
     }
     if (formed) {
-        drop_old_values(visit);
+        drop_old_values(transaction);
     }
     job->ended_ns = phase == MUSTER_JOB_ENDED ? muster_clock_ns() : 0;
     if (job->ended_ns != 0) {
-        muster_job_look_by(visit->service, job, job->ended_ns);
+        muster_job_schedule(transaction->service, job, job->ended_ns);
     }
     if (actions->count > 0) {
-        visit->service->answer_ready(visit);
+        transaction->service->respond_ready(transaction);
     }
 }
 
-static muster_status accept_one(struct muster_visit *visit, const struct muster_event *event)
+static muster_status accept_one(struct muster_transaction *transaction,
+                                const struct muster_event *event)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     TRY(muster_membership_check(job->membership, event));
     enum muster_job_phase phase = muster_membership_phase(job->membership);
     uint64_t generation = muster_membership_generation(job->membership).number;
-    TRY(store_event(visit, event));
+    TRY(store_event(transaction, event));
     struct muster_actions actions = {0};
     muster_status status = muster_membership_apply(job->membership, event, &actions);
     /* It is stored and cannot be taken back: only a server that starts anew has both alike. */
     assert(status == MUSTER_OK);
     (void)status;
-    follow(visit, event, &actions, phase, generation);
+    carry_out(transaction, event, &actions, phase, generation);
     muster_actions_finish(&actions);
-    compact_if_due(visit);
+    compact_if_due(transaction);
     return MUSTER_OK;
 }
 
-void muster_job_wake(struct muster_job *job)
+void muster_job_check_lateness(struct muster_job *job)
 {
     int64_t now_ns = muster_clock_ns();
     uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
-        muster_liveness_overslept(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
+        muster_liveness_check_was_late(job->next_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
         muster_log(MUSTER_LOG_WARN, "job=%s looked after %" PRId64 " ms late: fresh leases for all",
                    job->name, (now_ns - job->next_ns) / NS_PER_MS);
-        job->restart_owed = true;
+        job->restart_pending = true;
         job->next_ns = now_ns; /* told once */
     }
 }
 
 /* The requests of those who are alive may lie unread behind a clock that was stopped. */
-static muster_status restart_if_owed(struct muster_visit *visit)
+static muster_status restart_if_pending(struct muster_transaction *transaction)
 {
-    struct muster_job *job = visit->job;
-    if (!job->restart_owed) {
+    struct muster_job *job = transaction->job;
+    if (!job->restart_pending) {
         return MUSTER_OK;
     }
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED) {
         struct muster_event event = {.kind = MUSTER_EVENT_RESTART,
                                      .now_ms = muster_job_now_ms(job)};
-        TRY(accept_one(visit, &event));
+        TRY(accept_one(transaction, &event));
     }
-    job->restart_owed = false;
+    job->restart_pending = false;
     return MUSTER_OK;
 }
 
-static void put_off(struct muster_visit *visit)
+static void retry_later(struct muster_transaction *transaction)
 {
-    muster_log(MUSTER_LOG_ERROR, "job=%s cannot go on: %s", visit->job->name, muster_last_error());
-    muster_job_look_by(visit->service, visit->job, muster_clock_after_ms(STORE_RETRY_MS));
+    muster_log(MUSTER_LOG_ERROR, "job=%s cannot go on: %s", transaction->job->name,
+               muster_last_error());
+    muster_job_schedule(transaction->service, transaction->job,
+                        muster_clock_after_ms(STORE_RETRY_MS));
 }
 
-static void look_again(struct muster_visit *visit)
+static void schedule_next_check(struct muster_transaction *transaction)
 {
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     int64_t due_ns = next_ns(job);
     if (due_ns != MUSTER_NEVER) {
         uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
-        int64_t soon_ns = muster_clock_after_ms(lease_ms / LOOKS_PER_LEASE);
-        muster_job_look_by(visit->service, job, due_ns < soon_ns ? due_ns : soon_ns);
+        int64_t soon_ns = muster_clock_after_ms(lease_ms / CHECKS_PER_LEASE);
+        muster_job_schedule(transaction->service, job, due_ns < soon_ns ? due_ns : soon_ns);
     }
 }
 
-void muster_job_catch_up(struct muster_visit *visit)
+void muster_job_apply_due(struct muster_transaction *transaction)
 {
-    struct muster_job *job = visit->job;
-    if (restart_if_owed(visit) != MUSTER_OK) {
-        put_off(visit);
+    struct muster_job *job = transaction->job;
+    if (restart_if_pending(transaction) != MUSTER_OK) {
+        retry_later(transaction);
         return;
     }
     struct muster_event event;
@@ -290,21 +294,21 @@ void muster_job_catch_up(struct muster_visit *visit)
     for (int rounds = 0; rounds < 2 * MUSTER_MEMBERS_MAX &&
                          muster_membership_due(job->membership, muster_job_now_ms(job), &event);
          rounds++) {
-        if (accept_one(visit, &event) != MUSTER_OK) {
-            put_off(visit);
+        if (accept_one(transaction, &event) != MUSTER_OK) {
+            retry_later(transaction);
             return;
         }
     }
-    look_again(visit);
+    schedule_next_check(transaction);
 }
 
-muster_status muster_job_accept(struct muster_visit *visit, struct muster_event *event)
+muster_status muster_job_accept(struct muster_transaction *transaction, struct muster_event *event)
 {
-    muster_job_wake(visit->job);
-    TRY(restart_if_owed(visit));
-    event->now_ms = muster_job_now_ms(visit->job);
-    TRY(accept_one(visit, event));
-    muster_job_catch_up(visit);
+    muster_job_check_lateness(transaction->job);
+    TRY(restart_if_pending(transaction));
+    event->now_ms = muster_job_now_ms(transaction->job);
+    TRY(accept_one(transaction, event));
+    muster_job_apply_due(transaction);
     return MUSTER_OK;
 }
 
@@ -349,21 +353,22 @@ static muster_status replay_event(struct muster_job *job, const json_t *json)
 
 static muster_status restore(struct muster_job *job, const json_t *json)
 {
-    struct muster_kept kept;
-    TRY(muster_kept_decode(json, &kept));
-    if ((kept.kind == MUSTER_KEPT_JOB) != (job->event_count == 0)) {
-        return muster_error_set(MUSTER_INVALID, "records begin with the job's");
+    struct muster_snapshot_record record;
+    TRY(muster_snapshot_record_decode(json, &record));
+    if ((record.kind == MUSTER_SNAPSHOT_JOB) != (job->event_count == 0)) {
+        return muster_error_set(MUSTER_INVALID,
+                                "a snapshot begins with the record of the job, which occurs once");
     }
-    TRY(muster_membership_restore(job->membership, &kept));
-    if (kept.kind == MUSTER_KEPT_JOB) {
-        job->origin_ms = muster_clock_ms() - kept.now_ms;
+    TRY(muster_membership_restore(job->membership, &record));
+    if (record.kind == MUSTER_SNAPSHOT_JOB) {
+        job->origin_ms = muster_clock_ms() - record.now_ms;
     }
     return MUSTER_OK;
 }
 
 static muster_status replay(struct muster_job *job, const json_t *json)
 {
-    if (!muster_kept_is(json)) {
+    if (!muster_snapshot_record_is(json)) {
         return replay_event(job, json);
     }
     TRY(restore(job, json));
@@ -406,22 +411,22 @@ struct restarting {
     char said[MUSTER_ERROR_MAX];
 };
 
-static void restart_job(struct muster_visit *visit, void *user)
+static void restart_job(struct muster_transaction *transaction, void *user)
 {
     struct restarting *restarting = user;
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     if (muster_membership_phase(job->membership) == MUSTER_JOB_ENDED) {
         job->ended_ns = muster_clock_ns();
-        muster_job_look_by(visit->service, job, job->ended_ns);
+        muster_job_schedule(transaction->service, job, job->ended_ns);
         return;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_RESTART, .now_ms = muster_job_now_ms(job)};
-    muster_status status = muster_job_accept(visit, &event);
+    muster_status status = muster_job_accept(transaction, &event);
     if (status != MUSTER_OK) {
         restarting->status = status;
         (void)snprintf(restarting->said, sizeof restarting->said, "%s", muster_last_error());
     }
-    drop_old_values(visit);
+    drop_old_values(transaction);
 }
 
 muster_status muster_jobs_load(struct muster_service *service)
@@ -431,7 +436,7 @@ muster_status muster_jobs_load(struct muster_service *service)
         .job = load_job, .event = load_event, .value = load_value, .user = &loading};
     TRY(service->store->ops->load(service->store, &reader));
     struct restarting restarting = {.status = MUSTER_OK};
-    (void)muster_visit_each(service, MUSTER_NEVER, restart_job, &restarting);
+    (void)muster_transaction_each(service, MUSTER_NEVER, restart_job, &restarting);
     if (restarting.status != MUSTER_OK) {
         return muster_error_set(restarting.status, "%s", restarting.said);
     }

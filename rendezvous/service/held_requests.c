@@ -6,10 +6,10 @@
 #include <string.h>
 #include <utlist.h>
 
-static struct muster_watcher **list_of(struct muster_watchers *watchers,
-                                       const struct muster_watcher *watcher)
+static struct muster_held_request **list_of(struct muster_held_requests *held_requests,
+                                            const struct muster_held_request *held)
 {
-    return watcher->method == MUSTER_RPC_WAIT ? &watchers->waits : &watchers->members;
+    return held->method == MUSTER_RPC_WAIT ? &held_requests->waits : &held_requests->members;
 }
 
 static int64_t round_up(int64_t ns)
@@ -18,84 +18,89 @@ static int64_t round_up(int64_t ns)
     return (ns / step_ns + 1) * step_ns;
 }
 
-void muster_watchers_hold(struct muster_watchers *watchers, struct muster_watcher *watcher,
-                          uint32_t hold_ms)
+void muster_held_requests_add(struct muster_held_requests *held_requests,
+                              struct muster_held_request *held, uint32_t hold_ms)
 {
-    watcher->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
-    struct muster_watcher **list = list_of(watchers, watcher);
+    held->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
+    struct muster_held_request **list = list_of(held_requests, held);
     /* Nearly all are held equally long: the place is at the end. */
-    struct muster_watcher *before = *list == NULL ? NULL : (*list)->prev;
-    while (before != NULL && before->deadline_ns > watcher->deadline_ns) {
+    struct muster_held_request *before = *list == NULL ? NULL : (*list)->prev;
+    while (before != NULL && before->deadline_ns > held->deadline_ns) {
         before = before == *list ? NULL : before->prev;
     }
     if (before == NULL) {
-        DL_PREPEND(*list, watcher);
+        DL_PREPEND(*list, held);
     } else {
-        DL_APPEND_ELEM(*list, before, watcher);
+        DL_APPEND_ELEM(*list, before, held);
     }
-    watchers->wait_count += watcher->method == MUSTER_RPC_WAIT;
+    held_requests->wait_count += held->method == MUSTER_RPC_WAIT;
 }
 
-void muster_watchers_take(struct muster_watchers *watchers, struct muster_watcher *watcher)
+void muster_held_requests_remove(struct muster_held_requests *held_requests,
+                                 struct muster_held_request *held)
 {
-    struct muster_watcher **list = list_of(watchers, watcher);
-    DL_DELETE(*list, watcher);
-    watchers->wait_count -= watcher->method == MUSTER_RPC_WAIT;
+    struct muster_held_request **list = list_of(held_requests, held);
+    DL_DELETE(*list, held);
+    held_requests->wait_count -= held->method == MUSTER_RPC_WAIT;
 }
 
-struct muster_watcher *muster_watchers_of_member(const struct muster_watchers *watchers,
-                                                 const char *member)
+struct muster_held_request *
+muster_held_requests_find_member(const struct muster_held_requests *held_requests,
+                                 const char *member)
 {
-    struct muster_watcher *watcher = NULL;
-    DL_FOREACH(watchers->members, watcher)
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(held_requests->members, held)
     {
-        if (strcmp(watcher->member, member) == 0) {
-            return watcher;
+        if (strcmp(held->member, member) == 0) {
+            return held;
         }
     }
     return NULL;
 }
 
-struct muster_watcher *muster_watchers_by_serial(const struct muster_watchers *watchers,
-                                                 uint64_t serial)
+struct muster_held_request *
+muster_held_requests_find_serial(const struct muster_held_requests *held_requests, uint64_t serial)
 {
-    struct muster_watcher *watcher = NULL;
-    DL_FOREACH(watchers->members, watcher)
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(held_requests->members, held)
     {
-        if (watcher->serial == serial) {
-            return watcher;
+        if (held->serial == serial) {
+            return held;
         }
     }
-    DL_FOREACH(watchers->waits, watcher)
+    DL_FOREACH(held_requests->waits, held)
     {
-        if (watcher->serial == serial) {
-            return watcher;
+        if (held->serial == serial) {
+            return held;
         }
     }
     return NULL;
 }
 
-int64_t muster_watchers_next_ns(const struct muster_watchers *watchers)
+int64_t muster_held_requests_next_ns(const struct muster_held_requests *held_requests)
 {
-    int64_t members_ns = watchers->members != NULL ? watchers->members->deadline_ns : MUSTER_NEVER;
-    int64_t waits_ns = watchers->waits != NULL ? watchers->waits->deadline_ns : MUSTER_NEVER;
+    int64_t members_ns =
+        held_requests->members != NULL ? held_requests->members->deadline_ns : MUSTER_NEVER;
+    int64_t waits_ns =
+        held_requests->waits != NULL ? held_requests->waits->deadline_ns : MUSTER_NEVER;
     return members_ns < waits_ns ? members_ns : waits_ns;
 }
 
-void muster_answers_add(struct muster_answers *answers, struct muster_watcher *watcher,
-                        struct muster_rpc_answer answer)
+void muster_ready_responses_add(struct muster_ready_responses *responses,
+                                struct muster_held_request *held,
+                                struct muster_rpc_response response)
 {
-    watcher->given = answer;
-    LL_PREPEND(answers->first, watcher);
+    held->response = response;
+    LL_PREPEND(responses->first, held);
 }
 
-void muster_answers_deliver(struct muster_answers *answers)
+void muster_ready_responses_send(struct muster_ready_responses *responses)
 {
-    struct muster_watcher *watcher = answers->first;
-    answers->first = NULL;
-    while (watcher != NULL) {
-        struct muster_watcher *next = watcher->next; /* answer() may free it */
-        watcher->answer(watcher, watcher->given);
-        watcher = next;
+    struct muster_held_request *held = responses->first;
+    responses->first = NULL;
+    while (held != NULL) {
+        struct muster_held_request *next = held->next; /* answer() may free it */
+        held->respond(held, held->response);
+        held = next;
     }
 }

@@ -6,7 +6,7 @@
 #ifndef MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 #define MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 
-#include "rendezvous/service/answer.h"
+#include "rendezvous/service/rpc_call.h"
 
 enum {
     MUSTER_WAITS_MAX = 4096, /* held Waits of one job */
@@ -14,14 +14,14 @@ enum {
     MUSTER_DEADLINE_STEP_MS = 8,
 };
 
-struct muster_watcher;
-typedef void (*muster_answer_function)(struct muster_watcher *watcher,
-                                       struct muster_rpc_answer answer);
+struct muster_held_request;
+typedef void (*muster_respond_function)(struct muster_held_request *held,
+                                        struct muster_rpc_response response);
 
 /* Part of the caller's request. It stays until answer was called, which happens once, from any
  * thread, with no lock held. answer takes the body. */
-struct muster_watcher {
-    muster_answer_function answer;
+struct muster_held_request {
+    muster_respond_function respond;
     /* Set when it is held: the job, and a number that no other watcher ever has. */
     char job[MUSTER_JOB_NAME_SIZE];
     uint64_t serial;
@@ -32,38 +32,41 @@ struct muster_watcher {
     bool pending_known, leave_known;
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     int64_t deadline_ns;
-    struct muster_watcher *prev, *next;
-    struct muster_rpc_answer given;
+    struct muster_held_request *prev, *next;
+    struct muster_rpc_response response;
 };
 
-struct muster_watchers {
-    struct muster_watcher *members; /* Join and Watch, by deadline; one a member */
-    struct muster_watcher *waits;   /* by deadline */
+struct muster_held_requests {
+    struct muster_held_request *members; /* Join and Watch, by deadline; one a member */
+    struct muster_held_request *waits;   /* by deadline */
     uint32_t wait_count;
 };
 
-struct muster_answers {
-    struct muster_watcher *first;
+struct muster_ready_responses {
+    struct muster_held_request *first;
 };
 
 /* Puts it among the others; an older one of the same member must have been taken. */
-void muster_watchers_hold(struct muster_watchers *watchers, struct muster_watcher *watcher,
-                          uint32_t hold_ms);
-void muster_watchers_take(struct muster_watchers *watchers, struct muster_watcher *watcher);
+void muster_held_requests_add(struct muster_held_requests *held_requests,
+                              struct muster_held_request *held, uint32_t hold_ms);
+void muster_held_requests_remove(struct muster_held_requests *held_requests,
+                                 struct muster_held_request *held);
 
 /* NULL: none. */
-struct muster_watcher *muster_watchers_of_member(const struct muster_watchers *watchers,
-                                                 const char *member);
-struct muster_watcher *muster_watchers_by_serial(const struct muster_watchers *watchers,
-                                                 uint64_t serial);
+struct muster_held_request *
+muster_held_requests_find_member(const struct muster_held_requests *held_requests,
+                                 const char *member);
+struct muster_held_request *
+muster_held_requests_find_serial(const struct muster_held_requests *held_requests, uint64_t serial);
 
 /* The earliest deadline; INT64_MAX: nothing is held. */
-int64_t muster_watchers_next_ns(const struct muster_watchers *watchers);
+int64_t muster_held_requests_next_ns(const struct muster_held_requests *held_requests);
 
 /* The watcher has been taken; takes the answer. */
-void muster_answers_add(struct muster_answers *answers, struct muster_watcher *watcher,
-                        struct muster_rpc_answer answer);
+void muster_ready_responses_add(struct muster_ready_responses *responses,
+                                struct muster_held_request *held,
+                                struct muster_rpc_response response);
 /* With no lock held. */
-void muster_answers_deliver(struct muster_answers *answers);
+void muster_ready_responses_send(struct muster_ready_responses *responses);
 
 #endif

@@ -44,11 +44,11 @@ int64_t muster_job_now_ms(const struct muster_job *job)
     return muster_clock_ms() - job->origin_ms;
 }
 
-void muster_job_look_by(struct muster_service *service, struct muster_job *job, int64_t at_ns)
+void muster_job_schedule(struct muster_service *service, struct muster_job *job, int64_t at_ns)
 {
     if (at_ns < job->next_ns) {
         job->next_ns = at_ns;
-        muster_clockwork_wake_by(service, at_ns);
+        muster_clock_thread_wake_by(service, at_ns);
     }
 }
 
@@ -59,7 +59,7 @@ bool muster_jobs_add_locked(struct muster_service *service, struct muster_job *j
     job->hh.tbl = NULL;
     HASH_ADD_STR(service->jobs, name, job);
     job->listed = job->hh.tbl != NULL;
-    job->holders = job->listed ? 1 : 0;
+    job->hold_count = job->listed ? 1 : 0;
     return job->listed;
 }
 
@@ -72,7 +72,7 @@ static struct muster_job *find_locked(struct muster_service *service, const char
 
 static void release_locked(struct muster_job *job)
 {
-    if (--job->holders == 0) {
+    if (--job->hold_count == 0) {
         muster_job_destroy(job);
     }
 }
@@ -112,13 +112,13 @@ static bool evict_locked(struct muster_service *service)
     return gone;
 }
 
-static struct muster_job *make_locked(struct muster_call *call, const char *name)
+static struct muster_job *create_locked(struct muster_rpc_call *call, const char *name)
 {
     struct muster_service *service = call->service;
     if (HASH_COUNT(service->jobs) >= MUSTER_JOBS_MAX && !evict_locked(service)) {
-        call->answer =
-            muster_answer_error(MUSTER_RPC_RESOURCE_EXHAUSTED, "job %s: there are %d jobs already",
-                                name, MUSTER_JOBS_MAX);
+        call->response =
+            muster_rpc_response_error(MUSTER_RPC_RESOURCE_EXHAUSTED,
+                                      "job %s: there are %d jobs already", name, MUSTER_JOBS_MAX);
         return NULL;
     }
     struct muster_job *job = NULL;
@@ -128,7 +128,7 @@ static struct muster_job *make_locked(struct muster_call *call, const char *name
         status = muster_error_set(MUSTER_FATAL, "no memory");
     }
     if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+        call->response = muster_rpc_response_status(status);
         return NULL;
     }
     (void)snprintf(job->token, sizeof job->token, "%s",
@@ -139,7 +139,7 @@ static struct muster_job *make_locked(struct muster_call *call, const char *name
 
 /* Visits -------------------------------------------------------------------------------------- */
 
-static void leave(struct muster_service *service, struct muster_job *job)
+static void unlock_job(struct muster_service *service, struct muster_job *job)
 {
     bool removed = job->removed;
     muster_mutex_unlock(&job->mutex);
@@ -151,17 +151,17 @@ static void leave(struct muster_service *service, struct muster_job *job)
 }
 
 /* Holds and locks the job; NULL: there is none. */
-static struct muster_job *enter(struct muster_service *service, const char *name,
-                                struct muster_call *maker)
+static struct muster_job *lock_job(struct muster_service *service, const char *name,
+                                   struct muster_rpc_call *creator)
 {
     for (;;) {
         muster_mutex_lock(&service->table_mutex);
         struct muster_job *job = find_locked(service, name);
-        if (job == NULL && maker != NULL) {
-            job = make_locked(maker, name);
+        if (job == NULL && creator != NULL) {
+            job = create_locked(creator, name);
         }
         if (job != NULL) {
-            job->holders++;
+            job->hold_count++;
         }
         muster_mutex_unlock(&service->table_mutex);
         if (job == NULL) {
@@ -171,12 +171,12 @@ static struct muster_job *enter(struct muster_service *service, const char *name
         if (!job->removed) {
             return job;
         }
-        leave(service, job);
+        unlock_job(service, job);
     }
 }
 
 /* Takes equally long wherever they differ. */
-static bool token_fits(const struct muster_job *job, const char *token)
+static bool token_matches(const struct muster_job *job, const char *token)
 {
     char given[sizeof job->token] = "";
     if (token != NULL && strlen(token) < sizeof given) {
@@ -189,57 +189,60 @@ static bool token_fits(const struct muster_job *job, const char *token)
     return job->token[0] == '\0' || differs == 0;
 }
 
-static bool begin(struct muster_call *call, const char *name, struct muster_job *job,
-                  struct muster_visit *ret_visit)
+static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
+                  struct muster_transaction *ret_visit)
 {
-    if (!token_fits(job, call->request->token)) {
-        call->answer = muster_answer_error(MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
-                                           call->request->token == NULL
-                                               ? "it wants a token, and none was given"
-                                               : "this is not its token");
-        leave(call->service, job);
+    if (!token_matches(job, call->request->token)) {
+        call->response = muster_rpc_response_error(MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
+                                                   call->request->token == NULL
+                                                       ? "it wants a token, and none was given"
+                                                       : "this is not its token");
+        unlock_job(call->service, job);
         return false;
     }
-    *ret_visit = (struct muster_visit){.service = call->service, .job = job};
+    *ret_visit = (struct muster_transaction){.service = call->service, .job = job};
     return true;
 }
 
-bool muster_visit_begin(struct muster_call *call, const char *name, struct muster_visit *ret_visit)
+bool muster_transaction_begin(struct muster_rpc_call *call, const char *name,
+                              struct muster_transaction *ret_visit)
 {
-    struct muster_job *job = enter(call->service, name, NULL);
+    struct muster_job *job = lock_job(call->service, name, NULL);
     if (job == NULL) {
-        call->answer = muster_answer_error(MUSTER_RPC_NOT_FOUND, "job %s is not known here", name);
+        call->response =
+            muster_rpc_response_error(MUSTER_RPC_NOT_FOUND, "job %s is not known here", name);
         return false;
     }
     return begin(call, name, job, ret_visit);
 }
 
-bool muster_visit_begin_or_make(struct muster_call *call, const char *name,
-                                struct muster_visit *ret_visit)
+bool muster_transaction_begin_or_create(struct muster_rpc_call *call, const char *name,
+                                        struct muster_transaction *ret_visit)
 {
-    struct muster_job *job = enter(call->service, name, call);
+    struct muster_job *job = lock_job(call->service, name, call);
     return job != NULL && begin(call, name, job, ret_visit);
 }
 
-bool muster_visit_begin_inside(struct muster_service *service, const char *name,
-                               struct muster_visit *ret_visit)
+bool muster_transaction_begin_internal(struct muster_service *service, const char *name,
+                                       struct muster_transaction *ret_visit)
 {
-    struct muster_job *job = enter(service, name, NULL);
+    struct muster_job *job = lock_job(service, name, NULL);
     if (job != NULL) {
-        *ret_visit = (struct muster_visit){.service = service, .job = job};
+        *ret_visit = (struct muster_transaction){.service = service, .job = job};
     }
     return job != NULL;
 }
 
-void muster_visit_end(struct muster_visit *visit)
+void muster_transaction_end(struct muster_transaction *transaction)
 {
-    visit->job->removed = visit->job->removed || visit->job->event_count == 0;
-    leave(visit->service, visit->job);
-    muster_answers_deliver(&visit->answers);
+    transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
+    unlock_job(transaction->service, transaction->job);
+    muster_ready_responses_send(&transaction->responses);
 }
 
-int64_t muster_visit_each(struct muster_service *service, int64_t due_ns,
-                          void (*look)(struct muster_visit *visit, void *user), void *user)
+int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,
+                                void (*look)(struct muster_transaction *transaction, void *user),
+                                void *user)
 {
     struct muster_job *due[MUSTER_JOBS_MAX];
     size_t count = 0;
@@ -248,7 +251,7 @@ int64_t muster_visit_each(struct muster_service *service, int64_t due_ns,
     for (struct muster_job *job = service->jobs; job != NULL; job = job->hh.next) {
         int64_t at_ns = job->next_ns;
         if (at_ns <= due_ns && count < MUSTER_JOBS_MAX) {
-            job->holders++;
+            job->hold_count++;
             due[count++] = job;
         } else if (at_ns < next_ns) {
             next_ns = at_ns;
@@ -256,39 +259,40 @@ int64_t muster_visit_each(struct muster_service *service, int64_t due_ns,
     }
     muster_mutex_unlock(&service->table_mutex);
     for (size_t i = 0; i < count; i++) {
-        struct muster_visit visit = {.service = service, .job = due[i]};
+        struct muster_transaction transaction = {.service = service, .job = due[i]};
         muster_mutex_lock(&due[i]->mutex);
         if (!due[i]->removed) {
-            look(&visit, user);
+            look(&transaction, user);
         }
-        muster_visit_end(&visit);
+        muster_transaction_end(&transaction);
     }
     return next_ns;
 }
 
 /* Held requests ------------------------------------------------------------------------------- */
 
-void muster_job_answer(struct muster_visit *visit, struct muster_watcher *watcher,
-                       struct muster_rpc_answer answer)
+void muster_job_respond(struct muster_transaction *transaction, struct muster_held_request *held,
+                        struct muster_rpc_response response)
 {
-    muster_watchers_take(&visit->job->watchers, watcher);
-    muster_answers_add(&visit->answers, watcher, answer);
+    muster_held_requests_remove(&transaction->job->held_requests, held);
+    muster_ready_responses_add(&transaction->responses, held, response);
 }
 
-bool muster_job_hold(struct muster_visit *visit, struct muster_call *call, uint32_t hold_ms)
+bool muster_job_hold(struct muster_transaction *transaction, struct muster_rpc_call *call,
+                     uint32_t hold_ms)
 {
-    struct muster_service *service = visit->service;
+    struct muster_service *service = transaction->service;
     if (atomic_load(&service->quiet)) {
-        call->answer = muster_answer_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending");
+        call->response = muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending");
         return true;
     }
-    struct muster_watcher *watcher = call->watcher;
-    watcher->method = call->request->method;
-    (void)snprintf(watcher->job, sizeof watcher->job, "%s", visit->job->name);
-    watcher->serial = atomic_fetch_add(&service->serials, 1) + 1;
+    struct muster_held_request *held = call->held;
+    held->method = call->request->method;
+    (void)snprintf(held->job, sizeof held->job, "%s", transaction->job->name);
+    held->serial = atomic_fetch_add(&service->serials, 1) + 1;
     uint32_t patience_ms = call->request->timeout_ms - call->request->timeout_ms / 8; /* and back */
-    muster_watchers_hold(&visit->job->watchers, watcher,
-                         hold_ms < patience_ms ? hold_ms : patience_ms);
-    muster_job_look_by(service, visit->job, watcher->deadline_ns);
+    muster_held_requests_add(&transaction->job->held_requests, held,
+                             hold_ms < patience_ms ? hold_ms : patience_ms);
+    muster_job_schedule(service, transaction->job, held->deadline_ns);
     return false;
 }

@@ -20,26 +20,26 @@ void muster_service_config_init(struct muster_service_config *config)
 
 /* One job ------------------------------------------------------------------------------------- */
 
-static void expire(struct muster_visit *visit, int64_t now_ns)
+static void expire(struct muster_transaction *transaction, int64_t now_ns)
 {
-    struct muster_watchers *watchers = &visit->job->watchers;
-    while (watchers->members != NULL && watchers->members->deadline_ns <= now_ns) {
-        struct muster_watcher *watcher = watchers->members;
-        muster_job_answer(visit, watcher, muster_members_expire(visit, watcher));
+    struct muster_held_requests *held_requests = &transaction->job->held_requests;
+    while (held_requests->members != NULL && held_requests->members->deadline_ns <= now_ns) {
+        struct muster_held_request *held = held_requests->members;
+        muster_job_respond(transaction, held, muster_members_expire(transaction, held));
     }
-    while (watchers->waits != NULL && watchers->waits->deadline_ns <= now_ns) {
-        struct muster_watcher *watcher = watchers->waits;
-        muster_job_answer(visit, watcher, muster_values_expire(watcher));
+    while (held_requests->waits != NULL && held_requests->waits->deadline_ns <= now_ns) {
+        struct muster_held_request *held = held_requests->waits;
+        muster_job_respond(transaction, held, muster_values_expire(held));
     }
 }
 
-static void forget_ended(struct muster_visit *visit, int64_t now_ns)
+static void forget_ended(struct muster_transaction *transaction, int64_t now_ns)
 {
-    struct muster_job *job = visit->job;
-    struct muster_store *store = visit->service->store;
-    int64_t at_ns = job->ended_ns + (int64_t)visit->service->config.keep_ended_ms * NS_PER_MS;
+    struct muster_job *job = transaction->job;
+    struct muster_store *store = transaction->service->store;
+    int64_t at_ns = job->ended_ns + (int64_t)transaction->service->config.keep_ended_ms * NS_PER_MS;
     if (at_ns > now_ns) {
-        muster_job_look_by(visit->service, job, at_ns);
+        muster_job_schedule(transaction->service, job, at_ns);
         return;
     }
     if (store->ops->remove(store, job->name) == MUSTER_OK) {
@@ -47,37 +47,39 @@ static void forget_ended(struct muster_visit *visit, int64_t now_ns)
         muster_log(MUSTER_LOG_INFO, "job=%s forgotten", job->name);
     } else {
         muster_log(MUSTER_LOG_WARN, "job=%s stays: %s", job->name, muster_last_error());
-        muster_job_look_by(visit->service, job, now_ns + (int64_t)STORE_RETRY_MS * NS_PER_MS);
+        muster_job_schedule(transaction->service, job,
+                            now_ns + (int64_t)STORE_RETRY_MS * NS_PER_MS);
     }
 }
 
-static void look(struct muster_visit *visit, void *user)
+static void look(struct muster_transaction *transaction, void *user)
 {
     (void)user;
-    struct muster_job *job = visit->job;
+    struct muster_job *job = transaction->job;
     int64_t now_ns = muster_clock_ns();
-    muster_job_wake(job);
+    muster_job_check_lateness(job);
     job->next_ns = MUSTER_NEVER;
     if (job->ended_ns == 0) {
-        muster_job_catch_up(visit);
+        muster_job_apply_due(transaction);
     }
     if (job->ended_ns != 0) {
-        forget_ended(visit, now_ns);
+        forget_ended(transaction, now_ns);
     }
-    expire(visit, now_ns);
-    muster_job_look_by(visit->service, job, muster_watchers_next_ns(&job->watchers));
+    expire(transaction, now_ns);
+    muster_job_schedule(transaction->service, job,
+                        muster_held_requests_next_ns(&job->held_requests));
 }
 
 /* Looks at each job whose time has come. */
 static int64_t tick(struct muster_service *service)
 {
-    return muster_visit_each(service, muster_clock_ns(), look, NULL);
+    return muster_transaction_each(service, muster_clock_ns(), look, NULL);
 }
 
-static void answer_ready(struct muster_visit *visit)
+static void respond_ready(struct muster_transaction *transaction)
 {
-    muster_members_answer_ready(visit);
-    muster_values_answer_ready(visit);
+    muster_members_respond_ready(transaction);
+    muster_values_respond_ready(transaction);
 }
 
 /* The service --------------------------------------------------------------------------------- */
@@ -92,14 +94,14 @@ muster_status muster_service_create(const struct muster_service_config *config,
     service->config = *config;
     service->store = store;
     service->tick = tick;
-    service->answer_ready = answer_ready;
+    service->respond_ready = respond_ready;
     service->wake_ns = MUSTER_NEVER;
     muster_mutex_init(&service->table_mutex);
     muster_mutex_init(&service->clock_mutex);
     muster_condition_init(&service->clock_condition);
     muster_status status = muster_jobs_load(service);
     if (status == MUSTER_OK) {
-        status = muster_clockwork_start(service);
+        status = muster_clock_thread_start(service);
     }
     if (status != MUSTER_OK) {
         muster_service_destroy(service);
@@ -109,22 +111,22 @@ muster_status muster_service_create(const struct muster_service_config *config,
     return MUSTER_OK;
 }
 
-static void answer_all(struct muster_visit *visit, void *user)
+static void respond_to_all(struct muster_transaction *transaction, void *user)
 {
     (void)user;
-    struct muster_watchers *watchers = &visit->job->watchers;
-    while (watchers->members != NULL || watchers->waits != NULL) {
-        struct muster_watcher *watcher =
-            watchers->members != NULL ? watchers->members : watchers->waits;
-        muster_job_answer(visit, watcher,
-                          muster_answer_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending"));
+    struct muster_held_requests *held_requests = &transaction->job->held_requests;
+    while (held_requests->members != NULL || held_requests->waits != NULL) {
+        struct muster_held_request *held =
+            held_requests->members != NULL ? held_requests->members : held_requests->waits;
+        muster_job_respond(transaction, held,
+                           muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending"));
     }
 }
 
 void muster_service_quiesce(struct muster_service *service)
 {
     atomic_store(&service->quiet, true);
-    (void)muster_visit_each(service, MUSTER_NEVER, answer_all, NULL);
+    (void)muster_transaction_each(service, MUSTER_NEVER, respond_to_all, NULL);
 }
 
 void muster_service_destroy(struct muster_service *service)
@@ -132,7 +134,7 @@ void muster_service_destroy(struct muster_service *service)
     if (service == NULL) {
         return;
     }
-    muster_clockwork_stop(service);
+    muster_clock_thread_stop(service);
     struct muster_job *job;
     struct muster_job *next;
     HASH_ITER(hh, service->jobs, job, next)

@@ -8,28 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATIENCE_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+enum { WAIT_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
 
-static void take_answer(struct test_call *call, struct muster_rpc_answer answer)
+static void take_response(struct test_call *call, struct muster_rpc_response response)
 {
     AUTO_LOCK(&call->mutex);
-    call->code = answer.code;
-    call->json = answer.body != NULL ? json_loads(answer.body, 0, NULL) : NULL;
+    call->code = response.code;
+    call->json = response.body != NULL ? json_loads(response.body, 0, NULL) : NULL;
     call->answered = true;
-    free(answer.body);
+    free(response.body);
     (void)pthread_cond_signal(&call->changed);
 }
 
-static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer answer)
+static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
 {
-    take_answer((struct test_call *)watcher, answer);
+    take_response((struct test_call *)held, response);
 }
 
 void test_call_start_bytes(struct test_call *call, struct muster_service *service,
                            enum muster_rpc_method method, const char *token, const char *body,
                            size_t size_bytes)
 {
-    *call = (struct test_call){.watcher = {.answer = answer_held}};
+    *call = (struct test_call){.request = {.respond = respond_held}};
     muster_mutex_init(&call->mutex);
     muster_condition_init(&call->changed);
     const struct muster_rpc_request rpc = {
@@ -39,9 +39,9 @@ void test_call_start_bytes(struct test_call *call, struct muster_service *servic
         .size_bytes = size_bytes,
         .timeout_ms = UINT32_MAX,
     };
-    struct muster_rpc_answer answer;
-    if (muster_rpc_call(service, &rpc, &call->watcher, &answer)) {
-        take_answer(call, answer);
+    struct muster_rpc_response response;
+    if (muster_rpc_handle(service, &rpc, &call->request, &response)) {
+        take_response(call, response);
     } else {
         call->held = true;
     }
@@ -63,7 +63,7 @@ void test_call_start(struct test_call *call, struct muster_service *service,
 
 bool test_call_wait(struct test_call *call)
 {
-    int64_t deadline_ns = muster_clock_after_ms(PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(WAIT_MS);
     AUTO_LOCK(&call->mutex);
     while (!call->answered) {
         if (!muster_condition_wait(&call->changed, &call->mutex, deadline_ns)) {

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 struct test_call {
-    struct muster_watcher watcher; /* first */
+    struct muster_held_request request; /* first */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool held, answered;

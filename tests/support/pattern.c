@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "collectives/call/request.h"
 #include "tests/support/blocks.h"
-#include "worker/context/request.h"
 
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };

@@ -121,10 +121,6 @@ struct muster_plan test_plan(size_t algorithm, const struct muster_topology *top
                                .topology = topology,
                                .root = muster_collective_has_root(collective) ? root : 0,
                                .count = collective == MUSTER_BARRIER ? 0 : count};
-    if (muster_algorithm_uses_all_counts(algorithm)) {
-        const struct muster_shape shape = muster_plan_shape(&plan);
-        plan.all_counts = test_blocks_of_all(&shape);
-    }
     return plan;
 }
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct web_answer {
+struct web_response {
     int status; /* 0: the connection closed without an answer */
     char head[2048];
     json_t *json; /* NULL: the body is none */
@@ -18,9 +18,9 @@ int web_open(uint16_t port);
 bool web_send(int fd, const char *text, size_t size_bytes);
 /* POST of a body to the method; more: header lines, each with its end, or "". ' stands for ". */
 bool web_post(int fd, const char *method, const char *more, const char *body);
-struct web_answer web_read(int fd);
+struct web_response web_read(int fd);
 /* True if the other end closes before anything comes. */
 bool web_closed(int fd);
-void web_answer_finish(struct web_answer *answer);
+void web_response_finish(struct web_response *response);
 
 #endif

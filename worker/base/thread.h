@@ -4,7 +4,7 @@
  * Lock order (a thread that holds one may only take ones further down):
  *   worker      1. session: rejoin, state, client, mutex (in this order)   2. context
  *               3. fabric   4. one end of a link   5. starting the watch over memory, then its list
- *               of what went away (unmapped.c; who has it allocates, frees and unmaps nothing)
+ *               of what went away (unmap_watch.c; who has it allocates, frees and unmaps nothing)
  *               6. log, timeline
  *   musterd     1. table of jobs   2. one job   3. store   4. watchers   5. log
  * No callback of a user runs under a lock.

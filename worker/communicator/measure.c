@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 #include "worker/communicator/measure_core.h"
 #include "worker/communicator/measure_link.h"
-#include "worker/communicator/median.h"
 
 /* The figures that one rank has measured, by index; NAN: not measured. Those of a level follow each
  * other. */
@@ -177,6 +177,18 @@ static muster_status run_stages(struct measuring *measuring, enum muster_link_le
 
 /* Combining ------------------------------------------------------------------------------------ */
 
+/* The median of the values that are not NAN; NAN if all are. Overwrites the values. */
+static double median_of_measured(double *values, size_t count)
+{
+    size_t measured = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!isnan(values[i])) {
+            values[measured++] = values[i];
+        }
+    }
+    return measured > 0 ? muster_statistics_median_high(values, measured) : NAN;
+}
+
 static bool is_shared(size_t sample)
 {
     return sample >= SAMPLE_LEVELS && (sample - SAMPLE_LEVELS) % SAMPLES_PER_LEVEL == SAMPLE_SHARED;
@@ -262,7 +274,7 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
             count = sum_streams(measuring, level_of(i), column, sums);
             memcpy(column, sums, count * sizeof *column);
         }
-        medians[i] = muster_median(column, count);
+        medians[i] = median_of_measured(column, count);
     }
     set_figures(medians, model);
     return MUSTER_OK;

@@ -21,8 +21,8 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
-#include "worker/communicator/median.h"
 #include "worker/executor/executor.h"
 
 enum {
@@ -111,27 +111,26 @@ static muster_status run_empty_messages(struct muster_measure_pair *pair, enum d
     struct muster_schedule schedule;
     struct muster_operation *operation;
     TRY(make_schedule(pair, direction, &schedule));
-    TRY(muster_operation_create(&schedule, pair->ranks, &operation));
+    TRY(muster_operation_create(pair->fabric, &schedule, pair->ranks, &operation));
     muster_status status = MUSTER_OK;
     for (uint32_t i = 0; status == MUSTER_OK && i < REPEATS; i++) {
-        const struct muster_binding binding = {.fabric = pair->fabric,
-                                               .generation = pair->generation,
-                                               .context = pair->context,
-                                               .sequence = ++pair->sequence,
-                                               .call = pair_call,
-                                               .in = pair->in,
-                                               .out = pair->out,
-                                               .deadline_ns = pair->deadline_ns};
+        const struct muster_launch launch = {.generation = pair->generation,
+                                             .context = pair->context,
+                                             .sequence = ++pair->sequence,
+                                             .call = pair_call,
+                                             .in = pair->in,
+                                             .out = pair->out,
+                                             .deadline_ns = pair->deadline_ns};
         busy_us[i] = thread_us();
         int64_t start_ns = muster_clock_ns();
-        status = muster_operation_run(operation, &binding, ret_suspect);
+        status = muster_operation_run(operation, &launch, ret_suspect);
         times_us[i] = (double)(muster_clock_ns() - start_ns) / 1e3;
         busy_us[i] = thread_us() - busy_us[i];
     }
     muster_operation_destroy(operation);
     TRY(status);
-    *ret_us = muster_median(times_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
-    *ret_busy_us = muster_median(busy_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
+    *ret_us = muster_statistics_median_high(times_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
+    *ret_busy_us = muster_statistics_median_high(busy_us + WARM_REPEATS, REPEATS - WARM_REPEATS);
     return MUSTER_OK;
 }
 
@@ -475,7 +474,7 @@ static double rate_GBps(struct stream *stream)
         rates_GBps[i] =
             (double)bytes_between(stream, from, to) / (double)time_between_ns(stream, from, to);
     }
-    return muster_median(rates_GBps, windows);
+    return muster_statistics_median_high(rates_GBps, windows);
 }
 
 muster_status muster_measure_rate(struct muster_measure_pair *pair, bool both_ways,

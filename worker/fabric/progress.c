@@ -241,7 +241,7 @@ static void doze(struct muster_fabric *fabric, bool dozing)
 
 static bool look(const struct muster_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->spin_policy.looks; i++) {
+    for (uint32_t i = 0; i < fabric->spin_policy.polls_of_memory; i++) {
         if (has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
             return true;
         }
@@ -259,20 +259,18 @@ static void relax(void)
 
 /* Looks for a while, without the lock. True if there is something to do; events may have been taken
  * then. */
-static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
+static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t until_ns,
                              struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
-    int64_t look_ns = fabric->spin_policy.look_ns;
+    int64_t look_ns = fabric->spin_policy.poll_ns;
     int64_t end_ns = now_ns + look_ns < until_ns ? now_ns + look_ns : until_ns;
-    int64_t give_way_ns = now_ns + fabric->spin_policy.pause_ns;
+    int64_t give_way_ns = now_ns + fabric->spin_policy.pause;
     bool found = false;
-    uint32_t place;
-    bool moves = muster_spin_policy_moves(&fabric->spin_policy, &place);
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     if (moves) {
-        (void)muster_cores_move(place);
+        (void)muster_cores_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
         found = look(fabric);
@@ -289,13 +287,13 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
             int64_t before_ns = now_ns;
             sched_yield(); /* to a peer that has to share this core */
             now_ns = muster_clock_ns();
-            muster_spin_policy_gave_way(&fabric->spin_policy, now_ns - before_ns);
-            give_way_ns = now_ns + fabric->spin_policy.pause_ns;
+            muster_spin_policy_note_yield(&fabric->spin_policy, now_ns - before_ns);
+            give_way_ns = now_ns + fabric->spin_policy.pause;
         }
     }
     muster_fabric_lock(fabric);
     if (found) {
-        muster_spin_policy_found(&fabric->spin_policy);
+        muster_spin_policy_note_success(&fabric->spin_policy);
     }
     return found;
 }
@@ -331,8 +329,10 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = 0;
-    if (until_ns == 0 || !muster_spin_policy_looks(&fabric->spin_policy) ||
-        !look_for_a_while(fabric, until_ns, events, &count)) {
+    enum muster_spin_action action =
+        until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
+    if (action == MUSTER_SPIN_SLEEP ||
+        !look_for_a_while(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
         doze(fabric, true);
         int64_t sleep_ns = has_news(fabric) ? 0 : until_ns;
         muster_mutex_unlock(&fabric->lock);

@@ -19,17 +19,17 @@ struct muster_range {
 /* Zeroed: the empty set. */
 struct muster_range_set {
     size_t count;
-    struct muster_range all[MUSTER_RANGES_MAX]; /* sorted; gaps between them */
+    struct muster_range ranges[MUSTER_RANGES_MAX]; /* sorted; gaps between them */
 };
 
 /* Whether all of it is in the set. */
-bool muster_range_set_cover(const struct muster_range_set *stretches, struct muster_range stretch);
+bool muster_range_set_contains(const struct muster_range_set *set, struct muster_range range);
 
 /* False, and nothing has changed, if there would be too many. */
-bool muster_range_set_add(struct muster_range_set *stretches, struct muster_range stretch);
+bool muster_range_set_add(struct muster_range_set *set, struct muster_range range);
 
 /* Takes it out. If there would be too many then, more is taken out: the rest of a stretch, above.
  */
-void muster_range_set_cut(struct muster_range_set *stretches, struct muster_range stretch);
+void muster_range_set_remove(struct muster_range_set *set, struct muster_range range);
 
 #endif

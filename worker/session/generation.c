@@ -175,7 +175,7 @@ static muster_status create_context(struct muster_session *session, muster_scope
         .rank = group.rank,
         .model = &muster_cost_model_default,
         .algorithm = session->settings.algorithm,
-        .orders = group.contribution_numbers,
+        .member_orders = group.contribution_numbers,
     };
     muster_status status = muster_context_create(&options, &generation->contexts[scope]);
     atomic_store(&session->ranks[scope], group.rank);

@@ -150,7 +150,7 @@ static size_t append_body(char *data, size_t size, size_t count, void *user)
 {
     struct muster_client *client = user;
     size_t added = size * count;
-    if (added > MUSTER_ANSWER_MAX_BYTES - client->body_size) {
+    if (added > MUSTER_RESPONSE_MAX_BYTES - client->body_size) {
         client->body_too_big = true;
         return 0;
     }
@@ -289,7 +289,7 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
     if (client->body_too_big) {
         return attempt_failed(muster_error_set(MUSTER_FATAL,
                                                "rendezvous %s: an answer of more than %d bytes",
-                                               client->url, MUSTER_ANSWER_MAX_BYTES),
+                                               client->url, MUSTER_RESPONSE_MAX_BYTES),
                               MUSTER_RPC_INTERNAL);
     }
     if (client->socket_error == EMFILE || client->socket_error == ENFILE) {

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    RING_SPANS = 32768,
-    BATCH_SPANS = 256,      /* taken out of the ring at once */
+    RING_EVENTS = 32768,
+    BATCH_EVENTS = 256,     /* taken out of the ring at once */
     WRITE_AFTER_MS = 100,   /* since the first span that is not written */
     FILE_BYTES_MIN = 65536, /* less makes no sense */
 };
@@ -18,7 +18,7 @@ enum {
 
 /* In the ring: a span, or the begin of a generation. */
 struct record {
-    struct muster_timeline_span span;
+    struct muster_timeline_event event;
     int64_t end_ns;
     uint64_t generation; /* that begins; 0: none */
     uint32_t rank, size;
@@ -37,24 +37,6 @@ struct muster_timeline {
     bool closing;
     bool over; /* nothing is written any more */
 };
-
-const char *muster_timeline_stage_name(enum muster_timeline_stage stage)
-{
-    static const char *const names[MUSTER_TIMELINE_STAGES] = {
-        [MUSTER_TIMELINE_CALL] = "call",
-        [MUSTER_TIMELINE_REGISTER] = "register",
-        [MUSTER_TIMELINE_SEND] = "send",
-        [MUSTER_TIMELINE_SEND_SEGMENT] = "send segment",
-        [MUSTER_TIMELINE_WRITE] = "write",
-        [MUSTER_TIMELINE_RECEIVE] = "receive",
-        [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "receive segment",
-        [MUSTER_TIMELINE_REDUCE] = "reduce",
-        [MUSTER_TIMELINE_COPY] = "copy",
-        [MUSTER_TIMELINE_GPU_COPY] = "gpu copy",
-        [MUSTER_TIMELINE_DEREGISTER] = "deregister",
-    };
-    return names[stage];
-}
 
 /* Adding -------------------------------------------------------------------------------------- */
 
@@ -76,10 +58,11 @@ static void add(struct muster_timeline *timeline, const struct record *record)
     }
 }
 
-void muster_timeline_add(struct muster_timeline *timeline, const struct muster_timeline_span *span)
+void muster_timeline_add(struct muster_timeline *timeline,
+                         const struct muster_timeline_event *event)
 {
     if (timeline != NULL) {
-        const struct record record = {.span = *span, .end_ns = muster_clock_ns()};
+        const struct record record = {.event = *event, .end_ns = muster_clock_ns()};
         add(timeline, &record);
     }
 }
@@ -118,7 +101,7 @@ static bool write_record(struct muster_timeline *timeline, const struct record *
         return write_begin(timeline, record);
     }
     return timeline->file.path == NULL ||
-           muster_timeline_file_span(&timeline->file, &record->span, record->end_ns);
+           muster_timeline_file_event(&timeline->file, &record->event, record->end_ns);
 }
 
 static bool write_lost(struct muster_timeline *timeline, uint64_t lost, int64_t now_ns)
@@ -135,7 +118,7 @@ static uint32_t take_batch(struct muster_timeline *timeline, struct record *batc
                            uint64_t *ret_lost)
 {
     AUTO_LOCK(&timeline->mutex);
-    uint32_t count = timeline->count < BATCH_SPANS ? timeline->count : BATCH_SPANS;
+    uint32_t count = timeline->count < BATCH_EVENTS ? timeline->count : BATCH_EVENTS;
     for (uint32_t i = 0; i < count; i++) {
         batch[i] = timeline->ring[(timeline->first + i) % timeline->capacity];
     }
@@ -149,7 +132,7 @@ static uint32_t take_batch(struct muster_timeline *timeline, struct record *batc
 /* All there is. */
 static bool write_all(struct muster_timeline *timeline)
 {
-    struct record batch[BATCH_SPANS];
+    struct record batch[BATCH_EVENTS];
     uint64_t lost = 0;
     uint32_t count = take_batch(timeline, batch, &lost);
     while (count > 0) {
@@ -167,7 +150,7 @@ static bool write_all(struct muster_timeline *timeline)
 }
 
 /* Until there is something to write. False: no more will come. */
-static bool await_spans(struct muster_timeline *timeline)
+static bool wait_for_events(struct muster_timeline *timeline)
 {
     AUTO_LOCK(&timeline->mutex);
     while (timeline->count == 0 && !timeline->closing) {
@@ -185,7 +168,7 @@ static bool await_spans(struct muster_timeline *timeline)
 static void *run(void *argument)
 {
     struct muster_timeline *timeline = argument;
-    while (await_spans(timeline)) {
+    while (wait_for_events(timeline)) {
         if (!write_all(timeline)) {
             AUTO_LOCK(&timeline->mutex);
             timeline->over = true;
@@ -229,7 +212,7 @@ struct muster_timeline *muster_timeline_create(const struct muster_timeline_opti
     uint64_t most = options->file_bytes_max != 0 ? options->file_bytes_max : FILE_BYTES_MAX;
     muster_mutex_init(&timeline->mutex);
     muster_condition_init(&timeline->changed);
-    timeline->capacity = options->ring_spans != 0 ? options->ring_spans : RING_SPANS;
+    timeline->capacity = options->ring_events != 0 ? options->ring_events : RING_EVENTS;
     timeline->ring = calloc(timeline->capacity, sizeof *timeline->ring);
     timeline->prefix = strdup(options->prefix);
     timeline->file =

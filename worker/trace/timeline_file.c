@@ -194,7 +194,7 @@ static uint32_t find_lane(struct muster_timeline_lanes *lanes, int64_t start_ns,
 }
 
 static bool name_lane(struct muster_timeline_file *file, uint32_t number,
-                      const struct muster_timeline_span *span, uint32_t lane)
+                      const struct muster_timeline_event *event, uint32_t lane)
 {
     static const char *const links[MUSTER_TIMELINE_STAGES] = {
         [MUSTER_TIMELINE_SEND] = "to",
@@ -207,9 +207,9 @@ static bool name_lane(struct muster_timeline_file *file, uint32_t number,
     char who[32] = "";
     char which[32] = "";
     char text[EVENT_MAX_BYTES];
-    if (span->peer != MUSTER_TIMELINE_NOBODY) {
+    if (event->peer != MUSTER_TIMELINE_NOBODY) {
         (void)snprintf(who, sizeof who, " %s %" PRIu32,
-                       links[span->stage] != NULL ? links[span->stage] : "for", span->peer);
+                       links[event->stage] != NULL ? links[event->stage] : "for", event->peer);
     }
     if (lane > 0) {
         (void)snprintf(which, sizeof which, " (%" PRIu32 ")", lane + 1);
@@ -217,37 +217,38 @@ static bool name_lane(struct muster_timeline_file *file, uint32_t number,
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
                    ",\"args\":{\"name\":\"%s%s%s\"}}",
-                   file->rank, number, muster_timeline_stage_name(span->stage), who, which);
-    if (!append_event(file, span->start_ns, text)) {
+                   file->rank, number, muster_timeline_stage_name(event->stage), who, which);
+    if (!append_event(file, event->start_ns, text)) {
         return false;
     }
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%" PRIu32
                    ",\"tid\":%" PRIu32 ",\"args\":{\"sort_index\":%" PRIu32 "}}",
                    file->rank, number, number);
-    return append_event(file, span->start_ns, text);
+    return append_event(file, event->start_ns, text);
 }
 
 /* The number of the line that the span is shown on, in the order in which they are to be shown. */
-static bool choose_lane(struct muster_timeline_file *file, const struct muster_timeline_span *span,
-                        int64_t end_ns, uint32_t *ret_number)
+static bool choose_lane(struct muster_timeline_file *file,
+                        const struct muster_timeline_event *event, int64_t end_ns,
+                        uint32_t *ret_number)
 {
-    uint32_t index = span->peer < MUSTER_TIMELINE_PEERS_MAX ? span->peer + 1 : 0;
-    uint32_t first = ((uint32_t)span->stage * (MUSTER_TIMELINE_PEERS_MAX + 1) + index) *
+    uint32_t index = event->peer < MUSTER_TIMELINE_PEERS_MAX ? event->peer + 1 : 0;
+    uint32_t first = ((uint32_t)event->stage * (MUSTER_TIMELINE_PEERS_MAX + 1) + index) *
                          MUSTER_TIMELINE_LANES_MAX +
                      1;
-    struct muster_timeline_lanes *lanes = find_lanes(file, span->stage, index);
+    struct muster_timeline_lanes *lanes = find_lanes(file, event->stage, index);
     *ret_number = first;
     if (lanes == NULL) {
         return true;
     }
     bool is_new = false;
-    uint32_t lane = find_lane(lanes, span->start_ns, &is_new);
+    uint32_t lane = find_lane(lanes, event->start_ns, &is_new);
     if (lane < lanes->count) {
         lanes->ends_ns[lane] = end_ns;
     }
     *ret_number = first + lane;
-    return !is_new || name_lane(file, first + lane, span, lane);
+    return !is_new || name_lane(file, first + lane, event, lane);
 }
 
 /* Events -------------------------------------------------------------------------------------- */
@@ -258,51 +259,51 @@ static bool choose_lane(struct muster_timeline_file *file, const struct muster_t
 
 /* What belongs to the stage; the text has room. */
 static void print_details(const struct muster_timeline_file *file,
-                          const struct muster_timeline_span *span, char *text, size_t size)
+                          const struct muster_timeline_event *event, char *text, size_t size)
 {
     int used = 0;
-    if (span->sequence != 0) {
-        used = snprintf(text, size, ",\"context\":%" PRIu32 ",\"sequence\":%" PRIu64, span->context,
-                        span->sequence);
+    if (event->sequence != 0) {
+        used = snprintf(text, size, ",\"context\":%" PRIu32 ",\"sequence\":%" PRIu64,
+                        event->context, event->sequence);
     }
-    if (span->stage == MUSTER_TIMELINE_CALL) {
+    if (event->stage == MUSTER_TIMELINE_CALL) {
         char name[MUSTER_TIMELINE_NAME_SIZE] = "";
-        if (file->print_algorithm != NULL && span->algorithm != MUSTER_TIMELINE_NO_ALGORITHM) {
-            file->print_algorithm(span->algorithm, name, sizeof name);
+        if (file->print_algorithm != NULL && event->algorithm != MUSTER_TIMELINE_NO_ALGORITHM) {
+            file->print_algorithm(event->algorithm, name, sizeof name);
         }
         (void)snprintf(text + used, size - (size_t)used, ",\"algorithm\":\"%s\"", name);
-    } else if (span->peer != MUSTER_TIMELINE_NOBODY) {
+    } else if (event->peer != MUSTER_TIMELINE_NOBODY) {
         used += snprintf(text + used, size - (size_t)used,
                          ",\"peer\":%" PRIu32 ",\"lane\":%" PRIu32 ",\"message\":%" PRIu32,
-                         span->peer, span->lane, span->message);
-        if (span->stage == MUSTER_TIMELINE_SEND || span->stage == MUSTER_TIMELINE_RECEIVE) {
+                         event->peer, event->lane, event->message);
+        if (event->stage == MUSTER_TIMELINE_SEND || event->stage == MUSTER_TIMELINE_RECEIVE) {
             (void)snprintf(text + used, size - (size_t)used, ",\"waited_us\":" US_FORMAT,
-                           US_ARGUMENTS(span->waited_ns));
+                           US_ARGUMENTS(event->waited_ns));
         } else {
             (void)snprintf(text + used, size - (size_t)used, ",\"offset\":%" PRIu64,
-                           span->offset_bytes);
+                           event->offset_bytes);
         }
     }
 }
 
-bool muster_timeline_file_span(struct muster_timeline_file *file,
-                               const struct muster_timeline_span *span, int64_t end_ns)
+bool muster_timeline_file_event(struct muster_timeline_file *file,
+                                const struct muster_timeline_event *event, int64_t end_ns)
 {
     char details[EVENT_MAX_BYTES / 2] = "";
     char text[EVENT_MAX_BYTES];
     uint32_t number = 0;
-    if (!choose_lane(file, span, end_ns, &number)) {
+    if (!choose_lane(file, event, end_ns, &number)) {
         return false;
     }
-    const char *stage = muster_timeline_stage_name(span->stage);
-    int64_t lasted_ns = end_ns - span->start_ns;
-    print_details(file, span, details, sizeof details);
+    const char *stage = muster_timeline_stage_name(event->stage);
+    int64_t lasted_ns = end_ns - event->start_ns;
+    print_details(file, event, details, sizeof details);
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%" PRIu32
                    ",\"tid\":%" PRIu32 ",\"ts\":" US_FORMAT ",\"dur\":" US_FORMAT
                    ",\"args\":{\"bytes\":%" PRIu64 "%s}}",
-                   span->name != NULL ? span->name : stage, stage, file->rank, number,
-                   US_ARGUMENTS(span->start_ns), US_ARGUMENTS(lasted_ns), span->bytes, details);
+                   event->name != NULL ? event->name : stage, stage, file->rank, number,
+                   US_ARGUMENTS(event->start_ns), US_ARGUMENTS(lasted_ns), event->bytes, details);
     return append_event(file, end_ns, text);
 }
 

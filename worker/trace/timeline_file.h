@@ -11,7 +11,7 @@
 #ifndef MUSTER_WORKER_TRACE_TIMELINE_FILE_H
 #define MUSTER_WORKER_TRACE_TIMELINE_FILE_H
 
-#include "worker/trace/timeline.h"
+#include "worker/trace/timeline_event.h"
 
 #include <stdbool.h>
 
@@ -47,8 +47,8 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
                                uint64_t generation, uint32_t rank);
 
 /* end_ns: when it was added. */
-bool muster_timeline_file_span(struct muster_timeline_file *file,
-                               const struct muster_timeline_span *span, int64_t end_ns);
+bool muster_timeline_file_event(struct muster_timeline_file *file,
+                                const struct muster_timeline_event *event, int64_t end_ns);
 
 /* A point in time: with up to three numbers that have names, the others' names being NULL. */
 struct muster_timeline_mark {

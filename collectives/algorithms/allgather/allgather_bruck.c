@@ -44,8 +44,7 @@ static uint32_t blocks_at(uint32_t ranks, uint32_t distance)
     return distance < ranks - distance ? distance : ranks - distance;
 }
 
-muster_status muster_allgather_bruck_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
@@ -77,8 +76,7 @@ static uint64_t elements_at(const struct muster_blocks *blocks, uint32_t rank, u
            muster_blocks_range(blocks, 0, wrapped).count;
 }
 
-void muster_allgather_bruck_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
@@ -97,3 +95,10 @@ void muster_allgather_bruck_formula(const struct muster_plan *plan,
         muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << round, 1, elements);
     }
 }
+
+const struct muster_generator muster_allgather_bruck_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

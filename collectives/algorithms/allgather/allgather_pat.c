@@ -102,8 +102,7 @@ static void generate_single(const struct muster_pat *pat, struct muster_builder 
     }
 }
 
-muster_status muster_allgather_pat_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     struct muster_pat pat = muster_pat_of(plan, &blocks);
@@ -128,8 +127,7 @@ static uint64_t elements_at(const struct muster_pat *pat)
     return elements;
 }
 
-void muster_allgather_pat_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     struct muster_pat pat = muster_pat_of(plan, &blocks);
@@ -142,3 +140,10 @@ void muster_allgather_pat_formula(const struct muster_plan *plan,
     }
     muster_pat_formula(&pat, plan->topology, ret_formula);
 }
+
+const struct muster_generator muster_allgather_pat_generator = {
+    .rounds_text = "A + P/2^A - 1, A = log2 of the blocks in a message; A > 0: 1 more",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

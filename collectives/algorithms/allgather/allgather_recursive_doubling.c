@@ -66,8 +66,7 @@ static void exchange(struct muster_builder *builder, const struct muster_blocks 
     }
 }
 
-muster_status muster_allgather_recursive_doubling_generate(const struct muster_plan *plan,
-                                                           struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_places places = muster_places_of(blocks.ranks);
@@ -102,8 +101,7 @@ static uint64_t elements_at(const struct muster_blocks *blocks, const struct mus
 }
 
 /* Where all blocks have one size, nobody sends more than the first. */
-void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
-                                                 struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_places places = muster_places_of(blocks.ranks);
@@ -122,3 +120,10 @@ void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
     }
     muster_formula_add(ret_formula, plan->topology, 1, folds, folds > 0 ? total : 0);
 }
+
+const struct muster_generator muster_allgather_recursive_doubling_generator = {
+    .rounds_text = "log2 P; other P: floor(log2 P) + 2",
+    .elements_text = "n(P-1); other P: about 2nP",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -19,6 +19,7 @@
  * All is reduced at rank 0 and then copied: all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 enum {
     SUMS_MAX = 4,
@@ -87,8 +88,8 @@ static void serve(struct muster_builder *builder, const struct muster_group *gro
     }
 }
 
-void muster_all_to_one_part(struct muster_builder *builder, const struct muster_group *group,
-                            enum muster_buffer source, struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
@@ -102,12 +103,12 @@ void muster_all_to_one_part(struct muster_builder *builder, const struct muster_
     }
 }
 
-uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     return size == 1 ? 0 : index == 0 ? count * (size - 1) : count;
 }
 
-uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     if (size == 1 || index > 0) {
         return size == 1 ? 0 : 2;
@@ -117,26 +118,39 @@ uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t i
     return receiving + (count > 0 ? muster_log2_up(sums) : 0) + 1;
 }
 
-muster_status muster_all_to_one_generate(const struct muster_plan *plan,
-                                         struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_all_to_one_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
     if (ranks == 1) {
         return;
     }
-    uint64_t elements = muster_all_to_one_part_elements(plan->count, ranks, 0);
-    ret_formula->rounds = muster_all_to_one_part_rounds(plan->count, ranks, 0);
+    uint64_t elements = part_elements(plan->count, ranks, 0);
+    ret_formula->rounds = part_rounds(plan->count, ranks, 0);
     ret_formula->elements = elements;
     ret_formula->reduced = elements;
     /* All go through rank 0's port, in and out. */
     struct muster_path path = {.messages = ranks, .elements = 2 * elements};
     muster_formula_flat(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_all_to_one_generator = {
+    .rounds_text = "P; n <= 16384: ceil((P-1)/4) + 3, P = 2: 2, P = 3: 3",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_all_to_one = {
+    .name = "all_to_one",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

@@ -24,6 +24,7 @@
  * end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
 #include <stdio.h>
@@ -213,48 +214,49 @@ static void run(struct muster_builder *builder, const struct muster_group *group
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
     } else if (muster_fold_is_extra(&cube.fold, group->index)) {
-        muster_fold_give(builder, group, source, span);
+        muster_fold_extra(builder, group, source, span);
     } else {
         cube.place = muster_fold_place(&cube.fold, group->index);
         exchange(&cube, source, span);
     }
 }
 
-static struct muster_tally tally_of(uint64_t count, uint32_t size, uint32_t index, uint32_t base)
+static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32_t index,
+                                           uint32_t base)
 {
     struct muster_fold fold = fold_of(size, base);
     if (size == 1 || muster_fold_is_extra(&fold, index)) {
-        return (struct muster_tally){.rounds = size == 1 ? 0 : 2,
-                                     .elements = size == 1 ? 0 : count};
+        return (struct muster_step_totals){.rounds = size == 1 ? 0 : 2,
+                                           .elements = size == 1 ? 0 : count};
     }
     struct digit digits[DIGITS_MAX];
     uint32_t place = muster_fold_place(&fold, index);
     uint32_t digit_count =
         find_digits(fold.kept, base, place, (struct muster_span){.count = count}, digits);
     bool folds = place < fold.extras;
-    struct muster_tally tally = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
+    struct muster_step_totals totals = {.rounds = folds ? 2 : 0, .elements = folds ? count : 0};
     for (uint32_t i = 0; i < digit_count; i++) {
         uint64_t kept = digits[i].kept.count;
-        tally.rounds += 2 + (kept > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
-        tally.elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
+        totals.rounds += 2 + (kept > 0 ? digits[i].base - 2 : 0); /* overlapped or not */
+        totals.elements += digits[i].span.count - kept + (digits[i].base - 1) * kept;
     }
-    return tally;
+    return totals;
 }
 
-void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
-                       enum muster_buffer source, struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     run(builder, group, source, span, BASE_USUAL);
 }
 
-uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
-    return tally_of(count, size, index, BASE_USUAL).elements;
+    return totals_of(count, size, index, BASE_USUAL).elements;
 }
 
-uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    return tally_of(count, size, index, BASE_USUAL).rounds;
+    return totals_of(count, size, index, BASE_USUAL).rounds;
 }
 
 static uint32_t base_of(const struct muster_plan *plan)
@@ -271,7 +273,7 @@ bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t siz
     return false;
 }
 
-muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     run(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count}, base_of(plan));
@@ -279,16 +281,16 @@ muster_status muster_bcube_generate(const struct muster_plan *plan, struct muste
 }
 
 /* Place 0 has the largest part of each digit, and an extra if there is one. */
-void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
     uint32_t base = base_of(plan);
     struct muster_fold fold = fold_of(topology->ranks, base);
     uint32_t busiest = muster_fold_index(&fold, 0);
     uint64_t count = plan->count;
-    const struct muster_tally tally = tally_of(count, topology->ranks, busiest, base);
+    const struct muster_step_totals totals = totals_of(count, topology->ranks, busiest, base);
     *ret_formula = (struct muster_formula){
-        .rounds = topology->ranks == 1 ? count > 0 : tally.rounds, .elements = tally.elements};
+        .rounds = topology->ranks == 1 ? count > 0 : totals.rounds, .elements = totals.elements};
     struct digit digits[DIGITS_MAX];
     uint32_t digit_count =
         find_digits(fold.kept, base, 0, (struct muster_span){.count = count}, digits);
@@ -329,3 +331,17 @@ static void print(uint32_t variant, char *ret_text, size_t size)
 }
 
 const struct muster_variants muster_bcube_variants = {.parse = parse, .print = print};
+
+const struct muster_generator muster_bcube_generator = {
+    .rounds_text = "B for each digit of base B; with extras: 2 more",
+    .elements_text = "2n(P-1)/P; with extras: up to 3n",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_bcube = {
+    .name = "bcube",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

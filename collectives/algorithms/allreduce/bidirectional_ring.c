@@ -17,17 +17,17 @@
  * Each chunk is reduced along one way and then copied: all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 enum { WAYS = 2 };
 
-void muster_bidirectional_ring_part(struct muster_builder *builder,
-                                    const struct muster_group *group, enum muster_buffer source,
-                                    struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     muster_ring_halves_part(builder, group, source, span, true);
 }
 
-uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_span whole = {.count = count};
     return muster_ring_two_phase_part_elements(muster_span_part(whole, WAYS, 0).count, size,
@@ -36,13 +36,12 @@ uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, 
                                                size - 1 - index);
 }
 
-uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     return muster_ring_two_phase_part_rounds(count, size, index);
 }
 
-muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -79,19 +78,17 @@ static uint64_t elements_of_busiest(uint64_t count, uint32_t ranks)
                                ranks - backward + 2};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        uint64_t elements =
-            muster_bidirectional_ring_part_elements(count, ranks, (uint32_t)(places[i] % ranks));
+        uint64_t elements = part_elements(count, ranks, (uint32_t)(places[i] % ranks));
         most = elements > most ? elements : most;
     }
     return most;
 }
 
-void muster_bidirectional_ring_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = elements_of_busiest(plan->count, ranks);
-    uint32_t rounds = muster_bidirectional_ring_part_rounds(plan->count, ranks, 0);
+    uint32_t rounds = part_rounds(plan->count, ranks, 0);
     *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : rounds,
                                            .elements = elements,
                                            .reduced = elements / 4}; /* the other way's meanwhile */
@@ -99,3 +96,17 @@ void muster_bidirectional_ring_formula(const struct muster_plan *plan,
     struct muster_path path = {.messages = rounds + rounds / 2, .elements = elements};
     muster_formula_ring(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_bidirectional_ring_generator = {
+    .rounds_text = "2(P-1), two lanes",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_bidirectional_ring = {
+    .name = "bidirectional_ring",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

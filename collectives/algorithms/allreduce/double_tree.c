@@ -25,18 +25,18 @@
  * Each segment is reduced along one tree and then copied: all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 enum {
     TREES = 2,
     SEGMENTS_MAX = 64,
-    SEGMENT_ELEMENTS = 32768, /* below, latency outweighs the overlap */
+    SEGMENT_ELEMENTS_MIN = 32768, /* below, latency outweighs the overlap */
     INTERVALS_MAX = 5, /* of slots in which a place does the same for one segment after the other */
 };
 
 static uint32_t segments_of(uint64_t count)
 {
-    uint64_t segments = count / TREES / SEGMENT_ELEMENTS;
-    return segments < 1 ? 1 : segments > SEGMENTS_MAX ? SEGMENTS_MAX : (uint32_t)segments;
+    return muster_segment_count(count / TREES, SEGMENT_ELEMENTS_MIN, SEGMENTS_MAX);
 }
 
 /* A place of the tree and its neighbours' places; 0: there is none. */
@@ -169,8 +169,8 @@ static uint32_t slots_of(uint32_t size, uint32_t segments)
     return 3 * muster_log2_down(size) + segments;
 }
 
-void muster_double_tree_part(struct muster_builder *builder, const struct muster_group *group,
-                             enum muster_buffer source, struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
@@ -187,7 +187,7 @@ void muster_double_tree_part(struct muster_builder *builder, const struct muster
     }
 }
 
-uint64_t muster_double_tree_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     uint64_t elements = 0;
     for (uint32_t tree = 0; tree < TREES && size > 1; tree++) {
@@ -237,7 +237,7 @@ static uint32_t used_slots(uint32_t *firsts, uint32_t count, uint32_t segments)
     return slots;
 }
 
-uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     uint32_t firsts[TREES * INTERVALS_MAX] = {0};
     uint32_t filled = 0;
@@ -248,8 +248,7 @@ uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t 
     return used_slots(firsts, filled, segments_of(count));
 }
 
-muster_status muster_double_tree_generate(const struct muster_plan *plan,
-                                          struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -303,7 +302,7 @@ static uint64_t elements_of_busiest(uint64_t count, uint32_t size)
            muster_span_part(whole, TREES, 1).count;
 }
 
-void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     *ret_formula = (struct muster_formula){.rounds = plan->count > 0};
@@ -318,3 +317,17 @@ void muster_double_tree_formula(const struct muster_plan *plan, struct muster_fo
                                .elements = ret_formula->elements};
     muster_formula_flat(plan->topology, path, ret_formula);
 }
+
+const struct muster_generator muster_double_tree_generator = {
+    .rounds_text = "up to T + 3 floor(log2 P) - 1, two lanes",
+    .elements_text = "2n; P < 4: nP/2",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_double_tree = {
+    .name = "double_tree",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

@@ -15,6 +15,7 @@
  *   round 3    0 <-> 1    both have abcd                      2 <-> 3 likewise
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 static uint32_t same_number(uint32_t number, uint32_t levels)
 {
@@ -31,34 +32,45 @@ static uint32_t peer_of(uint32_t index, uint32_t level, uint32_t levels)
 static const struct muster_butterfly hypercube = {
     .share_of = same_number, .index_of = same_number, .peer_of = peer_of};
 
-void muster_halving_doubling_part(struct muster_builder *builder, const struct muster_group *group,
-                                  enum muster_buffer source, struct muster_span whole)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span whole)
 {
     muster_binary_blocks_part(builder, group, &hypercube, source, whole);
 }
 
-uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     return muster_binary_blocks_part_elements(&hypercube, count, size, index);
 }
 
-uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     (void)count; /* empty messages are messages */
     return muster_binary_blocks_part_rounds(&hypercube, size, index);
 }
 
-muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_halving_doubling_part(builder, &all, MUSTER_INPUT,
-                                 (struct muster_span){.count = plan->count});
+    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_halving_doubling_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     muster_binary_blocks_formula(&hypercube, plan, ret_formula);
 }
+
+const struct muster_generator muster_halving_doubling_generator = {
+    .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
+    .elements_text = "2n(P-1)/P; other P: up to 2n",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_halving_doubling = {
+    .name = "halving_doubling",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

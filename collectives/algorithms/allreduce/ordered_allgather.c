@@ -41,8 +41,7 @@ static void gather(const struct muster_plan *plan, struct muster_builder *builde
     }
 }
 
-muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group group = muster_group_all(plan);
     const struct muster_span all = {.count = plan->count};
@@ -72,8 +71,7 @@ muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ordered_allgather_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t messages = muster_log2_up(ranks);
@@ -89,3 +87,10 @@ void muster_ordered_allgather_formula(const struct muster_plan *plan,
                            more * plan->count);
     }
 }
+
+const struct muster_generator muster_ordered_allgather_generator = {
+    .rounds_text = "2 ceil(log2 P) + 1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

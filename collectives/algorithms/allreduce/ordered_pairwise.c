@@ -69,8 +69,7 @@ static void collect(struct muster_builder *builder, const struct collection *col
     (void)muster_ordered_merge(builder, group->size, own.count, nodes, &count);
 }
 
-muster_status muster_ordered_pairwise_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct collection collection = {.plan = plan, .group = muster_group_all(plan)};
     uint32_t ranks = collection.group.size;
@@ -110,8 +109,7 @@ static void fill_path(const struct muster_plan *plan, uint64_t collected,
         formula);
 }
 
-void muster_ordered_pairwise_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t largest = (plan->count + ranks - 1) / ranks;
@@ -122,8 +120,7 @@ void muster_ordered_pairwise_formula(const struct muster_plan *plan,
 }
 
 /* The rank of the smallest block gives away most. */
-void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
-                                             struct muster_formula *ret_formula)
+static void find_scatter_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     uint32_t ranks = plan->topology->ranks;
@@ -139,3 +136,16 @@ void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
         (struct muster_formula){.rounds = rounds_to_collect(ranks, most), .elements = all - least};
     fill_path(plan, (ranks - 1) * most, ret_formula);
 }
+
+const struct muster_generator muster_ordered_pairwise_generator = {
+    .rounds_text = "2(P-1) + ceil(log2 P)",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};
+const struct muster_generator muster_ordered_pairwise_scatter_generator = {
+    .rounds_text = "P-1 + ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_scatter_formula,
+};

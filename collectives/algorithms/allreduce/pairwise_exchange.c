@@ -42,8 +42,7 @@ static void save(const struct muster_plan *plan, struct muster_builder *builder)
     muster_builder_next_round(builder);
 }
 
-muster_status muster_pairwise_exchange_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     struct muster_span own = part_of(plan, own_part(plan, plan->rank));
@@ -66,8 +65,7 @@ muster_status muster_pairwise_exchange_generate(const struct muster_plan *plan,
 }
 
 /* The busiest is the last of those whose own part is smallest. */
-void muster_pairwise_exchange_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t last = own_part(plan, ranks % 2 == 0 ? ranks / 2 - 1 : ranks / 2);
@@ -78,3 +76,10 @@ void muster_pairwise_exchange_formula(const struct muster_plan *plan,
         (struct muster_formula){.rounds = ranks - 1 + saves + copies, .elements = elements};
     muster_formula_exchange(plan->topology, elements, ret_formula);
 }
+
+const struct muster_generator muster_pairwise_exchange_generator = {
+    .rounds_text = "P-1; in place P",
+    .elements_text = "n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -16,6 +16,7 @@
  * the results of the rounds alternate between two areas of scratch; the last goes to OUTPUT.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 /* Exchanges. */
 static uint32_t exchanges_of(uint32_t size)
@@ -74,21 +75,20 @@ static void exchange(struct muster_builder *builder, const struct muster_group *
     }
 }
 
-void muster_recursive_doubling_part(struct muster_builder *builder,
-                                    const struct muster_group *group, enum muster_buffer source,
-                                    struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     struct muster_fold fold = fold_of(group->size);
     if (group->size == 1) {
         muster_builder_copy(builder, source, span, MUSTER_OUTPUT, span.offset);
     } else if (muster_fold_is_extra(&fold, group->index)) {
-        muster_fold_give(builder, group, source, span);
+        muster_fold_extra(builder, group, source, span);
     } else {
         exchange(builder, group, &fold, source, span);
     }
 }
 
-uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_fold fold = fold_of(size);
     if (muster_fold_is_extra(&fold, index)) {
@@ -97,7 +97,7 @@ uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, 
     return (exchanges_of(size) + (takes_extra(&fold, index) ? 1 : 0)) * count;
 }
 
-uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_fold fold = fold_of(size);
     if (muster_fold_is_extra(&fold, index)) {
@@ -110,25 +110,21 @@ uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, ui
     return exchanges + (takes_extra(&fold, index) ? 2 : copies);
 }
 
-muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_recursive_doubling_part(builder, &all, MUSTER_INPUT,
-                                   (struct muster_span){.count = plan->count});
+    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
-void muster_recursive_doubling_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     struct muster_fold fold = fold_of(ranks);
     uint32_t busiest = muster_fold_index(&fold, 0);
-    uint64_t elements = muster_recursive_doubling_part_elements(plan->count, ranks, busiest);
+    uint64_t elements = part_elements(plan->count, ranks, busiest);
     *ret_formula = (struct muster_formula){
-        .rounds = ranks == 1 ? plan->count > 0
-                             : muster_recursive_doubling_part_rounds(plan->count, ranks, busiest),
+        .rounds = ranks == 1 ? plan->count > 0 : part_rounds(plan->count, ranks, busiest),
         .elements = elements,
         .reduced = elements};
     for (uint32_t round = 0; round < exchanges_of(ranks); round++) {
@@ -137,3 +133,17 @@ void muster_recursive_doubling_formula(const struct muster_plan *plan,
     uint32_t folds = fold.extras > 0 ? 2 : 0;
     muster_formula_add(ret_formula, plan->topology, 1, folds, folds * plan->count);
 }
+
+const struct muster_generator muster_recursive_doubling_generator = {
+    .rounds_text = "log2 P; other P: floor(log2 P) + 2; P = 2: 2",
+    .elements_text = "n log2 P; other P: n (floor(log2 P) + 1)",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_recursive_doubling = {
+    .name = "recursive_doubling",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

@@ -20,6 +20,7 @@
  * ranks whose data came, so scratch holds no more than 2 ceil(log2 P) times the data.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 /* More than ever wait: a few for each level of a tree over 2^32 ranks. */
 enum { BLOCKS_MAX = 256 };
@@ -171,7 +172,7 @@ static void pass(struct ring *ring)
     ring->passing = came;
 }
 
-void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span)
 {
     /* What comes last is the sibling of every rank of even number that has one: it is reduced with
@@ -201,7 +202,7 @@ void muster_ring_part(struct muster_builder *builder, const struct muster_group 
     }
 }
 
-uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     (void)index; /* all ranks of a ring do alike */
     return count * (size - 1);
@@ -230,15 +231,15 @@ static uint32_t ready_round(uint32_t size, uint32_t index, uint32_t first, uint3
     return (left > right ? left : right) + 1;
 }
 
-uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     return count == 0 ? size - 1 : ready_round(size, index, 0, muster_log2_up(size));
 }
 
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
-    muster_ring_part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
@@ -252,13 +253,27 @@ static uint32_t rounds_of_busiest(uint64_t count, uint32_t ranks)
     return ranks <= 2 ? ranks : ranks - 2 + muster_log2_up(ranks);
 }
 
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
-    uint64_t elements = muster_ring_part_elements(plan->count, ranks, 0);
+    uint64_t elements = part_elements(plan->count, ranks, 0);
     *ret_formula = (struct muster_formula){
         .rounds = rounds_of_busiest(plan->count, ranks), .elements = elements, .reduced = elements};
     muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_ring_generator = {
+    .rounds_text = "P + ceil(log2 P) - 2; P = 2: 2",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_ring = {
+    .name = "ring",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

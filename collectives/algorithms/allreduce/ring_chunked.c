@@ -16,6 +16,7 @@
  * chunk is reduced, the other is on its way.
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 
 enum { LANES = 2 };
 
@@ -35,13 +36,13 @@ void muster_ring_halves_part(struct muster_builder *builder, const struct muster
     }
 }
 
-void muster_ring_chunked_part(struct muster_builder *builder, const struct muster_group *group,
-                              enum muster_buffer source, struct muster_span span)
+static void allreduce(struct muster_builder *builder, const struct muster_group *group,
+                      enum muster_buffer source, struct muster_span span)
 {
     muster_ring_halves_part(builder, group, source, span, false);
 }
 
-uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32_t index)
+static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_span whole = {.count = count};
     uint64_t elements = 0;
@@ -52,13 +53,12 @@ uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32
     return elements;
 }
 
-uint32_t muster_ring_chunked_part_rounds(uint64_t count, uint32_t size, uint32_t index)
+static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
     return muster_ring_two_phase_part_rounds(count, size, index);
 }
 
-muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     struct muster_span whole = {.count = plan->count};
@@ -74,12 +74,11 @@ muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     /* In both lanes the same rank leaves out the two smallest chunks. */
-    uint64_t elements =
-        muster_ring_chunked_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
+    uint64_t elements = part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
         .rounds =
             ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
@@ -91,3 +90,17 @@ void muster_ring_chunked_formula(const struct muster_plan *plan, struct muster_f
                         (struct muster_path){.messages = messages, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_ring_chunked_generator = {
+    .rounds_text = "2(P-1), two lanes",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};
+
+const struct muster_exchange muster_exchange_ring_chunked = {
+    .name = "ring_chunked",
+    .part = allreduce,
+    .part_elements = part_elements,
+    .part_rounds = part_rounds,
+};

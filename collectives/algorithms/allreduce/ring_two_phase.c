@@ -73,8 +73,7 @@ uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32
     return 2 * (size - 1);
 }
 
-muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct muster_group all = muster_group_all(plan);
     muster_ring_two_phase_part(builder, &all, MUSTER_INPUT,
@@ -82,8 +81,7 @@ muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ring_two_phase_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     /* Larger chunks come first, so the rank that leaves out the last two sends most. */
@@ -98,3 +96,10 @@ void muster_ring_two_phase_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ret_formula->rounds, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_ring_two_phase_generator = {
+    .rounds_text = "2(P-1)",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

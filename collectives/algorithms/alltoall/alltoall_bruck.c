@@ -160,8 +160,7 @@ static void move(const struct bruck *bruck, uint32_t bit)
     muster_builder_next_round(bruck->builder);
 }
 
-muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct bruck bruck = {.plan = plan,
                           .builder = builder,
@@ -188,8 +187,7 @@ muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_alltoall_bruck_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -203,3 +201,10 @@ void muster_alltoall_bruck_formula(const struct muster_plan *plan,
         muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << bit, 1, elements);
     }
 }
+
+const struct muster_generator muster_alltoall_bruck_generator = {
+    .rounds_text = "2 ceil(log2 P) + 1",
+    .elements_text = "nP/2 log2 P",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -42,8 +42,7 @@ static void save(const struct muster_plan *plan, struct muster_builder *builder,
     muster_builder_next_round(builder);
 }
 
-muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks outgoing = muster_blocks_of_input(plan);
     const struct muster_blocks incoming = muster_blocks_of_output(plan);
@@ -69,8 +68,7 @@ muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_alltoall_pairwise_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks outgoing = muster_blocks_of_input(plan);
     const struct muster_blocks incoming = muster_blocks_of_output(plan);
@@ -83,3 +81,10 @@ void muster_alltoall_pairwise_formula(const struct muster_plan *plan,
     *ret_formula = (struct muster_formula){.rounds = saves + exchanges, .elements = elements};
     muster_formula_exchange(plan->topology, elements, ret_formula);
 }
+
+const struct muster_generator muster_alltoall_pairwise_generator = {
+    .rounds_text = "P-1; in place P",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

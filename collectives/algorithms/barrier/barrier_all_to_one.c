@@ -14,8 +14,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     const struct muster_span nothing = {.count = 0};
@@ -35,11 +34,17 @@ muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t others = plan->topology->ranks - 1;
     *ret_formula = (struct muster_formula){.rounds = others > 0 ? 2 : 0};
     muster_formula_flat(plan->topology, (struct muster_path){.messages = 2 * (uint64_t)others},
                         ret_formula);
 }
+
+const struct muster_generator muster_barrier_all_to_one_generator = {
+    .rounds_text = "2",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

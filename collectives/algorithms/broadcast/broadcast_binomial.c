@@ -36,15 +36,15 @@ void muster_broadcast_binomial_part(struct muster_builder *builder,
     }
 }
 
-struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
+                                                           uint32_t place)
 {
     uint32_t takers = muster_binomial_children(size, place);
-    return (struct muster_tally){.rounds = takers + (place > 0 ? 1 : 0),
-                                 .elements = takers * count};
+    return (struct muster_step_totals){.rounds = takers + (place > 0 ? 1 : 0),
+                                       .elements = takers * count};
 }
 
-muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -57,8 +57,7 @@ muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_broadcast_binomial_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -68,3 +67,10 @@ void muster_broadcast_binomial_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = rounds, .elements = ret_formula->elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n ceil(log2 P)",
+    .generate = generate,
+    .formula = find_formula,
+};

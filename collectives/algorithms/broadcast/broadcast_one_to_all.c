@@ -10,8 +10,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     const struct muster_span all = {.count = plan->count};
@@ -26,8 +25,7 @@ muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *pla
     return MUSTER_OK;
 }
 
-void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = (ranks - 1) * plan->count;
@@ -37,3 +35,10 @@ void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_one_to_all_generator = {
+    .rounds_text = "1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

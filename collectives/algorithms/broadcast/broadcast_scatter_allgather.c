@@ -78,8 +78,7 @@ static void allgather(const struct muster_plan *plan, const struct muster_subtre
     }
 }
 
-muster_status muster_broadcast_scatter_allgather_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_subtree tree = muster_subtree_own(plan);
     enum muster_buffer source = tree.node == 0 ? MUSTER_INPUT : MUSTER_OUTPUT;
@@ -92,8 +91,7 @@ muster_status muster_broadcast_scatter_allgather_generate(const struct muster_pl
 
 /* The root is the busiest: it sends all parts but its own down the tree, and all but the next
  * rank's around the ring. */
-void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     if (ranks == 1) {
@@ -107,3 +105,10 @@ void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = rounds, .elements = 2 * plan->count},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_scatter_allgather_generator = {
+    .rounds_text = "ceil(log2 P) + P-1",
+    .elements_text = "2n(P-1)/P",
+    .generate = generate,
+    .formula = find_formula,
+};

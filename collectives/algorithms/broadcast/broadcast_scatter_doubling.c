@@ -82,8 +82,7 @@ static void exchange(const struct cast *cast, struct muster_builder *builder)
     }
 }
 
-muster_status muster_broadcast_scatter_doubling_generate(const struct muster_plan *plan,
-                                                         struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_span all = {.count = plan->count};
     uint32_t ranks = plan->topology->ranks;
@@ -109,8 +108,7 @@ muster_status muster_broadcast_scatter_doubling_generate(const struct muster_pla
 }
 
 /* The root is the busiest: in the exchange, too, it has the largest parts. */
-void muster_broadcast_scatter_doubling_formula(const struct muster_plan *plan,
-                                               struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t levels = muster_log2_down(ranks);
@@ -131,3 +129,10 @@ void muster_broadcast_scatter_doubling_formula(const struct muster_plan *plan,
         muster_formula_add(ret_formula, plan->topology, UINT64_C(2) << level, 1, sent);
     }
 }
+
+const struct muster_generator muster_broadcast_scatter_doubling_generator = {
+    .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
+    .elements_text = "2n(P-1)/P; other P: up to 3n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -61,8 +61,7 @@ static void pass_on(const struct muster_subtree *tree, const struct muster_block
     }
 }
 
-muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_subtree tree = muster_subtree_own(plan);
@@ -78,8 +77,7 @@ muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_gather_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
@@ -97,3 +95,10 @@ void muster_gather_binomial_formula(const struct muster_plan *plan,
                                              .elements = muster_blocks_total(&blocks) - own},
                         ret_formula);
 }
+
+const struct muster_generator muster_gather_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n 2^(ceil(log2 P) - 1) or less",
+    .generate = generate,
+    .formula = find_formula,
+};

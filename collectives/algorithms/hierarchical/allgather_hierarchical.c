@@ -78,8 +78,7 @@ static void spread(const struct muster_lane *own, struct muster_builder *builder
     }
 }
 
-muster_status muster_allgather_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
@@ -94,27 +93,33 @@ muster_status muster_allgather_hierarchical_generate(const struct muster_plan *p
     return MUSTER_OK;
 }
 
-static struct muster_tally tally_of(const struct muster_lane *own)
+static struct muster_step_totals totals_of(const struct muster_lane *own)
 {
-    struct muster_tally tally = {.rounds = own->run.count > 1 ? 1 : 0};
+    struct muster_step_totals totals = {.rounds = own->run.count > 1 ? 1 : 0};
     if (!own->carries) {
         uint32_t rank = own->all->topology->host_first[own->host] + own->local_rank;
-        tally.rounds += own->all->lanes;
-        tally.elements = muster_blocks_at(&own->all->blocks, rank).count;
-        return tally;
+        totals.rounds += own->all->lanes;
+        totals.elements = muster_blocks_at(&own->all->blocks, rank).count;
+        return totals;
     }
-    tally.rounds += muster_lanes_rounds(own->all) + own->local_size - 1;
-    tally.elements = (own->local_size - 1) * muster_lane_column(own);
+    totals.rounds += muster_lanes_rounds(own->all) + own->local_size - 1;
+    totals.elements = (own->local_size - 1) * muster_lane_column(own);
     for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
-        tally.elements += muster_lane_sum(own, 0, muster_lanes_pieces(own->all, round));
+        totals.elements += muster_lane_sum(own, 0, muster_lanes_pieces(own->all, round));
     }
-    return tally;
+    return totals;
 }
 
-void muster_allgather_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
-    muster_lanes_formula(&lanes, tally_of, ret_formula);
+    muster_lanes_formula(&lanes, totals_of, ret_formula);
 }
+
+const struct muster_generator muster_allgather_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + L-1",
+    .elements_text = "n(H-1) + nH(L-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

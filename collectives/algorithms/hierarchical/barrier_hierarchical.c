@@ -45,8 +45,7 @@ static void tell_leader(const struct muster_rooted_level *level, struct muster_b
     }
 }
 
-muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_span nothing = {.count = 0};
     AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
@@ -71,23 +70,30 @@ muster_status muster_barrier_hierarchical_generate(const struct muster_plan *pla
 }
 
 /* There and back. */
-static struct muster_tally tally_below(uint64_t count, uint32_t size, uint32_t place)
+static struct muster_step_totals totals_below(uint64_t count, uint32_t size, uint32_t place)
 {
-    const struct muster_tally one_way = muster_broadcast_binomial_tally(count, size, place);
-    return (struct muster_tally){.rounds = 2 * one_way.rounds};
+    const struct muster_step_totals one_way = muster_broadcast_binomial_totals(count, size, place);
+    return (struct muster_step_totals){.rounds = 2 * one_way.rounds};
 }
 
-static struct muster_tally tally_top(uint64_t count, uint32_t size, uint32_t place)
+static struct muster_step_totals totals_top(uint64_t count, uint32_t size, uint32_t place)
 {
     (void)count;
     (void)place; /* all do alike */
-    return (struct muster_tally){.rounds = muster_log2_up(size)};
+    return (struct muster_step_totals){.rounds = muster_log2_up(size)};
 }
 
-void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {tally_below, tally_below, tally_below};
-    tallies[top_of(plan->topology)] = tally_top;
-    muster_rooted_formula(plan, tallies, ret_formula);
+    muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {totals_below, totals_below,
+                                                               totals_below};
+    level_totals[top_of(plan->topology)] = totals_top;
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }
+
+const struct muster_generator muster_barrier_hierarchical_generator = {
+    .rounds_text = "2 ceil(log2 L) + ceil(log2 H)",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -22,8 +22,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_span span = {.count = plan->count};
     AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
@@ -42,11 +41,17 @@ muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *p
     return MUSTER_OK;
 }
 
-void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally};
-    muster_rooted_formula(plan, tallies, ret_formula);
+    const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {
+        muster_broadcast_binomial_totals, muster_broadcast_binomial_totals,
+        muster_broadcast_binomial_totals};
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }
+
+const struct muster_generator muster_broadcast_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + ceil(log2 L)",
+    .elements_text = "n(ceil(log2 H) + ceil(log2 L))",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -67,8 +67,7 @@ static void pass_on(const struct muster_plan *plan, const struct muster_blocks *
                         (struct muster_span){.offset = place, .count = all.count});
 }
 
-muster_status muster_gather_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
@@ -99,8 +98,7 @@ static uint64_t largest_beside_root(const struct muster_plan *plan,
     return largest;
 }
 
-void muster_gather_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
@@ -125,3 +123,10 @@ void muster_gather_hierarchical_formula(const struct muster_plan *plan,
                            1);
     *ret_formula = formula;
 }
+
+const struct muster_generator muster_gather_hierarchical_generator = {
+    .rounds_text = "2",
+    .elements_text = "nL",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -74,24 +74,6 @@ struct frame {
     uint64_t weights;              /* of all pieces: see weight_of() */
 };
 
-static uint32_t smallest(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] < size ? sizes[i] : size;
-    }
-    return size;
-}
-
-static uint32_t largest_size(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] > size ? sizes[i] : size;
-    }
-    return size;
-}
-
 static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
 {
     return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
@@ -122,13 +104,13 @@ static struct frame frame_of(const struct muster_plan *plan)
     struct frame frame = {.topology = topology,
                           .levels = topology->racks > 1 && hierarchy.levels != 2 ? 3 : 2};
     cut(&frame, hierarchy.pieces);
-    frame.owners[0] = smallest(topology->hosts, topology->host_sizes);
+    frame.owners[0] = muster_topology_smallest_host(topology);
     if (hierarchy.leaders != 0 && hierarchy.leaders < frame.owners[0]) {
         frame.owners[0] = hierarchy.leaders;
     }
     frame.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
     if (frame.levels == 3) {
-        frame.owners[1] = smallest(topology->racks, topology->rack_sizes);
+        frame.owners[1] = muster_topology_smallest_rack(topology);
         frame.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);
     }
     frame.exchanges[frame.levels - 1] = exchange_or(
@@ -228,8 +210,7 @@ static void climb(struct muster_builder *builder, const struct frame *frame,
     }
 }
 
-muster_status muster_hierarchical_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
@@ -251,48 +232,48 @@ muster_status muster_hierarchical_generate(const struct muster_plan *plan,
 }
 
 /* What a rank does at its levels: within its host, and above. */
-static struct muster_tally tally_of(const struct frame *frame, const struct tower *tower,
-                                    uint32_t first, uint32_t height)
+static struct muster_step_totals totals_of(const struct frame *frame, const struct tower *tower,
+                                           uint32_t first, uint32_t height)
 {
-    struct muster_tally sum = {0};
+    struct muster_step_totals sum = {0};
     for (uint32_t i = first; i < height && i < tower->height; i++) {
         const struct muster_level *level = &tower->levels[i];
         const struct muster_exchange *exchange = frame->exchanges[i];
-        const struct muster_tally tally = i == frame->levels - 1
-                                              ? muster_exchange_allreduce_tally(exchange, level)
-                                              : muster_exchange_tally(exchange, level);
-        sum.rounds += tally.rounds;
-        sum.elements += tally.elements;
-        sum.reduced += tally.reduced;
+        const struct muster_step_totals totals =
+            i == frame->levels - 1 ? muster_exchange_allreduce_totals(exchange, level)
+                                   : muster_exchange_totals(exchange, level);
+        sum.rounds += totals.rounds;
+        sum.elements += totals.elements;
+        sum.reduced += totals.reduced;
     }
     return sum;
 }
 
 /* What a rank does with all pieces: elements of all lanes, and the rounds of the longest. */
-static struct muster_tally tally_pieces(const struct frame *frame, uint32_t host, uint32_t rank,
-                                        uint64_t count)
+static struct muster_step_totals totals_of_pieces(const struct frame *frame, uint32_t host,
+                                                  uint32_t rank, uint64_t count)
 {
     struct cutter cutter = {.whole = {.count = count}};
     uint32_t rounds[PIECE_LANES] = {0};
-    struct muster_tally sum = {0};
-    struct muster_tally tally = {0};
+    struct muster_step_totals sum = {0};
+    struct muster_step_totals totals = {0};
     uint64_t size = UINT64_MAX;
     for (uint32_t piece = 0; piece < frame->pieces; piece++) {
         const struct muster_span span = next_piece(frame, &cutter);
         if (span.count != size) { /* few are: pieces of one size take the same */
             const struct tower tower = tower_of(frame, host, rank, span);
-            tally = tally_of(frame, &tower, 0, LEVELS_MAX);
+            totals = totals_of(frame, &tower, 0, LEVELS_MAX);
             size = span.count;
         }
-        sum.elements += tally.elements;
+        sum.elements += totals.elements;
         uint32_t *lane = &rounds[piece % frame->lanes];
-        *lane += tally.rounds;
+        *lane += totals.rounds;
         sum.rounds = *lane > sum.rounds ? *lane : sum.rounds;
     }
     return sum;
 }
 
-static uint32_t largest_host(const struct muster_topology *topology)
+static uint32_t index_of_largest_host(const struct muster_topology *topology)
 {
     uint32_t largest = 0;
     for (uint32_t host = 1; host < topology->hosts; host++) {
@@ -309,39 +290,47 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
     uint32_t turns = frame->turns;
     struct cutter cutter = {.whole = {.count = count}};
     const struct muster_span first = next_piece(frame, &cutter);
-    const struct tower edge = tower_of(frame, largest_host(topology), 0, first);
-    const struct tower tower = tower_of(frame, largest_host(topology), 0, cutter.whole);
-    const struct muster_tally local = tally_of(frame, &edge, 0, 1);
+    const struct tower edge = tower_of(frame, index_of_largest_host(topology), 0, first);
+    const struct tower tower = tower_of(frame, index_of_largest_host(topology), 0, cutter.whole);
+    const struct muster_step_totals local = totals_of(frame, &edge, 0, 1);
     ret_formula->local = (struct muster_path){.messages = (uint64_t)local.rounds * turns,
                                               .elements = local.elements};
     ret_formula->reduced = local.reduced;
-    uint64_t hosts = largest_size(topology->racks, topology->rack_sizes); /* of a rack, that go */
+    uint64_t hosts = muster_topology_largest_rack(topology); /* of a rack, that go */
     for (uint32_t i = 1; i < frame->levels; i++) {
-        const struct muster_tally tally = tally_of(frame, &tower, i, i + 1);
-        const struct muster_path path = {.messages = (uint64_t)tally.rounds * turns,
-                                         .elements = tally.elements * frame->owners[0]};
+        const struct muster_step_totals totals = totals_of(frame, &tower, i, i + 1);
+        const struct muster_path path = {.messages = (uint64_t)totals.rounds * turns,
+                                         .elements = totals.elements * frame->owners[0]};
         if (frame->levels == LEVELS_MAX && i == 1) {
             ret_formula->cross = path;
             hosts = frame->owners[1];
         } else {
             muster_formula_between(ret_formula, topology, path, hosts);
         }
-        ret_formula->reduced += tally.reduced;
+        ret_formula->reduced += totals.reduced;
     }
 }
 
-void muster_hierarchical_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct frame frame = frame_of(plan);
     *ret_formula = (struct muster_formula){0};
     for (uint32_t host = 0; host < plan->topology->hosts; host++) {
         for (uint32_t rank = 0; rank < plan->topology->host_sizes[host]; rank++) {
-            const struct muster_tally tally = tally_pieces(&frame, host, rank, plan->count);
+            const struct muster_step_totals totals =
+                totals_of_pieces(&frame, host, rank, plan->count);
             ret_formula->rounds =
-                tally.rounds > ret_formula->rounds ? tally.rounds : ret_formula->rounds;
+                totals.rounds > ret_formula->rounds ? totals.rounds : ret_formula->rounds;
             ret_formula->elements =
-                tally.elements > ret_formula->elements ? tally.elements : ret_formula->elements;
+                totals.elements > ret_formula->elements ? totals.elements : ret_formula->elements;
         }
     }
     estimate(&frame, plan->count, ret_formula);
 }
+
+const struct muster_generator muster_hierarchical_generator = {
+    .rounds_text = "2(L-1) + those of halving_doubling on H",
+    .elements_text = "2n(L-1)/L + its on n/L",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -25,13 +25,8 @@ static struct muster_span piece_of(const struct muster_lanes *lanes, uint32_t la
 struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
                                     const struct muster_blocks *blocks)
 {
-    struct muster_lanes lanes = {
-        .topology = topology, .blocks = *blocks, .lanes = topology->host_sizes[0]};
-    for (uint32_t host = 1; host < topology->hosts; host++) {
-        uint32_t size = topology->host_sizes[host];
-        lanes.lanes = size < lanes.lanes ? size : lanes.lanes;
-    }
-    return lanes;
+    return (struct muster_lanes){
+        .topology = topology, .blocks = *blocks, .lanes = muster_topology_smallest_host(topology)};
 }
 
 /* The run that the local rank is in: the larger runs come first. */
@@ -179,11 +174,7 @@ static void estimate(const struct muster_lanes *lanes, struct muster_formula *fo
 {
     assert(lanes->lanes > 0 && lanes->topology->hosts > 0 && lanes->topology->racks > 0);
     uint64_t total = muster_blocks_total(&lanes->blocks);
-    uint64_t largest = 1;
-    for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
-        uint32_t size = lanes->topology->host_sizes[host];
-        largest = size > largest ? size : largest;
-    }
+    uint64_t largest = muster_topology_largest_host(lanes->topology);
     uint64_t hosts = lanes->topology->hosts;
     uint64_t apart = lanes->lanes > 1 ? hosts : 1;
     formula->local = (struct muster_path){.messages = (largest - 1) * (apart + 1) / 2 + largest - 1,
@@ -195,22 +186,23 @@ static void estimate(const struct muster_lanes *lanes, struct muster_formula *fo
 }
 
 /* The ranks of one run do alike, but for the first. */
-static void tally_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
-                       const uint64_t *starts, muster_lane_tally tally_of,
-                       struct muster_formula *formula)
+static void add_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
+                     const uint64_t *starts, muster_lane_totals totals_of,
+                     struct muster_formula *formula)
 {
     const struct muster_span run = run_of(lanes, lane, host);
     for (uint64_t rank = run.offset; rank < run.offset + run.count; rank++) {
         uint64_t local = rank - lanes->topology->host_first[host];
         struct muster_lane own = muster_lane_at(lanes, host, (uint32_t)local);
         own.starts = starts;
-        const struct muster_tally tally = tally_of(&own);
-        formula->rounds = tally.rounds > formula->rounds ? tally.rounds : formula->rounds;
-        formula->elements = tally.elements > formula->elements ? tally.elements : formula->elements;
+        const struct muster_step_totals totals = totals_of(&own);
+        formula->rounds = totals.rounds > formula->rounds ? totals.rounds : formula->rounds;
+        formula->elements =
+            totals.elements > formula->elements ? totals.elements : formula->elements;
     }
 }
 
-void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally tally_of,
+void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_totals totals_of,
                           struct muster_formula *ret_formula)
 {
     *ret_formula = (struct muster_formula){0};
@@ -223,7 +215,7 @@ void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally ta
     for (uint32_t lane = 0; lane < lanes->lanes; lane++) {
         muster_lanes_measure(lanes, lane, starts);
         for (uint32_t host = 0; host < hosts; host++) {
-            tally_host(lanes, lane, host, starts, tally_of, ret_formula);
+            add_host(lanes, lane, host, starts, totals_of, ret_formula);
         }
     }
     estimate(lanes, ret_formula);

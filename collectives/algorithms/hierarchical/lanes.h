@@ -74,10 +74,10 @@ uint32_t muster_lanes_rounds(const struct muster_lanes *lanes);
 uint32_t muster_lanes_pieces(const struct muster_lanes *lanes, uint32_t round);
 
 /* What a rank does. */
-typedef struct muster_tally (*muster_lane_tally)(const struct muster_lane *own);
+typedef struct muster_step_totals (*muster_lane_totals)(const struct muster_lane *own);
 
 /* Where there is no memory for it, it says that it takes for ever. */
-void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_tally tally_of,
+void muster_lanes_formula(const struct muster_lanes *lanes, muster_lane_totals totals_of,
                           struct muster_formula *ret_formula);
 
 #endif

@@ -14,6 +14,7 @@
  *   round 1    2 -- a --> 0      3 -- b --> 1      0 -- c --> 2      1 -- d --> 3
  */
 #include "collectives/algorithms/generators.h"
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
 /* Where this member stands in the tree of a share: the root is 0. A member's parent is that without
@@ -46,9 +47,9 @@ static uint32_t child(const struct muster_level *level, uint32_t round)
     return muster_group_rank(&level->group, (uint64_t)level->group.index + (UINT32_C(1) << round));
 }
 
-enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder,
-                                                  const struct muster_level *level,
-                                                  enum muster_buffer source)
+static enum muster_buffer reduce_scatter(struct muster_builder *builder,
+                                         const struct muster_level *level,
+                                         enum muster_buffer source)
 {
     uint32_t size = level->group.size;
     uint32_t rounds = muster_log2_up(size);
@@ -71,7 +72,7 @@ enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder
     return size > 1 ? MUSTER_OUTPUT : source;
 }
 
-void muster_binomial_allgather(struct muster_builder *builder, const struct muster_level *level)
+static void allgather(struct muster_builder *builder, const struct muster_level *level)
 {
     uint32_t size = level->group.size;
     for (uint32_t round = muster_log2_up(size); round-- > 0;) {
@@ -89,9 +90,9 @@ void muster_binomial_allgather(struct muster_builder *builder, const struct must
     }
 }
 
-struct muster_tally muster_binomial_tally(const struct muster_level *level)
+static struct muster_step_totals totals(const struct muster_level *level)
 {
-    struct muster_tally tally = {0};
+    struct muster_step_totals totals = {0};
     uint32_t size = level->group.size;
     uint32_t busy = 0; /* a bit for each round that the member takes part in */
     for (uint32_t i = 0; i < level->owners; i++) {
@@ -100,11 +101,18 @@ struct muster_tally muster_binomial_tally(const struct muster_level *level)
         for (uint32_t round = 0; round < muster_log2_up(size); round++) {
             bool up = gives(place, round);
             bool down = takes(place, round, size);
-            tally.elements += up || down ? share : 0; /* one goes to it, the other comes back */
-            tally.reduced += down ? share : 0;
+            totals.elements += up || down ? share : 0; /* one goes to it, the other comes back */
+            totals.reduced += down ? share : 0;
             busy |= up || down ? UINT32_C(1) << round : 0;
         }
     }
-    tally.rounds = 2 * (uint32_t)__builtin_popcount(busy);
-    return tally;
+    totals.rounds = 2 * (uint32_t)__builtin_popcount(busy);
+    return totals;
 }
+
+const struct muster_exchange muster_exchange_binomial = {
+    .name = "binomial",
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .totals = totals,
+};

@@ -74,7 +74,7 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
                               .nodes = calloc(topology->ranks, sizeof *forest->nodes),
                               .counts = calloc(topology->hosts, sizeof *forest->counts),
                               .passes = calloc(topology->hosts, sizeof *forest->passes),
-                              .owners = topology->ranks};
+                              .owners = muster_topology_smallest_host(topology)};
     if (forest->places == NULL || forest->nodes == NULL || forest->counts == NULL ||
         forest->passes == NULL) {
         finish(forest);
@@ -90,8 +90,6 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
         list_host(forest, host, nodes);
         forest->passes[host] =
             muster_ordered_merge(NULL, topology->ranks, 1, nodes, &forest->counts[host]);
-        forest->owners = topology->host_sizes[host] < forest->owners ? topology->host_sizes[host]
-                                                                     : forest->owners;
     }
     return MUSTER_OK;
 }
@@ -201,8 +199,8 @@ static void cross(struct muster_builder *builder, const struct forest *forest,
     muster_builder_next_round(builder);
 }
 
-static muster_status generate(const struct muster_plan *plan, const struct forest *forest,
-                              struct muster_builder *builder)
+static muster_status generate_from(const struct muster_plan *plan, const struct forest *forest,
+                                   struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
@@ -232,12 +230,11 @@ static muster_status generate(const struct muster_plan *plan, const struct fores
     return MUSTER_OK;
 }
 
-muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     struct forest forest;
     TRY(make_forest(plan, &forest));
-    muster_status status = generate(plan, &forest, builder);
+    muster_status status = generate_from(plan, &forest, builder);
     finish(&forest);
     return status;
 }
@@ -257,31 +254,32 @@ static uint32_t count_last_passes(struct forest *forest)
 }
 
 /* Between hosts: what the owner of a share does there and back. */
-static struct muster_tally tally_cross(const struct forest *forest,
-                                       const struct muster_level *level, uint32_t last_passes)
+static struct muster_step_totals
+totals_across(const struct forest *forest, const struct muster_level *level, uint32_t last_passes)
 {
     uint64_t own = muster_level_share(level, level->group.index).count;
     uint64_t sums = forest->counts[level->group.index];
     uint32_t others = level->group.size - 1;
-    return (struct muster_tally){.rounds = 2 * others + (own > 0 ? last_passes + 1 : 0),
-                                 .elements = sums * (level->span.count - own) + others * own,
-                                 .reduced = others * own};
+    return (struct muster_step_totals){.rounds = 2 * others + (own > 0 ? last_passes + 1 : 0),
+                                       .elements = sums * (level->span.count - own) + others * own,
+                                       .reduced = others * own};
 }
 
 /* Within the host. */
-static struct muster_tally tally_local(const struct forest *forest,
-                                       const struct muster_level *level, uint32_t host)
+static struct muster_step_totals totals_within(const struct forest *forest,
+                                               const struct muster_level *level, uint32_t host)
 {
     if (!muster_level_owns(level, level->group.index)) {
-        return (struct muster_tally){.rounds = 2 * level->owners, .elements = level->span.count};
+        return (struct muster_step_totals){.rounds = 2 * level->owners,
+                                           .elements = level->span.count};
     }
     uint64_t share = muster_level_share(level, level->group.index).count;
     uint32_t others = level->group.size - 1;
     uint32_t copies = others == 0 && share > 0 ? 1 : 0;
-    return (struct muster_tally){.rounds =
-                                     2 * others + copies + (share > 0 ? forest->passes[host] : 0),
-                                 .elements = level->span.count - share + others * share,
-                                 .reduced = others * share};
+    return (struct muster_step_totals){.rounds = 2 * others + copies +
+                                                 (share > 0 ? forest->passes[host] : 0),
+                                       .elements = level->span.count - share + others * share,
+                                       .reduced = others * share};
 }
 
 static void fill_formula(const struct muster_plan *plan, struct forest *forest,
@@ -294,12 +292,12 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_level local = local_level(forest, host, rank, plan->count);
-            const struct muster_tally near = tally_local(forest, &local, host);
-            struct muster_tally far = {0};
+            const struct muster_step_totals near = totals_within(forest, &local, host);
+            struct muster_step_totals far = {0};
             if (muster_level_owns(&local, rank)) {
                 const struct muster_level level =
                     cross_level(forest, host, muster_level_share(&local, rank));
-                far = tally_cross(forest, &level, last_passes);
+                far = totals_across(forest, &level, last_passes);
             }
             uint32_t rounds = near.rounds + far.rounds;
             uint64_t elements = near.elements + far.elements;
@@ -318,8 +316,7 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     muster_formula_between(formula, topology, between, topology->hosts / topology->racks);
 }
 
-void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     struct forest forest;
     *ret_formula = (struct muster_formula){0};
@@ -331,3 +328,10 @@ void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
         ret_formula->cross.elements = UINT64_MAX;
     }
 }
+
+const struct muster_generator muster_ordered_hierarchical_generator = {
+    .rounds_text = "2(L-1) + 2(H-1) + ceil(log2 P) + 1 or more",
+    .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H; contributors not in order of hosts: more",
+    .generate = generate,
+    .formula = find_formula,
+};

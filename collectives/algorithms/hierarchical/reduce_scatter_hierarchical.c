@@ -113,8 +113,7 @@ static void give_away(const struct column *column)
     }
 }
 
-muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
@@ -139,34 +138,40 @@ muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_pl
     return MUSTER_OK;
 }
 
-static struct muster_tally tally_of(const struct muster_lane *own)
+static struct muster_step_totals totals_of(const struct muster_lane *own)
 {
     const struct muster_lanes *lanes = own->all;
     uint64_t total = muster_blocks_total(&lanes->blocks);
-    struct muster_tally tally = {.rounds = own->run.count > 1 ? 1 : 0};
+    struct muster_step_totals totals = {.rounds = own->run.count > 1 ? 1 : 0};
     if (!own->carries) {
-        tally.rounds += lanes->lanes;
-        tally.elements = total;
-        return tally;
+        totals.rounds += lanes->lanes;
+        totals.elements = total;
+        return totals;
     }
-    tally.rounds += muster_lanes_rounds(lanes) + own->local_size - 1;
-    tally.elements = total - muster_lane_column(own);
+    totals.rounds += muster_lanes_rounds(lanes) + own->local_size - 1;
+    totals.elements = total - muster_lane_column(own);
     for (uint32_t round = 0; round < muster_lanes_rounds(lanes); round++) {
-        tally.elements +=
+        totals.elements +=
             muster_lane_sum(own, UINT64_C(1) << round, muster_lanes_pieces(lanes, round));
     }
-    tally.elements +=
+    totals.elements +=
         muster_lane_piece(own, 0).count - muster_blocks_at(&lanes->blocks, own->run.offset).count;
-    return tally;
+    return totals;
 }
 
-void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_lanes lanes = muster_lanes_of(plan->topology, &blocks);
-    muster_lanes_formula(&lanes, tally_of, ret_formula);
+    muster_lanes_formula(&lanes, totals_of, ret_formula);
     ret_formula->reduced =
         ret_formula->local.elements +
         (ret_formula->cross.elements + ret_formula->world.elements) / lanes.lanes;
 }
+
+const struct muster_generator muster_reduce_scatter_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + L-1",
+    .elements_text = "n(H-1) + nH(L-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -37,11 +37,12 @@ size_t muster_rooted_room(const struct muster_topology *topology);
 uint32_t muster_rooted_place(const struct muster_rooted_level *level);
 
 /* What the member at a place does. On the way through the job is the leader, place 0. */
-typedef struct muster_tally (*muster_rooted_tally)(uint64_t count, uint32_t size, uint32_t place);
+typedef struct muster_step_totals (*muster_rooted_totals)(uint64_t count, uint32_t size,
+                                                          uint32_t place);
 
-/* Of a collective whose members do at each level what its tally says. */
+/* The formula of a collective whose members do at each level what level_totals say. */
 void muster_rooted_formula(const struct muster_plan *plan,
-                           const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                           const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                            struct muster_formula *ret_formula);
 
 #endif

@@ -52,8 +52,7 @@ static void hand_out(const struct muster_plan *plan, uint32_t size, struct muste
     }
 }
 
-muster_status muster_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
@@ -72,8 +71,7 @@ muster_status muster_scatter_hierarchical_generate(const struct muster_plan *pla
     return MUSTER_OK;
 }
 
-void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
     uint32_t root_host = muster_topology_locate(topology, plan->root).host;
@@ -94,3 +92,10 @@ void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
         (struct muster_path){.messages = topology->hosts - 1, .elements = away * plan->count}, 1);
     *ret_formula = formula;
 }
+
+const struct muster_generator muster_scatter_hierarchical_generator = {
+    .rounds_text = "2",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -36,8 +36,7 @@ static enum muster_buffer collect(const struct muster_plan *plan, struct muster_
     return held;
 }
 
-muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group group = muster_group_all(plan);
     const struct muster_span all = {.count = plan->count};
@@ -60,12 +59,11 @@ muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_ordered_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
-    uint32_t first = plan->contributors != NULL ? plan->contributors[0] : 0;
+    uint32_t first = plan->reduction_order != NULL ? plan->reduction_order[0] : 0;
     uint32_t more = plan->root != first ? 1 : 0;
     uint32_t copies = ranks == 1 && plan->count > 0 ? 1 : 0;
     *ret_formula = (struct muster_formula){.rounds = rounds + more + copies,
@@ -76,3 +74,10 @@ void muster_ordered_binomial_formula(const struct muster_plan *plan,
     }
     muster_formula_add(ret_formula, plan->topology, UINT64_MAX, more, more * plan->count);
 }
+
+const struct muster_generator muster_ordered_binomial_generator = {
+    .rounds_text = "ceil(log2 P); root not first: 1 more",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

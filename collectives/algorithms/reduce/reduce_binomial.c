@@ -40,16 +40,16 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
     return source;
 }
 
-struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place)
+struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
+                                                        uint32_t place)
 {
     uint32_t givers = muster_binomial_children(size, place);
-    return (struct muster_tally){.rounds = givers + (place > 0 ? 1 : 0),
-                                 .elements = place > 0 ? count : 0,
-                                 .reduced = givers * count};
+    return (struct muster_step_totals){.rounds = givers + (place > 0 ? 1 : 0),
+                                       .elements = place > 0 ? count : 0,
+                                       .reduced = givers * count};
 }
 
-muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -63,8 +63,7 @@ muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_reduce_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -75,3 +74,10 @@ void muster_reduce_binomial_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = rounds, .elements = rounds * plan->count},
                         ret_formula);
 }
+
+const struct muster_generator muster_reduce_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

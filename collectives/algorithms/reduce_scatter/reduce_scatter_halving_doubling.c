@@ -109,8 +109,7 @@ static void act(struct muster_builder *builder, struct share *share, uint32_t ra
     }
 }
 
-muster_status muster_reduce_scatter_halving_doubling_generate(const struct muster_plan *plan,
-                                                              struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_places places = muster_places_of(blocks.ranks);
@@ -143,8 +142,7 @@ static uint64_t elements_at(const struct muster_blocks *blocks, const struct mus
     return elements + held - (keeps ? muster_blocks_at(blocks, rank).count : 0);
 }
 
-void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *plan,
-                                                    struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_places places = muster_places_of(blocks.ranks);
@@ -169,3 +167,10 @@ void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *pl
     muster_formula_add(ret_formula, plan->topology, UINT64_MAX, last,
                        last * (total / blocks.ranks));
 }
+
+const struct muster_generator muster_reduce_scatter_halving_doubling_generator = {
+    .rounds_text = "log2 P + 1; other P: floor(log2 P) + 2; P = 2: 1",
+    .elements_text = "nP; P = 2: n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -108,8 +108,7 @@ static void generate_single(struct muster_pat *pat, struct muster_builder *build
     }
 }
 
-muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     struct muster_pat pat = muster_pat_of(plan, &blocks);
@@ -124,8 +123,7 @@ muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
 }
 
 /* Every rank sends all blocks but its own. */
-void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     struct muster_pat pat = muster_pat_of(plan, &blocks);
@@ -136,3 +134,10 @@ void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
         .rounds = muster_pat_rounds(&pat) + copies, .elements = elements, .reduced = elements};
     muster_pat_formula(&pat, plan->topology, ret_formula);
 }
+
+const struct muster_generator muster_reduce_scatter_pat_generator = {
+    .rounds_text = "A + P/2^A - 1, A = log2 of the blocks in a message; A > 0: 1 more",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

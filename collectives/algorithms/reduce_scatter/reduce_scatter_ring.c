@@ -16,8 +16,7 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     uint32_t ranks = blocks.ranks;
@@ -45,8 +44,7 @@ muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan
 }
 
 /* Every rank sends all blocks but its own. */
-void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     uint32_t ranks = blocks.ranks;
@@ -59,3 +57,10 @@ void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_reduce_scatter_ring_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -42,8 +42,7 @@ static void take(const struct muster_subtree *tree, const struct muster_blocks *
     muster_builder_next_round(builder);
 }
 
-muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_subtree tree = muster_subtree_own(plan);
@@ -71,8 +70,7 @@ muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_scatter_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t rounds = muster_log2_up(ranks);
@@ -82,3 +80,10 @@ void muster_scatter_binomial_formula(const struct muster_plan *plan,
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = rounds, .elements = others}, ret_formula);
 }
+
+const struct muster_generator muster_scatter_binomial_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -306,8 +306,8 @@ static void what_cannot_be_said_is_refused(void **state)
         {"hierarchical(pieces=129)", "pieces=129: must be a number from 2 to 128"},
         {"hierarchical(pieces=48)", "pieces=48: must be a power of two"},
         {"hierarchical(speed=9)", "\"speed\" is none of"},
-        {"ring(cross=swing)", "algorithm ring has nothing to say in brackets"},
-        {"hierarchical_ring(local=ring)", "nothing to say in brackets"},
+        {"ring(cross=swing)", "algorithm ring takes nothing in brackets"},
+        {"hierarchical_ring(local=ring)", "takes nothing in brackets"},
         {"hierarchica(local=ring)", "allreduce has no algorithm"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

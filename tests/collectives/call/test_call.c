@@ -425,16 +425,16 @@ static void the_same_request_gives_the_same_schedule(void **state)
     muster_topology_finish(&topology);
 }
 
-static void every_algorithm_has_its_formulas_for_people(void **state)
+static void every_algorithm_has_its_texts_for_readers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_algorithm *row = &muster_algorithms[i];
-        if (row->what == NULL || row->rounds_text == NULL || row->elements_text == NULL ||
-            row->best_for == NULL) {
+        if (row->what == NULL || muster_algorithm_rounds_text(row) == NULL ||
+            muster_algorithm_elements_text(row) == NULL || row->best_for == NULL) {
             fail_msg(
-                "%s %s: its row in table.c lacks a text: what, rounds_text, elements_text or "
-                "best_for",
+                "%s %s: a text is missing: what, best_for, or its generator's rounds_text or "
+                "elements_text",
                 muster_collective_name(row->collective), row->name);
         }
     }
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(the_builder_refuses_what_is_out_of_bounds),
         cmocka_unit_test(a_schedule_is_printed_a_line_a_step),
         cmocka_unit_test(the_same_request_gives_the_same_schedule),
-        cmocka_unit_test(every_algorithm_has_its_formulas_for_people),
+        cmocka_unit_test(every_algorithm_has_its_texts_for_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,30 +132,31 @@ static bool is_same(const struct test_job *job, bool in_place, test_early early,
 }
 
 /* What was seen of all calls. */
-struct tally {
+struct outcome {
     uint64_t random;
     size_t early, spoilt;
 };
 
 /* One call, in one placement of its buffers. */
-static void try_call(const struct test_job *job, bool in_place, bool execute, struct tally *tally)
+static void try_call(const struct test_job *job, bool in_place, bool execute,
+                     struct outcome *outcome)
 {
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        tally->early += look_through(&job->shapes[rank], &job->schedules[rank], in_place);
+        outcome->early += look_through(&job->shapes[rank], &job->schedules[rank], in_place);
     }
-    if (execute && !is_same(job, in_place, muster_schedule_receives_early, &tally->random)) {
+    if (execute && !is_same(job, in_place, muster_schedule_receives_early, &outcome->random)) {
         print_error("%s %s, %u ranks, in place %d: other results\n",
                     muster_collective_name(job->shapes[0].collective),
                     muster_algorithms[job->algorithm].name, job->ranks, in_place);
         fail();
     }
     if (execute) {
-        tally->spoilt += !is_same(job, in_place, is_always_early, &tally->random);
+        outcome->spoilt += !is_same(job, in_place, is_always_early, &outcome->random);
     }
 }
 
 static void try_plan(size_t algorithm, const struct muster_plan *plan, bool execute,
-                     struct tally *tally)
+                     struct outcome *outcome)
 {
     struct muster_plan asked = *plan;
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -164,12 +165,12 @@ static void try_plan(size_t algorithm, const struct muster_plan *plan, bool exec
             continue;
         }
         struct test_job job = test_job_create(algorithm, &asked, false);
-        try_call(&job, in_place != 0, execute, tally);
+        try_call(&job, in_place != 0, execute, outcome);
         test_job_finish(&job);
     }
 }
 
-static void try_topology(uint32_t hosts, const uint32_t *sizes, struct tally *tally)
+static void try_topology(uint32_t hosts, const uint32_t *sizes, struct outcome *outcome)
 {
     struct muster_topology topology = test_topology(hosts, sizes);
     const uint64_t counts[] = {1, 3 * topology.ranks + 2, 600, LARGE};
@@ -178,7 +179,7 @@ static void try_topology(uint32_t hosts, const uint32_t *sizes, struct tally *ta
             const struct muster_plan plan =
                 test_plan(algorithm, &topology, counts[i], (uint32_t)i % topology.ranks);
             bool execute = counts[i] != LARGE && topology.ranks <= EXECUTED_MOST;
-            try_plan(algorithm, &plan, execute, tally);
+            try_plan(algorithm, &plan, execute, outcome);
         }
     }
     muster_topology_finish(&topology);
@@ -191,17 +192,17 @@ static void early_receives_change_no_result(void **state)
         {1},       {2},    {3},    {4},    {5},          {6},          {7},    {8},
         {1, 1},    {2, 2}, {3, 1}, {2, 3}, {4, 4},       {5, 2},       {1, 6}, {2, 2, 2, 2},
         {3, 1, 4}, {13},   {16},   {8, 8}, {4, 4, 4, 4}, {7, 5, 11, 1}};
-    struct tally tally = {.random = test_seed()};
+    struct outcome outcome = {.random = test_seed()};
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
         uint32_t count = 0;
         while (count < 4 && hosts[i][count] > 0) {
             count++;
         }
-        try_topology(count, hosts[i], &tally);
+        try_topology(count, hosts[i], &outcome);
     }
     print_message("%zu receives are early; were all, %zu calls would have other results\n",
-                  tally.early, tally.spoilt);
-    assert_true(tally.early > 0 && tally.spoilt > 0);
+                  outcome.early, outcome.spoilt);
+    assert_true(outcome.early > 0 && outcome.spoilt > 0);
 }
 
 int main(void)

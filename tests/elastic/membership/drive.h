@@ -21,7 +21,7 @@ struct drive {
     struct muster_membership *membership;
     struct muster_job_settings settings; /* of every Join */
     int64_t now_ms;
-    /* Since drive_forget(). */
+    /* Since drive_clear_actions(). */
     bool answered, notified, ended;
     char gone[16][MUSTER_UUID_SIZE];
     size_t gone_count;
@@ -47,7 +47,7 @@ static inline void drive_finish(struct drive *d)
     free(d->log);
 }
 
-static inline void drive_forget(struct drive *d)
+static inline void drive_clear_actions(struct drive *d)
 {
     d->answered = d->notified = d->ended = false;
     d->gone_count = 0;
@@ -63,7 +63,7 @@ static inline void drive_log(struct drive *d, const struct muster_event *event)
     d->log[d->log_count++] = *event;
 }
 
-static inline void drive_note_actions(struct drive *d, const struct muster_actions *actions)
+static inline void drive_add_actions(struct drive *d, const struct muster_actions *actions)
 {
     for (size_t i = 0; i < actions->count; i++) {
         const struct muster_action *action = &actions->items[i];
@@ -85,7 +85,7 @@ static inline muster_status drive_once(struct drive *d, const struct muster_even
     assert_int_equal(checked, applied);
     if (applied == MUSTER_OK) {
         drive_log(d, event);
-        drive_note_actions(d, &actions);
+        drive_add_actions(d, &actions);
         muster_actions_finish(&actions);
     }
     return applied;
@@ -216,12 +216,12 @@ static inline muster_status drive_restart(struct drive *d)
     return drive_event(d, &event);
 }
 
-static inline void drive_hear(struct drive *d, const char *id)
+static inline void drive_heartbeat(struct drive *d, const char *id)
 {
     muster_membership_heartbeat(d->membership, id, 1, d->now_ms);
 }
 
-static inline void drive_hear_all(struct drive *d)
+static inline void drive_heartbeat_all(struct drive *d)
 {
     struct muster_member_view view;
     for (uint32_t i = 0; muster_membership_member(d->membership, i, &view); i++) {

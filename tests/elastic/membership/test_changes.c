@@ -7,7 +7,7 @@ static void start_four(struct drive *d)
     drive_init(d, 2, 8, 4);
     drive_join_all(d, "a0 a1 b0 b1", 0, 0);
     assert_string_equal(drive_ranks(d), "a0 a1 | b0 b1");
-    drive_forget(d);
+    drive_clear_actions(d);
 }
 
 /* Joining ------------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static void newcomers_that_go_away_are_no_longer_pending(void **state)
     drive_join_all(&d, "c0", 0, 0);
     drive_wait(&d, d.settings.settle_ms);
     assert_true(muster_membership_pending(d.membership));
-    drive_forget(&d);
+    drive_clear_actions(&d);
     assert_int_equal(drive_leave(&d, "c0", 0, MUSTER_LEAVE_PLANNED, ""), MUSTER_OK);
     assert_false(muster_membership_pending(d.membership));
     assert_true(d.notified);
@@ -234,12 +234,12 @@ static void a_reported_member_that_is_heard_is_cleared_but_must_still_join(void 
     assert_int_equal(drive_report(&d, "a1", "b1", 1, ""), MUSTER_OK);
     drive_join_all(&d, "a0 a1 b0", 1, 1);
     drive_wait(&d, d.settings.suspect_ms - 1);
-    drive_hear(&d, "b1");
+    drive_heartbeat(&d, "b1");
     drive_wait(&d, d.settings.suspect_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_int_equal(drive_member(&d, "b1").phase, MUSTER_MEMBER_AWAITED);
     for (int64_t waited_ms = 0; waited_ms < d.settings.arrive_ms; waited_ms += 1000) {
-        drive_hear_all(&d);
+        drive_heartbeat_all(&d);
         drive_wait(&d, 1000);
     }
     assert_string_equal(drive_departure_why(&d, "b1"),
@@ -316,7 +316,7 @@ static void a_closed_connection_alone_revokes_only_when_the_member_is_dead(void 
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_string_equal(drive_revoked_why(&d, 1),
                         "rank 0 (host a, pid 4711) died: "
-                        "connection closed and not heard of for 2000 ms");
+                        "connection closed and no sign of life for 2000 ms");
     drive_finish(&d);
 }
 
@@ -327,7 +327,7 @@ static void a_member_that_reconnects_in_time_disturbs_nobody(void **state)
     start_four(&d);
     assert_int_equal(drive_disconnect(&d, "a0"), MUSTER_OK);
     drive_wait(&d, d.settings.suspect_ms - 1);
-    drive_hear(&d, "a0");
+    drive_heartbeat(&d, "a0");
     drive_wait(&d, d.settings.suspect_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING);
     assert_false(drive_member(&d, "a0").suspected);
@@ -356,9 +356,9 @@ static void a_silent_member_loses_its_lease_and_the_generation_is_over(void **st
     struct drive d;
     start_four(&d);
     drive_wait(&d, d.settings.lease_ms - 1);
-    drive_hear(&d, "a0");
-    drive_hear(&d, "a1");
-    drive_hear(&d, "b0");
+    drive_heartbeat(&d, "a0");
+    drive_heartbeat(&d, "a1");
+    drive_heartbeat(&d, "b0");
     assert_int_equal(drive_phase(&d), MUSTER_JOB_RUNNING);
     drive_wait(&d, 1);
     assert_string_equal(drive_revoked_why(&d, 1),
@@ -374,7 +374,7 @@ static void a_death_while_forming_starts_the_next_generation_at_once(void **stat
     struct drive d;
     start_four(&d);
     drive_join_all(&d, "a0 a1 b0", 1, 1);
-    drive_forget(&d);
+    drive_clear_actions(&d);
     assert_int_equal(drive_disconnect(&d, "b1"), MUSTER_OK);
     drive_wait(&d, d.settings.suspect_ms);
     assert_true(d.answered);
@@ -389,8 +389,8 @@ static void members_that_die_at_one_moment_are_not_taken_in(void **state)
     start_four(&d);
     drive_join_all(&d, "a1 b0 b1", 1, 1);
     drive_wait(&d, 1);
-    drive_hear(&d, "a1");
-    drive_hear(&d, "b0");
+    drive_heartbeat(&d, "a1");
+    drive_heartbeat(&d, "b0");
     drive_until(&d, 1000 + d.settings.lease_ms); /* a0 and b1 are silent since 1000 */
     assert_int_equal(drive_generation(&d), 2);
     assert_string_equal(drive_ranks(&d), "a1 | b0");

@@ -62,8 +62,8 @@ static void a_full_job_dies_one_by_one_and_all_are_told(void **state)
     join_all(&d, 0);
     drive_wait(&d, d.settings.lease_ms);
     assert_int_equal(drive_phase(&d), MUSTER_JOB_ENDED);
-    assert_int_equal(muster_membership_standing(d.membership, "m0"), MUSTER_REJOIN);
-    assert_int_equal(muster_membership_standing(d.membership, "m4095"), MUSTER_REJOIN);
+    assert_int_equal(muster_membership_check_member(d.membership, "m0"), MUSTER_REJOIN);
+    assert_int_equal(muster_membership_check_member(d.membership, "m4095"), MUSTER_REJOIN);
     drive_finish(&d);
 }
 

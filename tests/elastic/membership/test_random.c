@@ -74,7 +74,7 @@ static void say_members(struct text *text, const struct muster_membership *m, bo
             v.info->order, v.phase, v.leave_asked, v.rank);
         if (signs) {
             say(text, "suspected %d progress %llu heard %lld\n", v.suspected,
-                (unsigned long long)v.progress, (long long)v.heard_ms);
+                (unsigned long long)v.progress, (long long)v.last_seen_ms);
         }
     }
 }
@@ -232,7 +232,7 @@ static void check_always(struct walk *w)
     uint32_t index = 0;
     enum muster_job_phase phase = muster_membership_phase(m);
     for (uint32_t i = 0; muster_membership_member(m, i, &v); i++) {
-        assert_int_equal(muster_membership_standing(m, v.info->id), MUSTER_OK);
+        assert_int_equal(muster_membership_check_member(m, v.info->id), MUSTER_OK);
         bool seated = is_among(g.members, g.size, v.info->id, &index);
         if (v.phase != MUSTER_MEMBER_ARRIVED) {
             assert_true(seated);
@@ -246,7 +246,7 @@ static void check_always(struct walk *w)
     assert_true(phase != MUSTER_JOB_ENDED || muster_membership_count(m) == 0);
     for (size_t i = 0; i < w->d.gone_count; i++) {
         assert_false(muster_membership_find(m, w->d.gone[i], &v));
-        assert_int_not_equal(muster_membership_standing(m, w->d.gone[i]), MUSTER_OK);
+        assert_int_not_equal(muster_membership_check_member(m, w->d.gone[i]), MUSTER_OK);
     }
 }
 
@@ -260,7 +260,7 @@ static muster_status step_once(struct walk *w, const struct muster_event *event)
     describe(w->d.membership, true, after);
     assert_string_equal(w->before, after);
     remember(w);
-    drive_forget(&w->d);
+    drive_clear_actions(&w->d);
     muster_status status = drive_once(&w->d, event);
     assert_int_equal(status, checked);
     if (status != MUSTER_OK) {
@@ -373,7 +373,7 @@ static void do_wait(struct walk *w)
     w->d.now_ms += below(w, 10) == 0 ? below(w, 40000) : below(w, 700);
     for (unsigned worker = 0; worker < WORKERS; worker++) {
         if (chance(w, 80)) {
-            drive_hear(&w->d, name_worker(w, worker, id));
+            drive_heartbeat(&w->d, name_worker(w, worker, id));
         }
     }
     step_due(w);
@@ -418,27 +418,27 @@ static void random_step(struct walk *w)
     }
 }
 
-/* Keeping ------------------------------------------------------------------------------------- */
+/* Snapshots ----------------------------------------------------------------------------------- */
 
-static muster_status restore(void *user, const struct muster_kept *kept)
+static muster_status restore(void *user, const struct muster_snapshot_record *record)
 {
-    struct muster_kept again;
-    json_t *json = muster_kept_encode(kept);
+    struct muster_snapshot_record again;
+    json_t *json = muster_snapshot_record_encode(record);
     assert_non_null(json);
-    assert_true(muster_kept_is(json));
-    assert_int_equal(muster_kept_decode(json, &again), MUSTER_OK);
+    assert_true(muster_snapshot_record_is(json));
+    assert_int_equal(muster_snapshot_record_decode(json, &again), MUSTER_OK);
     json_decref(json);
     return muster_membership_restore(user, &again);
 }
 
-/* Goes on with what was kept of the membership, as JSON, instead of the membership itself. */
-static void keep_and_restore(struct walk *w)
+/* Replaces the membership with one that is restored from its snapshot, written and read as JSON. */
+static void snapshot_and_restore(struct walk *w)
 {
     static char original[TEXT_SIZE];
     static char restored[TEXT_SIZE];
     struct muster_membership *m = NULL;
     assert_int_equal(muster_membership_create(&m), MUSTER_OK);
-    assert_int_equal(muster_membership_keep(w->d.membership, restore, m), MUSTER_OK);
+    assert_int_equal(muster_membership_snapshot(w->d.membership, restore, m), MUSTER_OK);
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);
@@ -446,11 +446,11 @@ static void keep_and_restore(struct walk *w)
         char id[MUSTER_UUID_SIZE];
         char why[MUSTER_ERROR_MAX] = "";
         muster_status standing =
-            muster_membership_standing(w->d.membership, name_worker(w, worker, id));
+            muster_membership_check_member(w->d.membership, name_worker(w, worker, id));
         if (standing != MUSTER_OK) {
             (void)snprintf(why, sizeof why, "%s", muster_last_error());
         }
-        assert_int_equal(muster_membership_standing(m, id), standing);
+        assert_int_equal(muster_membership_check_member(m, id), standing);
         assert_true(standing == MUSTER_OK || strcmp(muster_last_error(), why) == 0);
     }
     muster_membership_destroy(w->d.membership);
@@ -470,14 +470,14 @@ static void must_form(struct walk *w)
             if (drive_phase(&w->d) == MUSTER_JOB_RUNNING) {
                 return;
             }
-            if (muster_membership_standing(w->d.membership, name_worker(w, worker, id)) !=
+            if (muster_membership_check_member(w->d.membership, name_worker(w, worker, id)) !=
                 MUSTER_OK) {
                 w->incarnation[worker]++;
             }
             do_join(w, worker, drive_generation(&w->d));
         }
         w->d.now_ms += 100;
-        drive_hear_all(&w->d);
+        drive_heartbeat_all(&w->d);
         step_due(w);
     }
 }
@@ -513,7 +513,7 @@ static void run_seed(uint64_t seed, unsigned counts[3])
     for (int i = 0; i < STEPS; i++) {
         random_step(&w);
         if (chance(&w, 5)) {
-            keep_and_restore(&w);
+            snapshot_and_restore(&w);
         }
     }
     must_replay(&w);

@@ -55,7 +55,7 @@ static void a_host_cannot_be_in_two_racks(void **state)
     assert_int_equal(drive_once(&d, &event), MUSTER_OK);
     event = make_join(&d, "a1");
     refuse(&d, &event, MUSTER_INVALID,
-           "host a is in rack \"\", but other members say that it is in rack \"r1\"");
+           "host a is in rack \"\", but other members have it in rack \"r1\"");
     memset(event.info.rack, 'x', sizeof event.info.rack);
     refuse(&d, &event, MUSTER_INVALID, "rack is longer than 63 bytes");
     (void)snprintf(event.info.rack, sizeof event.info.rack, "r1");
@@ -121,7 +121,7 @@ static void what_a_stranger_does_is_refused(void **state)
     refuse(&d, &event, MUSTER_INVALID, "member x is not in this job");
     event = drive_make(&d, MUSTER_EVENT_DEATH, "x");
     refuse(&d, &event, MUSTER_INVALID, "member x is not in this job");
-    drive_hear(&d, "x");
+    drive_heartbeat(&d, "x");
     drive_finish(&d);
 }
 

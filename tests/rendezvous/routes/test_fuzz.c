@@ -192,7 +192,7 @@ static void one_call(struct muster_service *service, struct test_call *call, str
     test_call_start_bytes(call, service, (enum muster_rpc_method)below(MUSTER_RPC_METHOD_COUNT),
                           below(30) == 0 ? "token" : NULL, text->bytes, text->size_bytes);
     if (call->held && below(8) == 0) {
-        muster_rpc_disconnected(service, &call->watcher);
+        muster_rpc_disconnected(service, &call->request);
     }
 }
 

@@ -210,7 +210,7 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
 /* The connection of member's held request closes. */
 static void disconnect(struct fixture *fixture, unsigned member)
 {
-    muster_rpc_disconnected(fixture->service, &fixture->calls[member].watcher);
+    muster_rpc_disconnected(fixture->service, &fixture->calls[member].request);
     expect(&fixture->calls[member], MUSTER_RPC_CANCELED, "closed");
 }
 
@@ -270,13 +270,13 @@ static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
     start_watch(fixture, 0, 1, "");
-    const struct muster_watcher older = fixture->calls[0].watcher;
+    const struct muster_held_request older = fixture->calls[0].request;
     struct test_call newer;
     test_call_start(&newer, fixture->service, MUSTER_RPC_WATCH, NULL,
                     "{'job':'j','member':'%s','generation':'1'}", test_member(0));
     expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "asked anew");
     muster_rpc_disconnected(fixture->service, &older);
-    const struct muster_watcher stray = {.job = "no-such-job", .serial = older.serial};
+    const struct muster_held_request stray = {.job = "no-such-job", .serial = older.serial};
     muster_rpc_disconnected(fixture->service, &stray);
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];

@@ -57,7 +57,8 @@ static muster_status sit(struct guest *guest, struct muster_group_memory **ret_m
                                                         .ranks = party->ranks,
                                                         .names = party->names,
                                                         .order = party->order,
-                                                        .crowded = party->seed % 2 == 0,
+                                                        .cores =
+                                                            party->seed % 2 == 0 ? 1 : party->ranks,
                                                         .stream_bytes = stream_bytes(party)};
     if (guest->rank == 0) {
         TRY(muster_group_memory_create(&options, ret_memory));
@@ -83,7 +84,7 @@ static muster_status err(struct muster_group_memory *memory, struct memory_call 
 {
     uint32_t suspect = UINT32_MAX;
     call->call.count += 1;
-    const struct muster_group_memory_work work =
+    const struct muster_group_step work =
         memory_call_work(call, muster_clock_after_ms(DEADLINE_MS), go_on, NULL);
     return call->sequence % 2 == 0 ? muster_group_memory_announce(memory, &work, &suspect)
                                    : muster_group_memory_run(memory, &work, &suspect);
@@ -112,7 +113,7 @@ static void call_together(struct guest *guest, struct muster_group_memory *memor
         }
         return;
     }
-    const struct muster_group_memory_work work =
+    const struct muster_group_step work =
         memory_call_work(&call, muster_clock_after_ms(DEADLINE_MS), go_on, NULL);
     muster_status status = muster_group_memory_run(memory, &work, &suspect);
     bool agreed = wrong == party->ranks;

@@ -60,7 +60,7 @@ static struct muster_group_memory *sit(const struct board *board, uint32_t rank)
                                                         .ranks = board->ranks,
                                                         .names = board->order,
                                                         .order = board->order,
-                                                        .crowded = true};
+                                                        .cores = 1};
     return muster_group_memory_open(&options, dup(board->fd), &memory) == MUSTER_OK ? memory : NULL;
 }
 
@@ -77,7 +77,7 @@ static void work(struct board *board, uint32_t rank, struct muster_group_memory 
     pthread_barrier_wait(&board->barrier);
     for (uint64_t i = 1; status == MUSTER_OK && right; i++) {
         memory_call_make(board->seed, i, board->order, rank, board->ranks, buffers, room, &call);
-        const struct muster_group_memory_work next =
+        const struct muster_group_step next =
             memory_call_work(&call, muster_clock_after_ms(board->deadline_ms), go_on, NULL);
         status = muster_group_memory_run(memory, &next, &suspect);
         (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());
@@ -273,7 +273,7 @@ static void do_one(struct board *board, uint32_t rank, int told, struct companio
     muster_group_memory_begin(memory, 0);
     pthread_barrier_wait(&board->barrier);
     board->seats[rank].failed = rank == 1 && read(told, &byte, 1) != 1;
-    const struct muster_group_memory_work work = memory_call_work(
+    const struct muster_group_step work = memory_call_work(
         &call, muster_clock_after_ms(LONG_MS), rank == 0 ? let_it_go : go_on, companion);
     board->seats[rank].status = muster_group_memory_run(memory, &work, &suspect);
     (void)snprintf(board->seats[rank].text, MUSTER_ERROR_MAX, "%s", muster_last_error());

@@ -315,7 +315,7 @@ static void another_thread_interrupts_a_held_call(void **state)
 static void too_long_an_answer_is_refused(void **state)
 {
     (void)state;
-    size_t size = (size_t)MUSTER_ANSWER_MAX_BYTES + 4096;
+    size_t size = (size_t)MUSTER_RESPONSE_MAX_BYTES + 4096;
     char *too_long = malloc(size);
     assert_non_null(too_long);
     int used = snprintf(too_long, size, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", size);

@@ -175,23 +175,23 @@ static struct muster_timeline *begin(struct muster_timeline_options options)
     return timeline;
 }
 
-static struct muster_timeline_span span_since(int64_t start_ns)
+static struct muster_timeline_event event_since(int64_t start_ns)
 {
-    return (struct muster_timeline_span){.stage = MUSTER_TIMELINE_SEND,
-                                         .peer = 4,
-                                         .start_ns = start_ns,
-                                         .waited_ns = 1500,
-                                         .bytes = 4096,
-                                         .sequence = 7,
-                                         .context = 1,
-                                         .message = 9};
+    return (struct muster_timeline_event){.stage = MUSTER_TIMELINE_SEND,
+                                          .peer = 4,
+                                          .start_ns = start_ns,
+                                          .waited_ns = 1500,
+                                          .bytes = 4096,
+                                          .sequence = 7,
+                                          .context = 1,
+                                          .message = 9};
 }
 
 static void add_many(struct muster_timeline *timeline, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct muster_timeline_span span = span_since(muster_clock_ns());
-        muster_timeline_add(timeline, &span);
+        const struct muster_timeline_event event = event_since(muster_clock_ns());
+        muster_timeline_add(timeline, &event);
     }
 }
 
@@ -246,13 +246,13 @@ static void a_span_stands_in_the_file_with_all_that_is_known_of_it(void **state)
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
     int64_t start_ns = muster_clock_ns();
-    struct muster_timeline_span span = span_since(start_ns);
-    muster_timeline_add(timeline, &span);
-    span.stage = MUSTER_TIMELINE_CALL;
-    span.peer = MUSTER_TIMELINE_NOBODY;
-    span.name = "allreduce";
-    span.algorithm = 11;
-    muster_timeline_add(timeline, &span);
+    struct muster_timeline_event event = event_since(start_ns);
+    muster_timeline_add(timeline, &event);
+    event.stage = MUSTER_TIMELINE_CALL;
+    event.peer = MUSTER_TIMELINE_NOBODY;
+    event.name = "allreduce";
+    event.algorithm = 11;
+    muster_timeline_add(timeline, &event);
     muster_timeline_destroy(timeline);
     json_t *events = load();
     const json_t *mark = find_event(events, "i", 0);
@@ -284,15 +284,15 @@ static void spans_that_overlap_are_on_lines_of_their_own(void **state)
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
     int64_t start_ns = muster_clock_ns();
-    struct muster_timeline_span span = span_since(start_ns);
-    muster_timeline_add(timeline, &span); /* these two overlap */
-    muster_timeline_add(timeline, &span);
-    span.peer = 1;
-    muster_timeline_add(timeline, &span);
+    struct muster_timeline_event event = event_since(start_ns);
+    muster_timeline_add(timeline, &event); /* these two overlap */
+    muster_timeline_add(timeline, &event);
+    event.peer = 1;
+    muster_timeline_add(timeline, &event);
     while (muster_clock_ns() < start_ns + 1000000) {
     }
-    span = span_since(muster_clock_ns());
-    muster_timeline_add(timeline, &span); /* this one comes after them */
+    event = event_since(muster_clock_ns());
+    muster_timeline_add(timeline, &event); /* this one comes after them */
     muster_timeline_destroy(timeline);
     json_t *events = load();
     double lines[4];
@@ -369,7 +369,7 @@ static void the_file_of_a_member_that_was_killed_can_be_read(void **state)
 static void what_there_is_no_room_for_is_counted(void **state)
 {
     (void)state;
-    struct muster_timeline *timeline = begin((struct muster_timeline_options){.ring_spans = 16});
+    struct muster_timeline *timeline = begin((struct muster_timeline_options){.ring_events = 16});
     add_many(timeline, 20000);
     muster_timeline_destroy(timeline);
     json_t *events = load();

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "collectives/call/request.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
-#include "worker/context/request.h"
 
 enum { PERIOD = 64 };
 
@@ -40,8 +40,8 @@ uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     uint64_t phase = (index + rank) % PERIOD;
-    bool doubles = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
-    return doubles && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
+    bool multiplies = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
+    return multiplies && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
 }
 
 static double combine(muster_op op, double left, double right)
@@ -71,8 +71,8 @@ static double combine(muster_op op, double left, double right)
     return 0;
 }
 
-void muster_bench_user(void *out, const void *left, const void *right, size_t count,
-                       muster_type type, void *user_data)
+void muster_bench_user_function(void *out, const void *left, const void *right, size_t count,
+                                muster_type type, void *user_data)
 {
     (void)user_data;
     muster_reduce_kernel(type, MUSTER_MAX)(out, left, right, count);

@@ -18,16 +18,16 @@
 struct muster_group_memory;
 
 enum {
-    MUSTER_MEMORY_RANKS_MAX = 64,
-    MUSTER_MEMORY_SLOT_BYTES = 256 << 10, /* of input that a rank can lay down */
-    MUSTER_MEMORY_STREAM_BYTES = 4 << 20, /* an output that a core's caches do not hold */
+    MUSTER_GROUP_RANKS_MAX = 64,
+    MUSTER_GROUP_STAGING_BYTES = 256 << 10, /* of input that a rank can lay down */
+    MUSTER_GROUP_STREAM_BYTES = 4 << 20,    /* an output that a core's caches do not hold */
 };
 
 struct muster_group_memory_options {
-    uint32_t rank, ranks;  /* 2 to MUSTER_MEMORY_RANKS_MAX */
+    uint32_t rank, ranks;  /* 2 to MUSTER_GROUP_RANKS_MAX */
     const uint32_t *names; /* [ranks] how texts call them; borrowed for its life */
     const uint32_t *order; /* [ranks] in which their inputs are reduced; borrowed likewise */
-    bool crowded;          /* they have not a core each: who waits gives way at once */
+    uint32_t cores;        /* that they may use */
     size_t stream_bytes;   /* from this size on outputs go past the caches */
 };
 
@@ -53,10 +53,10 @@ bool muster_group_memory_probe(struct muster_group_memory *memory);
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence);
 
 /* Ends a wait early. Asked every now and then; MUSTER_OK: go on waiting. */
-typedef muster_status (*muster_group_memory_look)(void *user, uint32_t *ret_suspect);
+typedef muster_status (*muster_group_memory_check)(void *user, uint32_t *ret_suspect);
 
 /* One operation, on one rank. Everything is borrowed for the call. */
-struct muster_group_memory_work {
+struct muster_group_step {
     uint64_t sequence;
     const struct muster_call *call; /* compared with the others' */
     const struct muster_shape *shape;
@@ -66,7 +66,7 @@ struct muster_group_memory_work {
     const void *in;
     void *out;
     int64_t deadline_ns;
-    muster_group_memory_look look;
+    muster_group_memory_check check;
     void *user; /* of look */
 };
 
@@ -76,14 +76,14 @@ struct muster_group_memory_work {
  * unchanged. The input is intact, unless the call was in place. After MUSTER_RETRY and
  * MUSTER_REJOIN this rank takes part no more. */
 MUSTER_CHECKED muster_status muster_group_memory_run(struct muster_group_memory *memory,
-                                                     const struct muster_group_memory_work *work,
+                                                     const struct muster_group_step *step,
                                                      uint32_t *ret_suspect);
 
 /* For an operation that is done elsewhere: says so to those who do something else here, so that
  * they end with MUSTER_INVALID. Waits until all have begun the operation before. Of work it needs
  * the sequence, the call, the deadline and look. */
-MUSTER_CHECKED muster_status
-muster_group_memory_announce(struct muster_group_memory *memory,
-                             const struct muster_group_memory_work *work, uint32_t *ret_suspect);
+MUSTER_CHECKED muster_status muster_group_memory_announce(struct muster_group_memory *memory,
+                                                          const struct muster_group_step *step,
+                                                          uint32_t *ret_suspect);
 
 #endif

@@ -59,9 +59,9 @@ static bool calls(const struct muster_link *link)
 /* One more connection of a link that is open. */
 static void take_other_call(struct tcp_path *path, struct muster_link *link)
 {
-    struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
-    bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
-                end->bundle->ticket == path->pending.hello.ticket &&
+    struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
+    bool fits = end != NULL && end->bundle != NULL &&
+                end->calls.ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
     if (!answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
         muster_tcp_path_close(path);
@@ -86,7 +86,8 @@ static void take_call(struct muster_pending_connection *pending, struct muster_l
         muster_pending_unheard(pending, link);
         return;
     }
-    muster_tcp_open_link(path, end, pending->hello.connections, pending->hello.ticket);
+    end->calls.ticket = pending->hello.ticket;
+    muster_tcp_open_link(path, end, pending->hello.connections);
 }
 
 static void read_hello(struct tcp_path *path)
@@ -274,8 +275,8 @@ static void init_end(struct muster_link *link)
 static bool ended(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_ended(&end->paths[i]->pending)) {
+    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && !muster_pending_ended(&end->paths[i]->pending)) {
             return false;
         }
     }

@@ -204,7 +204,8 @@ static bool verbs_said_goodbye(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     /* What the peer's device has acknowledged the peer can take when this process is gone. */
-    return end->match.control.start == end->match.control.end && end->out_first == end->out_next;
+    return end->match.control.start == end->match.control.end &&
+           end->bundle.first_out == end->bundle.next_out;
 }
 
 /* Data that finds a slot goes at once, without waiting for the leader. */

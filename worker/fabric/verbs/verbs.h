@@ -21,6 +21,8 @@
 #include "worker/fabric/verbs/registrations.h"
 #include "worker/fabric/verbs/verbs_device.h"
 #include "worker/fabric/verbs/verbs_off.h"
+#include "worker/fabric/wire/bundle.h"
+#include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/match.h"
 #include "worker/fabric/wire/pending_connections.h"
@@ -43,13 +45,14 @@ enum {
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames of up to 160 bytes of payload */
     VERBS_PARTS_MAX = 3,        /* of a frame in this member's memory */
     VERBS_PATHS_MAX = MUSTER_VERBS_CONNECTIONS_MAX,
-    VERBS_OUT_MAX = 64, /* frames that no device has acknowledged, of a link */
-    VERBS_IN_MAX = 256, /* frames that came ahead of others */
+    VERBS_FIRST_NUMBER = 1 << 16, /* of a frame; 0: none */
     VERBS_DIAL_MS = 3000,
     VERBS_GREETING_SIZE = 64,
     VERBS_ANSWER_SIZE = MUSTER_ANSWER_SIZE + VERBS_GREETING_SIZE,
     VERBS_HELLO_SIZE = MUSTER_HELLO_SIZE + VERBS_GREETING_SIZE,
 };
+_Static_assert((int)VERBS_PATHS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
+               "the bundle tells all paths apart");
 _Static_assert(VERBS_PAYLOAD_AT == VERBS_HEADER_AT + MUSTER_FRAME_SIZE, "a frame is in one piece");
 _Static_assert(VERBS_RECEIVE_SLOTS > VERBS_SEND_SLOTS + VERBS_CREDIT_SENDS, "no send finds none");
 _Static_assert(VERBS_COMPLETIONS_MAX >=
@@ -100,7 +103,7 @@ struct verbs_path {
     struct verbs_memory slots;          /* to send from, then to receive into */
     struct verbs_memory segments;       /* that the peer writes into; perhaps none */
     uint32_t free_slots;                /* bits: send slots */
-    uint32_t carried[VERBS_SEND_SLOTS]; /* numbers of the frames in the others */
+    uint64_t carried[VERBS_SEND_SLOTS]; /* numbers of the frames in the others; 0: the proof */
     uint32_t credits;                   /* receive slots of the peer's that are free for frames */
     uint32_t owed;                      /* of ours, that the peer does not know of yet */
     uint32_t segment_credits;           /* segments of the peer's that are free */
@@ -119,14 +122,12 @@ struct verbs_path {
 /* A frame that was sent and that the device has not acknowledged. */
 struct verbs_out {
     struct muster_outgoing frame; /* transfer: NULL once its bytes are not needed any more */
-    struct verbs_path *path;      /* that carries it; NULL: it is to go again */
     struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the user's memory */
     struct muster_verbs_device *holder;                    /* whose they are */
     uint32_t covered_bytes;                                /* by the first of them */
     int64_t posted_ns;                                     /* for the timeline */
     bool copied;                                           /* the data is in a slot, or a copy */
     unsigned char *copy; /* owned; of what a path that failed had in its slot */
-    bool done;
 };
 
 /* A frame that has come, and is not dealt with yet. */
@@ -147,16 +148,12 @@ struct verbs_link {
     struct verbs *verbs;
     struct verbs_path *paths[VERBS_PATHS_MAX]; /* OPEN, or on their way; the first opens the link */
     uint32_t path_end;                         /* from this place on there was never one */
-    uint32_t wanted; /* paths that this end is to call for; 0 before it is open */
-    uint32_t ticket; /* of them all */
-    uint32_t turn;   /* the path that takes the next frame */
-    bool warned;     /* that one cannot be had, since one was lost */
-    struct verbs_out out[VERBS_OUT_MAX]; /* by number */
-    uint16_t out_first, out_next;        /* the oldest; the next number to give */
-    struct verbs_in in[VERBS_IN_MAX];    /* by number */
-    uint16_t in_next;                    /* the next to deal with */
-    bool makes_room;                     /* for what goes again: a path was lost */
-    uint16_t room_until;                 /* the number up to which it does */
+    struct muster_bundle_calls calls;
+    bool warned; /* that one cannot be had, since one was lost */
+    struct muster_bundle bundle;
+    struct verbs_out out[MUSTER_BUNDLE_WINDOW];  /* by number */
+    struct verbs_in in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
+    uint64_t room_until; /* frames before this number leave their room at once: a path was lost */
     bool parting;
     struct muster_arrival arrival;
 };
@@ -262,7 +259,7 @@ void muster_verbs_send_proof(struct verbs_path *path);
 
 /* verbs_receive.c */
 /* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
-MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
+MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
                                                   const struct verbs_in *in);
 /* Takes what has come; false if the link is over, or was closed meanwhile. */
 bool muster_verbs_receive(struct verbs_link *end);
@@ -283,8 +280,6 @@ static inline uint64_t muster_verbs_work(const struct verbs_path *path, enum ver
 {
     return path->number << 16 | (uint64_t)work << 8 | slot;
 }
-
-#define VERBS_NO_FRAME UINT32_MAX /* in place of a number: a slot that carries the proof */
 
 /* Of the immediate data: the frame's number, the credits that come back, and whether it is the
  * proof. */
