@@ -8,7 +8,7 @@
 #include "tests/support/elements.h"
 #include "tests/support/schedules.h"
 
-/* Values -------------------------------------------------------------------------------------- */
+/* Values --------------------------------------------------------------------------------------- */
 
 struct layout {
     unsigned fraction_bits, exponent_bits;
@@ -72,7 +72,7 @@ void contribution_fill(const struct contributions *all, uint32_t contributor, ui
     }
 }
 
-/* Steps --------------------------------------------------------------------------------------- */
+/* Steps ---------------------------------------------------------------------------------------- */
 
 static void *allocate(uint64_t count)
 {

@@ -21,7 +21,7 @@ enum {
     PAUSE_MAX_MS = 200,    /* after failures that the client does not back off from by itself */
 };
 
-/* The fabric ---------------------------------------------------------------------------------- */
+/* The fabric ----------------------------------------------------------------------------------- */
 
 /* Who reaches the rendezvous by loopback has all its peers on this host. The address that reaches
  * it is the likeliest to reach the peers; it is written to `way`, which the options borrow. */
@@ -65,7 +65,7 @@ static muster_status make_fabric(struct muster_session *session)
     return MUSTER_OK;
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
+/* Asking --------------------------------------------------------------------------------------- */
 
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
 {

@@ -37,8 +37,7 @@ static bool match(const struct muster_figures *figures, const struct muster_gene
                                 generation->shape_digest);
 }
 
-/* With the job -----------------------------------------------------------------------------------
- */
+/* With the job --------------------------------------------------------------------------------- */
 
 /* Figures without levels if the job has none for these hosts, or invalid ones. */
 static void fetch(struct muster_session *session, uint32_t hosts_digest,

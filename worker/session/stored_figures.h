@@ -22,7 +22,7 @@ void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_S
 /* NULL: no memory. */
 json_t *muster_figures_encode(const struct muster_figures *figures);
 
-/* Any client of the service may have stored the text. MUSTER_INVALID says what is wrong with it. */
+/* Any client of the service may have stored the text. MUSTER_INVALID names what is wrong. */
 MUSTER_CHECKED muster_status muster_figures_decode(const void *text, size_t size_bytes,
                                                    struct muster_figures *ret_figures);
 

@@ -301,8 +301,7 @@ static void invalid_figures_of_rank_0_are_replaced_by_all_members_alike(void **s
     assert_memory_equal(&seen[0].model, &muster_cost_model_default, sizeof seen[0].model);
 }
 
-/* After a death --------------------------------------------------------------------------------
- */
+/* After a death -------------------------------------------------------------------------------- */
 
 enum { VICTIM = SIZE - 1 };
 
