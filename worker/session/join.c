@@ -21,7 +21,7 @@ enum {
     PAUSE_MAX_MS = 200,    /* after failures that the client does not back off from by itself */
 };
 
-/* The fabric ---------------------------------------------------------------------------------- */
+/* The fabric ----------------------------------------------------------------------------------- */
 
 /* The address that reaches the rendezvous is the likeliest to reach the peers. */
 static muster_status make_fabric(struct muster_session *session)
@@ -40,7 +40,7 @@ static muster_status make_fabric(struct muster_session *session)
     return MUSTER_OK;
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
+/* Asking --------------------------------------------------------------------------------------- */
 
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
 {
