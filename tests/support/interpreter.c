@@ -1,4 +1,3 @@
-/* Runs schedules on 64-bit integers, one random step at a time. */
 #include "tests/support/interpreter.h"
 
 #include <inttypes.h>
@@ -9,23 +8,23 @@
 
 enum { TRIES = 4 };
 
-/* One rank: its memory and its progress. */
+/* One rank's memory and where it is in its schedule. */
 struct machine {
     const struct muster_schedule *schedule;
-    uint64_t *memory; /* behind in and out */
+    uint64_t *memory; /* of in and out */
     uint64_t *in, *out, *scratch;
-    uint64_t *in_copy; /* the input before the run */
+    uint64_t *in_copy; /* as it was */
     bool *done;        /* [steps] */
 };
 
 struct run {
     struct machine *machines;
     uint32_t ranks;
-    uint32_t absent; /* the rank that does nothing; `ranks`: none */
+    uint32_t absent; /* does nothing; or `ranks` */
     uint64_t *random;
-    test_early early; /* NULL: no receive is early */
-    bool mixes;       /* the result of a reduction depends on the order */
-    char *why;        /* the first error; empty: none yet */
+    test_early early; /* NULL: no receive is */
+    bool mixes;       /* reductions differ with what is reduced in which order */
+    char *why;        /* what was found wrong first; empty: nothing yet */
 };
 
 __attribute__((format(printf, 2, 3))) static void wrong(const struct run *run, const char *format,
@@ -53,7 +52,7 @@ static bool is_receive(const struct muster_step *step)
     return step->kind == MUSTER_STEP_RECV || step->kind == MUSTER_STEP_RECV_REDUCE;
 }
 
-/* Where the elements are; NULL and an error if they are out of bounds. */
+/* Where the elements are, or NULL and the run is wrong. */
 static uint64_t *place(const struct run *run, const struct machine *machine, unsigned buffer,
                        uint64_t offset, uint64_t count)
 {
@@ -66,8 +65,7 @@ static uint64_t *place(const struct run *run, const struct machine *machine, uns
     return bases[buffer] + offset;
 }
 
-/* Whether all earlier rounds of the lane are done; for an early receive, all but the previous one.
- */
+/* All earlier rounds of its lane are done; of an early receive, all but the one before. */
 static bool is_posted(const struct run *run, const struct machine *machine, size_t index)
 {
     const struct muster_step *step = &machine->schedule->steps[index];
@@ -145,7 +143,7 @@ static void deliver(const struct run *run, const struct machine *machine,
     }
 }
 
-/* Does the receive together with its send, if the send is posted. */
+/* Does the receive with its send, if that one is posted. */
 static bool do_receive(const struct run *run, uint32_t rank, size_t index)
 {
     const struct machine *machine = &run->machines[rank];
@@ -202,7 +200,7 @@ static bool do_one(const struct run *run, uint32_t rank)
     return false;
 }
 
-static bool is_finished(const struct machine *machine)
+static bool is_through(const struct machine *machine)
 {
     for (size_t i = 0; i < machine->schedule->step_count; i++) {
         if (!machine->done[i]) {
@@ -212,7 +210,7 @@ static bool is_finished(const struct machine *machine)
     return true;
 }
 
-/* Runs until no rank can do a step. */
+/* Runs until nothing moves. */
 static void run_all(const struct run *run)
 {
     for (bool moved = true; moved && run->why[0] == '\0';) {
@@ -223,7 +221,7 @@ static void run_all(const struct run *run)
     }
 }
 
-/* A number for a rank and an element. Different sums of such numbers differ. */
+/* A number that tells rank and element, and whose sums tell what was added up. */
 static uint64_t contribution(uint32_t rank, uint64_t element)
 {
     return mix((uint64_t)rank << 40 ^ element);
@@ -242,7 +240,7 @@ static uint64_t expected(const struct test_job *job, uint32_t rank, uint64_t ele
     return sum;
 }
 
-static void fill_randomly(uint64_t *memory, uint64_t count, uint64_t *random)
+static void make_noise(uint64_t *memory, uint64_t count, uint64_t *random)
 {
     for (uint64_t i = 0; i < count; i++) {
         memory[i] = test_random(random);
@@ -261,8 +259,8 @@ static void open_machine(struct machine *machine, const struct test_job *job,
     machine->scratch = room(schedule->scratch_count);
     machine->done = room(schedule->step_count);
     machine->memory = room(2 * (in + out));
-    fill_randomly(machine->memory, 2 * (in + out), random);
-    fill_randomly(machine->scratch, schedule->scratch_count, random);
+    make_noise(machine->memory, 2 * (in + out), random);
+    make_noise(machine->scratch, schedule->scratch_count, random);
     machine->out = machine->memory + (offset < 0 ? -offset : 0);
     machine->in = in_place ? machine->out + offset : machine->out + out;
     machine->in_copy = room(in);
@@ -295,8 +293,8 @@ static void compare(const struct run *run, const struct test_job *job, uint32_t 
     }
 }
 
-/* Whether the schedules are for buffers of these sizes. */
-static bool counts_are_right(const struct test_job *job, const struct muster_schedule *schedules)
+/* Sizes that the machines' memory does not have. */
+static bool heads_are_right(const struct test_job *job, const struct muster_schedule *schedules)
 {
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
         if (schedules[rank].input_count != muster_shape_input_count(&job->shapes[rank]) ||
@@ -328,12 +326,12 @@ static void close_machines(struct run *run)
     free(run->machines);
 }
 
-/* If no rank is absent all must finish with the right results, else none may finish. */
+/* With nobody absent everybody must get through with the right results, else nobody. */
 static void execute(struct run *run, const struct test_job *job,
                     const struct muster_schedule *schedules, bool in_place)
 {
     run->why[0] = '\0';
-    if (!counts_are_right(job, schedules)) {
+    if (!heads_are_right(job, schedules)) {
         wrong(run, "a schedule for other buffers");
         return;
     }
@@ -341,7 +339,7 @@ static void execute(struct run *run, const struct test_job *job,
     run_all(run);
     bool whole = run->absent == run->ranks;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        if (rank != run->absent && is_finished(&run->machines[rank]) != whole) {
+        if (rank != run->absent && is_through(&run->machines[rank]) != whole) {
             wrong(run, "rank %" PRIu32 " %s", rank, whole ? "never ends" : "does not wait");
         }
         if (whole) {
@@ -395,7 +393,7 @@ bool test_execute_mixed(const struct test_job *job, bool in_place, test_early ea
     run_all(&run);
     uint64_t digest = 0;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        if (!is_finished(&run.machines[rank])) {
+        if (!is_through(&run.machines[rank])) {
             wrong(&run, "rank %" PRIu32 " never ends", rank);
         }
         for (uint64_t i = 0; i < job->schedules[rank].output_count; i++) {
