@@ -189,6 +189,8 @@ static int start_monitor(void)
     return failed;
 }
 
+/* Opens what the monitor needs, then starts it. All is tried before the first failure is returned
+ * (an errno), so that one clean-up serves for all. */
 static int start(void)
 {
     if (!state.fork_handled) {

@@ -197,6 +197,8 @@ static uint32_t find_track(struct muster_timeline_tracks *tracks, int64_t start_
     return tracks->count++;
 }
 
+/* Adds the two metadata events of a new track: its name ("send to 4 (2)") and its place among the
+ * tracks. */
 static bool name_track(struct muster_timeline_file *file, uint32_t number,
                        const struct muster_timeline_event *event, uint32_t track)
 {

@@ -63,6 +63,7 @@ static muster_status broadcast(struct muster_group_run *run,
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
 
+/* Reads the blocks of the peers, each as soon as its rank has announced, then its own. */
 static muster_status allgather(struct muster_group_run *run,
                                const struct muster_group_exposure *exposure)
 {
@@ -98,6 +99,7 @@ static muster_status barrier(struct muster_group_run *run,
     return muster_group_wait_for_all_announcements(run);
 }
 
+/* Runs the collective of the step. The method says how this rank's input is exposed. */
 static muster_status carry_out(struct muster_group_run *run)
 {
     const struct muster_group_step *step = run->step;
