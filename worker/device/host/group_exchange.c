@@ -1,10 +1,11 @@
 /*
- * What the collectives in shared memory are made of: posts and steps, and where the data is.
+ * What the collectives in shared memory are made of: announcements, phases, and access to the data.
  *
- * Of each operation every rank posts, in its seat, what it was called for and where its input is;
- * the others wait for that post, compare the call with their own, and then take what they need. A
- * post and a slot are used again two operations later, and by then all have finished the first of
- * them: nobody posts an operation before all have posted the one before.
+ * For each operation every rank announces, in its rank slot, its call and where its input is. The
+ * others wait for the announcement, compare the call with their own, and then read what they need.
+ * An announcement and a staging area are used again two operations later. By then all ranks have
+ * finished with them: no rank announces an operation before all have announced the previous one,
+ * and a rank that announces one has finished the previous one. So no barrier ends an operation.
  */
 #include "worker/device/host/group_parts.h"
 
@@ -44,27 +45,27 @@ static struct muster_call unpack(const uint64_t words[5])
 static muster_status differs(const struct muster_group_run *run, uint32_t rank,
                              const uint64_t words[5])
 {
-    char text[256] = "nothing"; /* what this library does not put into a call */
+    char text[256] = "nothing"; /* a difference in bits that no call of this library has */
     const struct muster_call there = unpack(words);
-    (void)muster_call_matches(run->step->call, &there, text, sizeof text);
+    (void)muster_call_matches(&run->launch->call, &there, text, sizeof text);
     return muster_error_set(MUSTER_INVALID, "rank %u calls differently: %s",
                             run->memory->options.names[rank], text);
 }
 
-/* The post has come: is it of the same call? */
+/* Compares an announcement, which is there, with this rank's own call. */
 static muster_status compare(const struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_group_announcement *announcement =
-        muster_group_announcement_of(run, rank, run->step->sequence);
+        muster_group_announcement_of(run, rank, run->launch->sequence);
     uint64_t sequence = atomic_load_explicit(&announcement->sequence, memory_order_relaxed);
     uint64_t here[5];
     uint64_t there[5];
     uint64_t difference = 0;
-    if (sequence != run->step->sequence) {
+    if (sequence != run->launch->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u is at operation #%llu already",
                                 run->memory->options.names[rank], (unsigned long long)sequence);
     }
-    pack(run->step->call, here);
+    pack(&run->launch->call, here);
     for (int i = 0; i < 5; i++) {
         there[i] = atomic_load_explicit(&announcement->call[i], memory_order_relaxed);
         difference |= here[i] ^ there[i];
@@ -72,12 +73,11 @@ static muster_status compare(const struct muster_group_run *run, uint32_t rank)
     return difference == 0 ? MUSTER_OK : differs(run, rank, there);
 }
 
-/* Posts --------------------------------------------------------------------------------------- */
+/* Announcements ------------------------------------------------------------------------------- */
 
-/* All have finished what used this rank's post and slot before. */
 muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 {
-    uint64_t before = run->step->sequence - 1;
+    uint64_t before = run->launch->sequence - 1;
     for (uint32_t i = 0;
          run->memory->all_announced < before && i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);
@@ -92,24 +92,24 @@ muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 void muster_group_announce(const struct muster_group_run *run, const uint64_t payload[2])
 {
     struct muster_group_announcement *mine =
-        muster_group_announcement_of(run, muster_group_own_rank(run), run->step->sequence);
+        muster_group_announcement_of(run, muster_group_own_rank(run), run->launch->sequence);
     uint64_t words[5];
-    pack(run->step->call, words);
+    pack(&run->launch->call, words);
     for (int i = 0; i < 5; i++) {
         atomic_store_explicit(&mine->call[i], words[i], memory_order_relaxed);
     }
     atomic_store_explicit(&mine->payload[0], payload[0], memory_order_relaxed);
     atomic_store_explicit(&mine->payload[1], payload[1], memory_order_relaxed);
-    run->memory->announced = run->step->sequence;
-    atomic_store_explicit(&mine->sequence, run->step->sequence, memory_order_release);
+    run->memory->announced = run->launch->sequence;
+    atomic_store_explicit(&mine->sequence, run->launch->sequence, memory_order_release);
     muster_group_wake_sleepers(muster_group_rank_slot_of(run, muster_group_own_rank(run)));
 }
 
 muster_status muster_group_wait_for_announcement(struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_group_announcement *theirs =
-        muster_group_announcement_of(run, rank, run->step->sequence);
-    TRY(muster_group_wait(run, rank, &theirs->sequence, run->step->sequence));
+        muster_group_announcement_of(run, rank, run->launch->sequence);
+    TRY(muster_group_wait(run, rank, &theirs->sequence, run->launch->sequence));
     return compare(run, rank);
 }
 
@@ -118,17 +118,17 @@ muster_status muster_group_wait_for_all_announcements(struct muster_group_run *r
     for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
         TRY(muster_group_wait_for_announcement(run, muster_group_peer(run, i)));
     }
-    run->memory->all_announced = run->step->sequence;
+    run->memory->all_announced = run->launch->sequence;
     return MUSTER_OK;
 }
 
-/* Steps --------------------------------------------------------------------------------------- */
+/* Phases -------------------------------------------------------------------------------------- */
 
 void muster_group_finish_phase(const struct muster_group_run *run, uint64_t phase)
 {
     struct muster_group_rank_slot *slot =
         muster_group_rank_slot_of(run, muster_group_own_rank(run));
-    atomic_store_explicit(&slot->progress, MUSTER_GROUP_PROGRESS(run->step->sequence, phase),
+    atomic_store_explicit(&slot->progress, MUSTER_GROUP_PROGRESS(run->launch->sequence, phase),
                           memory_order_release);
     muster_group_wake_sleepers(slot);
 }
@@ -137,7 +137,7 @@ muster_status muster_group_wait_for_phase(struct muster_group_run *run, uint32_t
                                           uint64_t phase)
 {
     return muster_group_wait(run, rank, &muster_group_rank_slot_of(run, rank)->progress,
-                             MUSTER_GROUP_PROGRESS(run->step->sequence, phase));
+                             MUSTER_GROUP_PROGRESS(run->launch->sequence, phase));
 }
 
 muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run, uint64_t phase)
@@ -148,14 +148,13 @@ muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run, u
     return MUSTER_OK;
 }
 
-/* What was read of buffers counts only if their owners had not given up by then. */
 muster_status muster_group_check_reads(struct muster_group_run *run)
 {
     atomic_thread_fence(memory_order_acquire);
     for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);
         uint64_t withdrawn = atomic_load(&muster_group_rank_slot_of(run, rank)->withdrawn);
-        if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+        if (withdrawn != 0 && withdrawn <= run->launch->sequence) {
             return muster_group_check_liveness(run, rank);
         }
     }
@@ -169,7 +168,7 @@ muster_status muster_group_end_reads(struct muster_group_run *run)
     return muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE);
 }
 
-/* Sources ------------------------------------------------------------------------------------- */
+/* Data ---------------------------------------------------------------------------------------- */
 
 static bool fits_announcement(uint64_t size_bytes)
 {
@@ -179,21 +178,18 @@ static bool fits_announcement(uint64_t size_bytes)
 muster_status muster_group_expose(struct muster_group_run *run,
                                   const struct muster_group_exposure *exposure)
 {
-    const struct muster_group_step *step = run->step;
     uint64_t payload[2] = {0, 0};
     TRY(muster_group_wait_for_reuse(run));
     if (exposure->in_buffers) {
-        muster_group_announce_allocations(run, exposure->size_bytes,
-                                          muster_shape_output_count(step->shape) *
-                                              run->element_size_bytes);
-        payload[0] = (uint64_t)(uintptr_t)step->in;
-        payload[1] = (uint64_t)(uintptr_t)step->out;
+        muster_group_announce_allocations(run, exposure->size_bytes, run->launch->sizes.out_bytes);
+        payload[0] = (uint64_t)(uintptr_t)run->launch->in;
+        payload[1] = (uint64_t)(uintptr_t)run->launch->out;
     } else if (fits_announcement(exposure->size_bytes)) {
         if (exposure->size_bytes > 0) {
-            memcpy(payload, step->in, exposure->size_bytes);
+            memcpy(payload, run->launch->in, exposure->size_bytes);
         }
     } else {
-        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), step->in,
+        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), run->launch->in,
                exposure->size_bytes);
     }
     muster_group_announce(run, payload);
@@ -206,11 +202,11 @@ void muster_group_find_input(const struct muster_group_run *run,
                              struct muster_group_inputs *inputs)
 {
     const struct muster_group_announcement *announcement =
-        muster_group_announcement_of(run, rank, run->step->sequence);
+        muster_group_announcement_of(run, rank, run->launch->sequence);
     uint64_t first = atomic_load_explicit(&announcement->payload[0], memory_order_relaxed);
     inputs->bases[rank] = NULL;
     if (rank == muster_group_own_rank(run)) {
-        inputs->bases[rank] = run->step->in;
+        inputs->bases[rank] = run->launch->in;
     } else if (exposure->in_buffers) {
         inputs->addresses[rank] = first;
         inputs->bases[rank] = muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_INPUT, first,
@@ -245,7 +241,6 @@ void muster_group_write_output(const struct muster_group_run *run, void *target,
     }
 }
 
-/* target = elements [span) of that rank's input. */
 muster_status muster_group_read_input(struct muster_group_run *run,
                                       const struct muster_group_inputs *inputs, uint32_t rank,
                                       struct muster_span span, char *target)
@@ -266,7 +261,6 @@ muster_status muster_group_read_input(struct muster_group_run *run,
     return MUSTER_OK;
 }
 
-/* All inputs, or of a reduce_scatter this rank's block of them, to OUTPUT. */
 muster_status muster_group_reduce_to_output(struct muster_group_run *run,
                                             const struct muster_group_exposure *exposure,
                                             struct muster_span span)
@@ -274,5 +268,5 @@ muster_status muster_group_reduce_to_output(struct muster_group_run *run,
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     muster_group_find_inputs(run, exposure, &payloads, &inputs);
-    return muster_group_reduce(run, &inputs, span, run->streams, run->step->out);
+    return muster_group_reduce(run, &inputs, span, run->streams, run->launch->out);
 }

@@ -227,7 +227,7 @@ static void end_transfers(struct tcp_link *link)
 /* The connection that it is half out on needs the rest to find the next frame. */
 static void leave_rest(struct tcp_link *link, struct tcp_parcel *parcel)
 {
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         struct tcp_path *path = link->paths[i];
         if (path != NULL && path->torn == parcel) {
             path->rest = *parcel;
@@ -332,7 +332,7 @@ static enum outcome send_batch(struct tcp_path *path)
 static struct tcp_path *choose_path(struct tcp_link *link)
 {
     uint32_t ready = 0;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         const struct tcp_path *path = link->paths[i];
         bool takes = path != NULL && !path->deaf && (path->pending.watch.events & EPOLLOUT) == 0;
         ready |= (uint32_t)takes << i;
@@ -349,7 +349,7 @@ static bool all_is_out(const struct tcp_link *link)
             return false;
         }
     }
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (link->paths[i] != NULL && link->paths[i]->torn != NULL) {
             return false;
         }
@@ -361,7 +361,7 @@ static void part(struct tcp_link *link)
 {
     if (link->parting && !link->parted && all_is_out(link)) {
         link->parted = true;
-        for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+        for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
             if (link->paths[i] != NULL) {
                 muster_tcp_path_end(link->paths[i]);
             }

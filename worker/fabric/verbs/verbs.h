@@ -1,7 +1,7 @@
 /*
- * Inside the RDMA transport. verbs.c has the slots of struct muster_link_ops, verbs_connect.c opens
- * links, verbs_path.c has the record of a connection, verbs_events.c takes what the devices report,
- * verbs_send.c and verbs_receive.c move frames. README.md ("RDMA") has the whole.
+ * Inside the RDMA transport. verbs.c has the slots of struct muster_transport, verbs_connect.c
+ * opens links, verbs_path.c has the record of a connection, verbs_events.c takes what the devices
+ * report, verbs_send.c and verbs_receive.c move frames. README.md ("RDMA") has the whole.
  *
  * A link has one path or several: each is a reliable-connected queue pair, and a TCP connection
  * over which its ends have told each other what a queue pair needs to know. While the path lives
@@ -21,6 +21,7 @@
 #include "worker/fabric/verbs/registrations.h"
 #include "worker/fabric/verbs/verbs_device.h"
 #include "worker/fabric/verbs/verbs_off.h"
+#include "worker/fabric/verbs/verbs_settings.h"
 #include "worker/fabric/wire/bundle.h"
 #include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
@@ -175,28 +176,14 @@ struct verbs {
     int taken_count;
 };
 
-/* verbs_listen.c: "verbs://10.0.0.1:4000". */
-void muster_verbs_print_address(const struct muster_socket_address *address,
-                                char ret_text[MUSTER_ADDRESS_SIZE]);
-MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
-                                                        struct muster_socket_address *ret_address);
-MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
-                                                 const struct muster_fabric_options *options);
-uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
-                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
+/* The row in the registry; defined in verbs.c, above all others. */
+extern const struct muster_transport muster_verbs_transport;
 
-/* verbs_connect.c */
-extern const struct muster_pending_ops muster_verbs_pending_ops;
-void muster_verbs_dial(struct verbs_link *link);
-/* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
- * come: called with what the device has reported. False if the link is
- * closed now. */
-bool muster_verbs_prove(struct verbs_path *path);
-/* A path of an open link is over, and its end is told here: the link goes on with the others, or
- * ends. False if it has ended. */
-bool muster_verbs_lose(struct verbs_path *path, const char *what);
+/* From the lowest layer to the highest; none calls a function of a higher one. */
 
-/* verbs_path.c */
+/* verbs_path.c: a path's record, its memory and its queue pair ----------------------------------
+ */
+
 /* Takes the descriptor, also on failure: NULL then. */
 struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
                                             uint32_t events);
@@ -210,9 +197,6 @@ MUSTER_CHECKED muster_status muster_verbs_pair_create(struct verbs_path *path);
 MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct verbs_path *path);
 /* The device no longer touches any memory for it. */
 void muster_verbs_pair_destroy(struct verbs_path *path);
-/* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
- * and the peer may rely on these frames. False if the device did not end it in time. */
-MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
 void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting);
 uint32_t muster_verbs_path_mtu(const struct verbs_path *path);
 /* Where its header stands. */
@@ -220,10 +204,55 @@ unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t sl
 unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot);
 unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment);
 void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot);
+void muster_verbs_note_failure(struct verbs_path *path, const char *what);
 /* OPEN, and nothing is wrong with it. */
 bool muster_verbs_path_serves(const struct verbs_path *path);
 
-/* verbs_events.c */
+/* verbs_send.c ----------------------------------------------------------------------------------
+ */
+
+/* Sends what there is room for, first what goes again; then credits that the peer may need. */
+void muster_verbs_flush(struct verbs_link *link);
+/* Of that, what goes again. False: there was no room for all of it. */
+bool muster_verbs_retransmit(struct verbs_link *link);
+/* What the device has acknowledged. */
+void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
+/* Transfers whose bytes are all out are done. */
+void muster_verbs_end_sends(struct verbs_link *link);
+/* The frame's registrations are not needed any more. */
+void muster_verbs_release(struct verbs_out *out);
+/* The path has ended: its frames go again on others. False if memory is out. */
+MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
+/* The caller's right to these transfers' memory ends. */
+void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer);
+/* Frees what it holds; all pairs are destroyed. */
+void muster_verbs_finish_sends(struct verbs_link *link);
+/* Sends a packet of a full MTU: both ways work, and for large packets. */
+void muster_verbs_send_proof(struct verbs_path *path);
+
+/* verbs_receive.c -------------------------------------------------------------------------------
+ */
+
+/* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
+MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
+                                                  const struct verbs_in *in);
+enum verbs_taken {
+    VERBS_TAKEN_NOTHING = 0,
+    VERBS_TAKEN_FRAME = 1, /* and there may be more */
+    VERBS_TAKEN_LAST = 2,  /* the link is over */
+};
+/* Takes what has come, up to a bound. */
+enum verbs_taken muster_verbs_take_frames(struct verbs_link *end);
+/* The path has ended: what has come over it stays, also without it. False if memory is out. */
+MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
+/* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
+ * wait for just that: these are copied for a while. */
+void muster_verbs_make_room(struct verbs_link *link);
+void muster_verbs_finish_receives(struct verbs_link *link);
+
+/* verbs_events.c: what the devices report -------------------------------------------------------
+ */
+
 MUSTER_CHECKED muster_status muster_verbs_events_start(struct verbs *verbs);
 void muster_verbs_events_stop(struct verbs *verbs);
 /* Leader only, without the lock: true if a completion is there. */
@@ -235,43 +264,62 @@ bool muster_verbs_take_some(struct verbs *verbs);
 void muster_verbs_take(struct verbs *verbs);
 /* The next one wakes the leader. */
 void muster_verbs_arm(struct verbs *verbs);
-void muster_verbs_note_failure(struct verbs_path *path, const char *what);
 
-/* verbs_send.c */
-/* Ends what is out and sends what there is room for; then credits that the peer may need. */
-void muster_verbs_flush(struct verbs_link *link);
-/* What the device has acknowledged. */
-void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
-/* Transfers whose bytes are all out are done. */
-void muster_verbs_end_sends(struct verbs_link *link);
-/* Afterwards no device reads the operation's memory. Waits for what is under way, shortly: then
- * the path is given up. */
-void muster_verbs_withdraw_sends(struct verbs_link *link,
-                                 const struct muster_operation_id *operation);
-/* The path has ended: its frames go again on others. False if memory is out. */
-MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
-/* The caller's right to these transfers' memory ends. */
-void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer);
-/* Frees what it holds; all pairs are destroyed. */
-void muster_verbs_finish_sends(struct verbs_link *link);
-/* Sends a packet of a full MTU: both ways work, and for large packets. */
-void muster_verbs_send_proof(struct verbs_path *path);
+/* verbs_failover.c: paths that fail -------------------------------------------------------------
+ */
 
-/* verbs_receive.c */
-/* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
-MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
-                                                  const struct verbs_in *in);
-/* Takes what has come; false if the link is over, or was closed meanwhile. */
+/* Paths of the link that serve. */
+uint32_t muster_verbs_count_serving(const struct verbs_link *link);
+/* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
+ * and the peer may rely on these frames. False if the device did not end it in time. */
+MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
+/* Takes what has come, then loses paths that have failed; false if the link is over, or was closed
+ * meanwhile. */
 bool muster_verbs_receive(struct verbs_link *end);
 /* The TCP connection is at its end: takes what the device has still got, then the path is over.
  * False if the link is. */
 bool muster_verbs_ended(struct verbs_path *path, const char *what);
-/* The path has ended: what has come over it stays, also without it. False if memory is out. */
-MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
-/* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
- * wait for just that: these are copied for a while. */
-void muster_verbs_make_room(struct verbs_link *link);
-void muster_verbs_finish_receives(struct verbs_link *link);
+
+/* verbs_withdraw.c ------------------------------------------------------------------------------
+ */
+
+/* Afterwards no device reads the operation's memory. Waits for what is under way, shortly: then
+ * the path is given up. */
+void muster_verbs_withdraw_sends(struct verbs_link *link,
+                                 const struct muster_operation_id *operation);
+
+/* verbs_listen.c: "verbs://10.0.0.1:4000" -------------------------------------------------------
+ */
+
+#define VERBS_SCHEME "verbs"
+void muster_verbs_print_address(const struct muster_socket_address *address,
+                                char ret_text[MUSTER_ADDRESS_SIZE]);
+MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
+                                                        struct muster_socket_address *ret_address);
+MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
+                                                 const struct muster_verbs_settings *settings);
+uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
+                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
+
+/* verbs_connect.c: paths that open --------------------------------------------------------------
+ */
+
+/* Slots: transport.h says what each does. */
+void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_verbs_expired(struct muster_pending_connection *pending);
+void muster_verbs_dial(struct verbs_link *link);
+/* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
+ * come: called with what the device has reported. False if the link is
+ * closed now. */
+bool muster_verbs_prove(struct verbs_path *path);
+
+/* The record of a frame in the window. */
+static inline struct verbs_out *muster_verbs_out(struct verbs_link *link, uint64_t number)
+{
+    return &link->out[muster_bundle_index(number)];
+}
 
 /* Of wr_id. */
 enum verbs_work { VERBS_WORK_RECEIVE = 1, VERBS_WORK_FRAME = 2, VERBS_WORK_EMPTY = 3 };

@@ -8,12 +8,6 @@
 
 enum { FRAMES_MAX = 16 }; /* taken in one go, then other links have their turn */
 
-enum taken {
-    TAKEN_NOTHING = 0,
-    TAKEN_FRAME = 1,
-    TAKEN_LAST = 2, /* the link is over */
-};
-
 /* Room --------------------------------------------------------------------------------------- */
 
 /* The peer writes segments in turn, and frames that go again are dealt with before older ones: a
@@ -128,10 +122,10 @@ void muster_verbs_finish_receives(struct verbs_link *link)
 
 /* Taking ------------------------------------------------------------------------------------- */
 
-static enum taken lose_by_rule(struct verbs_link *end)
+static enum verbs_taken lose_by_rule(struct verbs_link *end)
 {
     muster_whole_frame_reject(end->link, end->parting);
-    return TAKEN_LAST;
+    return VERBS_TAKEN_LAST;
 }
 
 static bool is_same(const struct verbs_link *end, const struct muster_link *link, uint64_t opened)
@@ -151,14 +145,14 @@ static muster_status read_header(const struct verbs_in *in, struct muster_frame 
     return MUSTER_OK;
 }
 
-static enum taken take_frame(struct verbs_link *end)
+static enum verbs_taken take_frame(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
     struct verbs_in *in = in_of(end, end->bundle.next_in);
     struct muster_frame frame = {0};
     if (!muster_bundle_has_next(&end->bundle)) {
-        return TAKEN_NOTHING;
+        return VERBS_TAKEN_NOTHING;
     }
     if (read_header(in, &frame) != MUSTER_OK) {
         return lose_by_rule(end);
@@ -172,51 +166,20 @@ static enum taken take_frame(struct verbs_link *end)
     if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
         return lose_by_rule(end);
     }
-    return is_same(end, link, opened) ? TAKEN_FRAME : TAKEN_LAST;
+    return is_same(end, link, opened) ? VERBS_TAKEN_FRAME : VERBS_TAKEN_LAST;
 }
 
-static enum taken take_frames(struct verbs_link *end, int most)
+enum verbs_taken muster_verbs_take_frames(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    enum taken taken = TAKEN_FRAME;
-    for (int i = 0; i < most && taken == TAKEN_FRAME; i++) {
+    enum verbs_taken taken = VERBS_TAKEN_FRAME;
+    for (int i = 0; i < FRAMES_MAX && taken == VERBS_TAKEN_FRAME; i++) {
         muster_fabric_yield(link->fabric);
         if (!is_same(end, link, opened)) {
-            return TAKEN_LAST;
+            return VERBS_TAKEN_LAST;
         }
         taken = take_frame(end);
     }
     return taken;
-}
-
-bool muster_verbs_receive(struct verbs_link *end)
-{
-    enum taken taken = take_frames(end, FRAMES_MAX);
-    if (taken == TAKEN_FRAME) {
-        muster_link_mark(end->link);
-    }
-    for (uint32_t i = 0; taken == TAKEN_NOTHING && i < end->path_end; i++) {
-        struct verbs_path *path = end->paths[i];
-        if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
-            !muster_verbs_lose(path, path->failure)) {
-            taken = TAKEN_LAST;
-        }
-    }
-    return taken != TAKEN_LAST;
-}
-
-bool muster_verbs_ended(struct verbs_path *path, const char *what)
-{
-    struct verbs_link *end = path->link;
-    struct muster_link *link = end->link;
-    enum taken taken = TAKEN_FRAME;
-    while (taken == TAKEN_FRAME) {
-        muster_verbs_take(end->verbs);
-        taken = take_frames(end, FRAMES_MAX);
-    }
-    if (taken == TAKEN_LAST) {
-        return link->end == end && link->state == MUSTER_LINK_OPEN;
-    }
-    return muster_verbs_lose(path, path->failure[0] != '\0' && what == NULL ? path->failure : what);
 }

@@ -15,20 +15,13 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    WITHDRAW_MS = 500, /* a packet that was lost goes again after that */
-    LARGE_MAX = 2,     /* frames posted in one go, then what has come has its turn */
+    LARGE_MAX = 2, /* frames posted in one go, then what has come has its turn */
 };
-
-static struct verbs_out *out_of(struct verbs_link *link, uint64_t number)
-{
-    return &link->out[muster_bundle_index(number)];
-}
 
 /* Posting -------------------------------------------------------------------------------------- */
 
@@ -97,7 +90,7 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
             .addr = (uintptr_t)out->frame.data + done, .length = size, .lkey = registered->lkey};
         done += size;
     }
-    path->segment_out = (path->segment_out + 1) % path->theirs.segments;
+    path->segment_out = (path->segment_out + 1) % VERBS_SEGMENTS;
     path->segment_credits--;
     return post(path, &work, word);
 }
@@ -118,7 +111,7 @@ static uint32_t take_slot(struct verbs_path *path)
 
 static void carry(struct verbs_path *path, uint64_t number)
 {
-    struct verbs_out *out = out_of(path->link, number);
+    struct verbs_out *out = muster_verbs_out(path->link, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
@@ -153,7 +146,7 @@ static struct muster_extent extent_of(const struct muster_transfer *transfer)
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
-static void release(struct verbs_out *out)
+void muster_verbs_release(struct verbs_out *out)
 {
     for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
         if (out->held[i] != NULL) {
@@ -174,7 +167,7 @@ static bool hold(const struct verbs_path *path, const struct muster_transfer *tr
         out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
                                                  size - done, extent_of(transfer), &covered);
         if (out->held[i] == NULL) {
-            release(out);
+            muster_verbs_release(out);
             return false;
         }
         out->covered_bytes = i == 0 ? (uint32_t)covered : out->covered_bytes;
@@ -215,7 +208,7 @@ static struct verbs_path *choose_path(struct verbs_link *link, bool large)
 /* The record of the next frame; there is room for it. */
 static struct verbs_out *next_out(struct verbs_link *link)
 {
-    struct verbs_out *out = out_of(link, link->bundle.next_out);
+    struct verbs_out *out = muster_verbs_out(link, link->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
@@ -241,7 +234,7 @@ static bool put_control(struct verbs_link *link)
 static bool is_read(struct verbs_link *link, const struct muster_transfer *transfer, uint64_t until)
 {
     for (uint64_t number = link->bundle.first_out; number != until; number++) {
-        const struct verbs_out *out = out_of(link, number);
+        const struct verbs_out *out = muster_verbs_out(link, number);
         if (out->frame.transfer == transfer && !out->copied &&
             !muster_bundle_is_acknowledged(&link->bundle, number)) {
             return true;
@@ -253,7 +246,7 @@ static bool is_read(struct verbs_link *link, const struct muster_transfer *trans
 /* Its bytes are not needed any more, if no piece before it is: its transfer may be done. */
 static void let_go(struct verbs_link *link, uint64_t number)
 {
-    struct verbs_out *out = out_of(link, number);
+    struct verbs_out *out = muster_verbs_out(link, number);
     const struct muster_outgoing frame = out->frame;
     if (frame.transfer == NULL || (frame.last && is_read(link, frame.transfer, number))) {
         return;
@@ -331,11 +324,11 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
 }
 
 /* What is to go again goes first: the peer waits for its number. */
-static bool put_again(struct verbs_link *link)
+bool muster_verbs_retransmit(struct verbs_link *link)
 {
     uint64_t number = 0;
     while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
-        struct verbs_out *out = out_of(link, number);
+        struct verbs_out *out = muster_verbs_out(link, number);
         struct verbs_path *path = choose_path(link, !out->copied);
         if (path == NULL) {
             return false;
@@ -367,7 +360,7 @@ static void return_credits(struct verbs_path *path)
 void muster_verbs_flush(struct verbs_link *link)
 {
     uint32_t large_count = 0;
-    bool more = put_again(link) && put_control(link);
+    bool more = muster_verbs_retransmit(link) && put_control(link);
     while (more && large_count < LARGE_MAX) {
         more = put_data(link, &large_count);
     }
@@ -400,10 +393,10 @@ void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
     uint64_t number = path->carried[slot];
     path->free_slots |= 1U << slot;
     if (number != 0) {
-        struct verbs_out *out = out_of(path->link, number);
+        struct verbs_out *out = muster_verbs_out(path->link, number);
         add_span(path->link, out);
         muster_bundle_acknowledge(&path->link->bundle, number);
-        release(out);
+        muster_verbs_release(out);
     }
 }
 
@@ -417,98 +410,9 @@ void muster_verbs_end_sends(struct verbs_link *link)
     }
     uint64_t oldest = 0;
     while (muster_bundle_retire(bundle, &oldest)) {
-        assert(out_of(link, oldest)->frame.transfer == NULL); /* no piece before it was read */
+        assert(muster_verbs_out(link, oldest)->frame.transfer ==
+               NULL); /* no piece before it was read */
     }
-}
-
-/* Withdrawing ---------------------------------------------------------------------------------- */
-
-static bool is_of(const struct verbs_out *out, const struct muster_operation_id *operation)
-{
-    return out->frame.transfer != NULL &&
-           muster_operation_has(operation, &out->frame.transfer->key);
-}
-
-/* A piece of the operation that a device may be reading, or (if there is none) is to read again:
- * without it the peer could make nothing of those behind it that it has got. */
-static bool find_read(struct verbs_link *link, const struct muster_operation_id *operation,
-                      uint64_t *ret_number)
-{
-    bool found = false;
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        const struct verbs_out *out = out_of(link, number);
-        if (!out->copied && is_of(out, operation) &&
-            !muster_bundle_is_acknowledged(&link->bundle, number)) {
-            *ret_number = number;
-            if (muster_bundle_carrier(&link->bundle, number) != MUSTER_BUNDLE_NO_PATH) {
-                return true;
-            }
-            found = true;
-        }
-    }
-    return found;
-}
-
-/* The peer needs the number, and the credit of the matching, to go on. */
-static void make_empty(struct verbs_out *out)
-{
-    struct muster_frame frame;
-    struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
-    if (muster_frame_decode_unchecked(out->frame.header, &frame) == MUSTER_OK) {
-        nothing.credit = frame.credit;
-    }
-    muster_frame_encode_unchecked(&nothing, out->frame.header);
-    out->frame.size = 0;
-    out->copied = true;
-}
-
-/* It has failed, or does not end its sends: they are to go again. The leader closes it later. */
-static void give_up_reading(struct verbs_path *path)
-{
-    bool whole = muster_verbs_pair_drain(path, "it does not end sends that were withdrawn");
-    muster_verbs_pair_destroy(path);
-    path->spoilt = !muster_verbs_abandon_sends(path) || !whole || path->spoilt;
-}
-
-static bool has_path(const struct verbs_link *link)
-{
-    for (uint32_t i = 0; i < link->path_end; i++) {
-        if (link->paths[i] != NULL && muster_verbs_path_serves(link->paths[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void muster_verbs_withdraw_sends(struct verbs_link *link,
-                                 const struct muster_operation_id *operation)
-{
-    int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
-    uint64_t read = 0;
-    while (find_read(link, operation, &read)) {
-        bool late = muster_clock_ns() > deadline_ns;
-        uint32_t place = muster_bundle_carrier(&link->bundle, read);
-        struct verbs_path *path = place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
-        if (path != NULL && (late || path->failure[0] != '\0')) {
-            give_up_reading(path);
-        } else if (late || !has_path(link)) {
-            break;
-        }
-        muster_verbs_take(link->verbs);
-        (void)put_again(link);
-        (void)sched_yield();
-    }
-    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = out_of(link, number);
-        if (is_of(out, operation)) {
-            if (!out->copied && !muster_bundle_is_acknowledged(&link->bundle, number)) {
-                release(out);
-                make_empty(out);
-            }
-            out->frame.transfer = NULL;
-        }
-    }
-    muster_link_mark(link->link);
 }
 
 /* The end of a path, and of all --------------------------------------------------------------- */
@@ -517,12 +421,12 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = out_of(link, number);
+        struct verbs_out *out = muster_verbs_out(link, number);
         if (muster_bundle_carrier(&link->bundle, number) != path->place) {
             continue;
         }
         muster_bundle_put_back(&link->bundle, number);
-        release(out);
+        muster_verbs_release(out);
         if (!out->copied || out->frame.size == 0) {
             continue;
         }
@@ -539,8 +443,8 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
 void muster_verbs_finish_sends(struct verbs_link *link)
 {
     for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
-        struct verbs_out *out = out_of(link, number);
-        release(out);
+        struct verbs_out *out = muster_verbs_out(link, number);
+        muster_verbs_release(out);
         free(TAKE(out->copy));
         out->frame.transfer = NULL;
     }
