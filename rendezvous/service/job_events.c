@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+static const int64_t ns_per_ms = 1000000;
+
 enum {
-    NS_PER_MS = 1000000,
     STORE_RETRY_MS = 1000, /* between attempts to store an event that is due */
     CHECKS_PER_LEASE = 4,  /* so that a pause of half a lease is always detected */
 };
@@ -76,11 +77,11 @@ static void log_phase(const struct muster_job *job)
 static int64_t membership_due_ns(const struct muster_job *job)
 {
     int64_t next_ms = muster_membership_next_ms(job->membership);
-    if (next_ms > INT64_MAX / NS_PER_MS - job->origin_ms) {
+    if (next_ms > INT64_MAX / ns_per_ms - job->origin_ms) {
         return MUSTER_NEVER;
     }
     int64_t clock_ms = next_ms < 0 ? job->origin_ms : next_ms + job->origin_ms;
-    return clock_ms * NS_PER_MS;
+    return clock_ms * ns_per_ms;
 }
 
 /* Values of generations that are over would only accumulate. */
@@ -155,10 +156,10 @@ void muster_job_detect_pause(struct muster_job *job)
     int64_t now_ns = muster_clock_ns();
     uint32_t lease_ms = muster_membership_settings(job->membership).lease_ms;
     if (muster_membership_phase(job->membership) != MUSTER_JOB_ENDED &&
-        muster_liveness_check_was_late(job->due_ns / NS_PER_MS, now_ns / NS_PER_MS, lease_ms)) {
+        muster_liveness_check_was_late(job->due_ns / ns_per_ms, now_ns / ns_per_ms, lease_ms)) {
         muster_log(MUSTER_LOG_WARN,
                    "job=%s runs %" PRId64 " ms late: every member gets a fresh lease", job->name,
-                   (now_ns - job->due_ns) / NS_PER_MS);
+                   (now_ns - job->due_ns) / ns_per_ms);
         job->restart_pending = true;
         job->due_ns = now_ns; /* this pause is reported once */
     }
