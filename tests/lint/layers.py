@@ -53,7 +53,7 @@ RULES = {
                             " collectives/",
     "worker/session/": FLOOR + " worker/device/cuda/gpu.h worker/fabric/fabric.h worker/context/ worker/communicator/"
                        " elastic/messages/messages.h collectives/",
-    "worker/cli/": CORE + " worker/base/clock.h worker/base/option_parse.h elastic/messages/messages.h worker/session/rendezvous_client.h"
+    "worker/cli/": CORE + " worker/base/clock.h elastic/messages/messages.h worker/session/rendezvous_client.h"
                    " worker/session/stored_figures.h",
     "worker/cli/run/": CLI + " elastic/ worker/session/rendezvous_client.h",
     "worker/cli/job/": CLI + " elastic/messages/messages.h worker/session/rendezvous_client.h"
