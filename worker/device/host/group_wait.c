@@ -75,13 +75,13 @@ muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t
         muster_group_layout_rank_slot(&memory->layout, rank);
     uint32_t name = memory->options.names[rank];
     /* In this order: a rank that leaves writes that before it releases its lock. */
-    bool lives = memory->pids[rank] == getpid() ||
+    bool alive = memory->pids[rank] == getpid() ||
                  muster_group_layout_rank_holder(&memory->layout, rank) != 0;
     uint64_t withdrawn = atomic_load(&slot->withdrawn);
     if (withdrawn != 0 && withdrawn <= run->launch->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u has left the group", name);
     }
-    return lives ? MUSTER_OK : muster_group_report_death(run, rank);
+    return alive ? MUSTER_OK : muster_group_report_death(run, rank);
 }
 
 static muster_status report_timeout(struct muster_group_run *run, uint32_t rank)
