@@ -84,12 +84,13 @@ struct muster_transport {
     /* Sets those fields that it parses from their variables; NULL: there are none. */
     void (*read_environment)(muster_options *options);
 
-    /* Makes the settings of those options, and of variables that have no field. *ret_settings stays
-     * NULL if this transport is not to be used; `required`: it is, or there is to be no fabric. The
-     * error names the option, its variable and the value. */
-    muster_status (*parse)(const muster_options *options, bool required, void **ret_settings);
+    /* Makes the settings of those options, and of variables that have no field. *used is true if
+     * the transport is required; otherwise it is set if the options ask for it. *ret_settings may
+     * stay NULL. The error names the option, its variable and the value. NULL: there are no
+     * options, and it is used where it is required. */
+    muster_status (*parse)(const muster_options *options, bool *used, void **ret_settings);
 
-    /* Frees the settings; not NULL. */
+    /* Frees the settings; NULL if there are never any. */
     void (*free_settings)(void *settings);
 
     /* The fabric's object of this transport. */

@@ -380,8 +380,6 @@ static void inproc_progress(struct muster_link *link)
 
 const struct muster_transport muster_inproc_transport = {
     .name = "inproc",
-    .parse = muster_inproc_parse,
-    .free_settings = muster_inproc_free_settings,
     .start = muster_inproc_start,
     .stop = muster_inproc_stop,
     .addresses = inproc_addresses,

@@ -16,18 +16,13 @@ static void shm_read_environment(muster_options *options)
 }
 
 /* Whether it is used is all that there is to say. */
-static muster_status shm_parse(const muster_options *options, bool required, void **ret_settings)
+static muster_status shm_parse(const muster_options *options, bool *used, void **ret_settings)
 {
-    static bool used = true;
+    (void)ret_settings;
     TRY(muster_option_check_switch(options->shared_memory, "shared_memory",
                                    "MUSTER_SHARED_MEMORY"));
-    *ret_settings = required || options->shared_memory != 0 ? &used : NULL;
+    *used = *used || options->shared_memory != 0;
     return MUSTER_OK;
-}
-
-static void shm_free_settings(void *settings)
-{
-    (void)settings;
 }
 
 static muster_status shm_start(struct muster_fabric *fabric, const void *settings,
@@ -318,7 +313,6 @@ const struct muster_transport muster_shm_transport = {
     .shares_memory = true,
     .read_environment = shm_read_environment,
     .parse = shm_parse,
-    .free_settings = shm_free_settings,
     MUSTER_COMMON_LINK_OPERATIONS,
     .start = shm_start,
     .stop = muster_common_link_stop,
