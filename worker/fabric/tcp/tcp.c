@@ -136,12 +136,6 @@ static bool tcp_said_goodbye(const struct muster_link *link)
     return false; /* the peer closes when it has read it, and then the link is not OPEN any more */
 }
 
-static void tcp_post_send(struct muster_link *link, struct muster_transfer *transfer)
-{
-    struct tcp_link *end = link->end;
-    muster_match_post_send(&end->match, transfer);
-}
-
 static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
                          struct muster_transfer_list *ret_sends)
 {
@@ -258,7 +252,7 @@ const struct muster_transport muster_tcp_transport = {
     .addresses = tcp_addresses,
     .begin_generation = tcp_begin_generation,
     .timers = tcp_timers,
-    .post_send = tcp_post_send,
+    .post_send = muster_common_link_post_send,
     .withdraw = tcp_withdraw,
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,

@@ -63,6 +63,11 @@ void muster_common_link_open(struct muster_link *link)
     }
 }
 
+void muster_common_link_post_send(struct muster_link *link, struct muster_transfer *transfer)
+{
+    muster_match_post_send(match_of(link), transfer);
+}
+
 void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer)
 {
     muster_match_post_receive(match_of(link), transfer);

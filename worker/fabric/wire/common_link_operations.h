@@ -19,6 +19,8 @@ void muster_common_link_refresh(void *transport);
 void muster_common_link_begin_generation(void *transport);
 int64_t muster_common_link_timers(void *transport, int64_t now_ns);
 void muster_common_link_open(struct muster_link *link);
+/* For those that do not try to send at once. */
+void muster_common_link_post_send(struct muster_link *link, struct muster_transfer *transfer);
 void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer);
 void muster_common_link_abort(struct muster_link *link, const struct muster_operation_id *operation,
                               const char *reason);
