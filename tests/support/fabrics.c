@@ -4,7 +4,7 @@
 #include "worker/fabric/transports.h"
 
 /* Transports of the tests' own, beside the registry's. */
-#define TRANSPORTS(ROW)
+#define TRANSPORTS(ROW) ROW(unix)
 
 #define DECLARE(name) extern const struct muster_transport muster_##name##_transport;
 #define POINT_TO(name) &muster_##name##_transport,
