@@ -1,3 +1,4 @@
+/* Algorithms by number and by name; what a plan must fulfil; making one rank's schedule. */
 #include "collectives/algorithms/algorithm.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 enum { ROW_BITS = 8 };
 _Static_assert(1 << ROW_BITS == MUSTER_ALGORITHM_ROWS_MAX, "the row is the lowest bits");
 
-/* NULL: there is none. */
+/* NULL: there is no algorithm of this number. */
 static const struct muster_algorithm *row_of(size_t algorithm)
 {
     size_t row = algorithm % MUSTER_ALGORITHM_ROWS_MAX;
@@ -30,13 +31,7 @@ bool muster_algorithm_uses_memory(size_t algorithm)
     return row != NULL && row->memory;
 }
 
-bool muster_algorithm_uses_all_counts(size_t algorithm)
-{
-    const struct muster_algorithm *row = row_of(algorithm);
-    return row != NULL && row->all_counts;
-}
-
-/* The plan as the algorithm's row wants it. */
+/* The plan with the variant of the algorithm's number. */
 static struct muster_plan vary(size_t algorithm, const struct muster_plan *plan)
 {
     struct muster_plan varied = *plan;
@@ -49,8 +44,8 @@ bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, cha
                            size_t size)
 {
     const struct muster_plan varied = vary(algorithm, plan);
-    if (plan->contributors != NULL && !row_of(algorithm)->reproducible) {
-        (void)snprintf(ret_why, size, "the order in which it reduces depends on ranks and hosts");
+    if (plan->reduction_order != NULL && !row_of(algorithm)->reproducible) {
+        (void)snprintf(ret_why, size, "its order of reduction depends on ranks and hosts");
         return false;
     }
     return row_of(algorithm)->fits(&varied, ret_why, size);
@@ -60,7 +55,7 @@ void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
                               struct muster_formula *ret_formula)
 {
     const struct muster_plan varied = vary(algorithm, plan);
-    row_of(algorithm)->formula(&varied, ret_formula);
+    row_of(algorithm)->generator->formula(&varied, ret_formula);
 }
 
 /* Names --------------------------------------------------------------------------------------- */
@@ -77,7 +72,7 @@ void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size)
                    text[0] == '\0' ? "" : "(", text, text[0] == '\0' ? "" : ")");
 }
 
-/* ", "-separated names of a collective's algorithms that fit the plan; all of them without one. */
+/* Lists the names of a collective's algorithms that fit the plan; all names if there is no plan. */
 static void list_names(enum muster_collective collective, const struct muster_plan *plan,
                        char *ret_names, size_t size)
 {
@@ -95,7 +90,7 @@ static void list_names(enum muster_collective collective, const struct muster_pl
     }
 }
 
-/* name is so long a beginning of "NAME(...)", or all of it. */
+/* `name` begins with the row's name, which is `length` long. */
 static bool is_named(const struct muster_algorithm *row, const char *name, size_t length)
 {
     return strlen(row->name) == length && strncmp(row->name, name, length) == 0;
@@ -108,7 +103,7 @@ static muster_status find_variant(const struct muster_algorithm *row, const char
     size_t length = strlen(text);
     char inner[MUSTER_ALGORITHM_NAME_SIZE];
     if (row->variants == NULL) {
-        return muster_error_set(MUSTER_INVALID, "algorithm %s has nothing to say in brackets",
+        return muster_error_set(MUSTER_INVALID, "algorithm %s takes nothing in brackets",
                                 row->name);
     }
     if (text[length - 1] != ')' || length - 1 > sizeof inner) {
@@ -138,8 +133,18 @@ muster_status muster_algorithm_find(enum muster_collective collective, const cha
     }
     char names[512];
     list_names(collective, NULL, names, sizeof names);
-    return muster_error_set(MUSTER_INVALID, "%s has no algorithm \"%.64s\": there are %s",
+    return muster_error_set(MUSTER_INVALID, "%s has no algorithm \"%.64s\"; it has %s",
                             muster_collective_name(collective), name, names);
+}
+
+const char *muster_algorithm_rounds_text(const struct muster_algorithm *row)
+{
+    return row->rounds_text != NULL ? row->rounds_text : row->generator->rounds_text;
+}
+
+const char *muster_algorithm_elements_text(const struct muster_algorithm *row)
+{
+    return row->elements_text != NULL ? row->elements_text : row->generator->elements_text;
 }
 
 /* Plans --------------------------------------------------------------------------------------- */
@@ -148,7 +153,7 @@ muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan
 {
     const struct muster_algorithm *row = row_of(algorithm);
     if (row == NULL) {
-        return muster_error_set(MUSTER_INVALID, "there is no algorithm number %zu", algorithm);
+        return muster_error_set(MUSTER_INVALID, "no algorithm has the number %zu", algorithm);
     }
     if (row->collective != plan->collective) {
         return muster_error_set(MUSTER_INVALID, "algorithm %s does %s, not %s", row->name,
@@ -163,9 +168,20 @@ muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan
         char names[512];
         muster_algorithm_print(algorithm, name, sizeof name);
         list_names(plan->collective, plan, names, sizeof names);
-        return muster_error_set(MUSTER_INVALID, "algorithm %s does not fit: %s; these do: %s", name,
-                                why, names);
+        return muster_error_set(MUSTER_INVALID, "algorithm %s does not fit: %s; these fit: %s",
+                                name, why, names);
     }
+    return MUSTER_OK;
+}
+
+static muster_status add_steps(const struct muster_generator *generator,
+                               const struct muster_plan *plan, struct muster_builder *builder)
+{
+    if (generator->generate != NULL) {
+        return generator->generate(plan, builder);
+    }
+    const struct muster_group all = muster_group_all(plan);
+    generator->part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
     return MUSTER_OK;
 }
 
@@ -176,7 +192,7 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan varied = vary(algorithm, plan);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_status status = row_of(algorithm)->generate(&varied, &builder);
+    muster_status status = add_steps(row_of(algorithm)->generator, &varied, &builder);
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }

@@ -1,9 +1,7 @@
 /*
- * The table of algorithms. To add one: write algorithms/NAME.c with a generator and a formula,
- * declare both in algorithms/generators.h, add a row to algorithms/table.c. The checker, the
- * printer, the executor, selection, the tests and `muster plan` find it there.
- *
- * A generator is pure: same request, same schedule. It is never asked for what `fits` refuses.
+ * The table of algorithms. To add one: write its file, which defines a muster_generator, and name
+ * that in table.c, in the list of generators and in a new row (README.md). The checker, the
+ * printer, the executor, selection, the tests and `muster plan` all go through the table.
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_ALGORITHM_H
@@ -12,93 +10,108 @@
 #include "collectives/schedule/schedule.h"
 
 struct muster_builder; /* collectives/schedule/builder.h */
+struct muster_group;
 
-/* Messages that wait for one another, and the elements that they carry. */
+/* A chain of messages, each of which waits for the one before it. */
 struct muster_path {
     uint64_t messages;
-    uint64_t elements;
+    uint64_t elements; /* in all of them */
 };
 
-/* The textbook's numbers. */
+/* Totals of an algorithm's schedules, for selection. */
 struct muster_formula {
-    /* Of the busiest rank; exact: the tests hold every schedule to them. */
+    /* Of the busiest rank. Exact: the tests compare every schedule with them. */
     uint32_t rounds;
     uint64_t elements; /* sent */
-    /* Along the longest way through the job, within hosts, between those of a rack, and between
-     * racks; what goes through a host's busiest uplink at the same time is added up. For selection
-     * in large jobs. */
-    struct muster_path local;
-    struct muster_path cross;
-    struct muster_path world;
-    uint64_t rack_elements; /* of those between racks, through a rack's busiest uplink */
-    uint64_t reduced;       /* elements reduced along that way */
+    /* Estimates, for selection in large jobs: the critical path through the job, by level. The
+     * elements of cross and world are added up over all messages that go through the host's busiest
+     * uplink at the same time. */
+    struct muster_path local; /* within hosts */
+    struct muster_path cross; /* between the hosts of a rack */
+    struct muster_path world; /* between racks */
+    uint64_t rack_elements;   /* of world, added up over a rack's busiest uplink */
+    uint64_t reduced;         /* elements reduced along the critical path */
 };
 
-/* Of an algorithm that is put together from others: what stands in the brackets of
- * "hierarchical(local=ring,cross=swing)" as a number that is not 0 and below 2^24. */
+/* The variants of an algorithm that has parameters: the text in the brackets of
+ * "hierarchical(local=ring,cross=swing)" as a number from 1 to 2^24 - 1. */
 struct muster_variants {
     muster_status (*parse)(const char *text, uint32_t *ret_variant);
-    void (*print)(uint32_t variant, char *ret_text, size_t size); /* any number: from the wire */
+    void (*print)(uint32_t variant, char *ret_text,
+                  size_t size); /* of any number: it may come from the wire */
 };
 
-struct muster_algorithm {
-    const char *name; /* lower case with underscores; `muster plan --list` prints it */
-    const char *what; /* one line with its source */
-    /* The textbook's formulas for people, in P and n, of the busiest rank; and when to use it. The
-     * table in collectives/README.md is made of them. */
-    const char *rounds_text, *elements_text, *best_for;
-    enum muster_collective collective;
-    /* Reduces along the tree over the plan's contributors, or over the ranks if there are none: see
-     * terms.h. The tests prove it. */
-    bool reproducible;
-    /* Ranks that share memory carry it out there as one: see collectives/select/host_memory.h. Of
-     * those that do not, it is an algorithm that there are others for: it is not selected. */
-    bool memory;
-    /* The members must tell each other all counts before: see muster_plan.all_counts. */
-    bool all_counts;
-    uint32_t variant;                       /* that the name alone stands for */
-    const struct muster_variants *variants; /* or NULL: it has none */
-    /* Ask with muster_algorithm_fits(), muster_schedule_generate(), muster_algorithm_formula().
-     * True if it can do it. False: ret_why (size bytes) says what would fit. */
-    bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
-    /* Adds this rank's steps. */
+/* Makes the schedules of a row; rows may share one. Pure: the same plan gives the same schedule. It
+ * is never called for a plan that the row's `fits` refuses. */
+struct muster_generator {
+    /* The textbook's formulas for readers, in P and n, of the busiest rank. */
+    const char *rounds_text, *elements_text;
+    /* Adds the steps of plan->rank. Called by muster_schedule_generate(). */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
-    /* plan->rank is ignored. */
+    /* In place of `generate`: an allreduce that works in any group, as that of a muster_exchange
+     * (hierarchical/exchange.h). Called with the group of all ranks. */
+    void (*part)(struct muster_builder *builder, const struct muster_group *group,
+                 enum muster_buffer source, struct muster_span span);
+    /* Called by muster_algorithm_formula(); plan->rank is ignored. */
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 
-/* Rows are identified by their index, which travels in frames: append only. */
+struct muster_algorithm {
+    const char *name;     /* lower case with underscores; `muster plan --list` prints it */
+    const char *what;     /* one line with its source */
+    const char *best_for; /* when to use it */
+    enum muster_collective collective;
+    /* Reduces along the tree of the plan's reduction order (terms.h), or, without one, along that
+     * of the ranks. The tests prove it. */
+    bool reproducible;
+    /* Ranks that share memory carry the call out there as one operation: see
+     * collectives/select/host_memory.h. Where they share none, the row is not selected: another row
+     * does the same by messages. */
+    bool memory;
+    uint32_t variant;                       /* that the name without brackets stands for */
+    const struct muster_variants *variants; /* or NULL: it has none */
+    /* True if the algorithm can do the plan's call. False: ret_why (size bytes) says what would
+     * fit. Called by muster_algorithm_fits(). */
+    bool (*fits)(const struct muster_plan *plan, char *ret_why, size_t size);
+    const struct muster_generator *generator;
+    const char *rounds_text, *elements_text; /* in place of the generator's; or NULL */
+};
+
+/* Rows are identified by their index, which is sent in frames: append only. */
 extern const struct muster_algorithm muster_algorithms[];
 extern const size_t muster_algorithm_count;
 
-/* The number of an algorithm is the index of its row; above that, times so many, is the variant, if
- * it is not the one that the row's name stands for. So the index of a row is a number too. It fits
- * 32 bits. */
+/* The number of an algorithm is the index of its row, plus MUSTER_ALGORITHM_ROWS_MAX times its
+ * variant; the variant is 0 for the one that the row's name alone stands for, so that the index of
+ * a row is a number too. Numbers fit 32 bits. */
 enum { MUSTER_ALGORITHM_ROWS_MAX = 256, MUSTER_ALGORITHM_NAME_SIZE = 160 };
 
-/* Whether the row of this number has .memory, or .all_counts; of what is no number it has not. */
+/* True if the algorithm's row has .memory; false if there is no algorithm of this number. */
 bool muster_algorithm_uses_memory(size_t algorithm);
-bool muster_algorithm_uses_all_counts(size_t algorithm);
 
-/* The number of this name for this collective: that of a row, or one with its variant in brackets.
- * MUSTER_INVALID lists the names that there are. */
+/* The number of the algorithm of this name, with or without a variant in brackets. MUSTER_INVALID
+ * lists the known names. */
 MUSTER_CHECKED muster_status muster_algorithm_find(enum muster_collective collective,
                                                    const char *name, size_t *ret_algorithm);
 
-/* The name that muster_algorithm_find() would take; "unknown" for what is no number. */
+/* The name by which muster_algorithm_find() finds it; "unknown" if there is no such number. */
 void muster_algorithm_print(size_t algorithm, char *ret_name, size_t size);
 
-/* What the row says, asked for its variant. */
+/* The row's formulas for readers; algorithms/CATALOGUE.md shows them. */
+const char *muster_algorithm_rounds_text(const struct muster_algorithm *row);
+const char *muster_algorithm_elements_text(const struct muster_algorithm *row);
+
+/* The row's `fits` and formula, with the variant of the algorithm's number. */
 bool muster_algorithm_fits(size_t algorithm, const struct muster_plan *plan, char *ret_why,
                            size_t size);
 void muster_algorithm_formula(size_t algorithm, const struct muster_plan *plan,
                               struct muster_formula *ret_formula);
 
-/* MUSTER_INVALID as muster_schedule_generate() would say it. */
+/* MUSTER_INVALID: muster_schedule_generate() would refuse the plan. */
 MUSTER_CHECKED muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan);
 
 /* Generates the schedule of plan->rank. The caller finishes it. MUSTER_INVALID: rank or root out
- * of range, counts that overflow, an algorithm that does not fit (the text says what would). */
+ * of range, counts that overflow, an algorithm that does not fit (the text says which ones do). */
 MUSTER_CHECKED muster_status muster_schedule_generate(size_t algorithm,
                                                       const struct muster_plan *plan,
                                                       struct muster_schedule *ret_schedule);

@@ -1,3 +1,4 @@
+/* The blocks of a buffer, and places of ranks: a power of two of them. */
 #include "collectives/algorithms/blocks.h"
 
 #include "collectives/algorithms/generators.h"

@@ -23,17 +23,17 @@ struct muster_span muster_blocks_range(const struct muster_blocks *blocks, uint6
 /* The block of this rank, modulo the ranks. */
 struct muster_span muster_blocks_at(const struct muster_blocks *blocks, uint64_t rank);
 
-/* Elements of all blocks together, of the smallest, and of the largest. */
+/* Elements of all blocks together, of the smallest block, and of the largest. */
 uint64_t muster_blocks_total(const struct muster_blocks *blocks);
 uint64_t muster_blocks_smallest(const struct muster_blocks *blocks);
 uint64_t muster_blocks_largest(const struct muster_blocks *blocks);
 
-/* How many ranks a formula must look at to find the busiest: all, or where every rank does the same
- * with blocks of one size, one. */
+/* The number of ranks, from 0 on, among which a formula finds the busiest one: 1 if all blocks have
+ * one size, as all ranks then do the same. */
 uint32_t muster_blocks_different(const struct muster_blocks *blocks);
 
-/* Places: a power of two of the ranks, where P may be another number. Each of the first `extras`
- * places stands for two ranks, one after the other, of which the second acts. */
+/* Places: for algorithms that need a power of two of ranks, where P is any number. Each of the
+ * first `extras` places stands for two neighbouring ranks, of which the second acts for both. */
 struct muster_places {
     uint32_t levels; /* there are 2^levels */
     uint32_t extras;
@@ -41,12 +41,12 @@ struct muster_places {
 
 struct muster_places muster_places_of(uint32_t ranks);
 
-/* The first of the ranks that the place stands for, and the one that acts. For place number
- * 2^levels the first is P. */
+/* The first of the ranks that the place stands for, and the rank that acts. The first rank of place
+ * 2^levels, which is one too far, is P. */
 uint32_t muster_places_first(const struct muster_places *places, uint32_t place);
 uint32_t muster_places_rank(const struct muster_places *places, uint32_t place);
 
-/* The place that stands for this rank, and whether the rank only has another act for it. */
+/* The place that stands for this rank; and whether another rank acts for this one. */
 uint32_t muster_places_find(const struct muster_places *places, uint32_t rank);
 bool muster_places_is_extra(const struct muster_places *places, uint32_t rank);
 

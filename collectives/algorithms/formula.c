@@ -1,21 +1,8 @@
+/* Estimates of critical paths through a job, for the formulas of large jobs (generators.h). */
 #include "collectives/algorithms/generators.h"
 
-static uint32_t largest(uint32_t count, const uint32_t *sizes)
-{
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] > size ? sizes[i] : size;
-    }
-    return size;
-}
-
-static uint32_t largest_host(const struct muster_topology *topology)
-{
-    return largest(topology->hosts, topology->host_sizes);
-}
-
 /* The most ranks of one rack. */
-static uint32_t largest_rack(const struct muster_topology *topology)
+static uint32_t ranks_of_largest_rack(const struct muster_topology *topology)
 {
     uint32_t most = 0;
     for (uint32_t rack = 0; rack < topology->racks; rack++) {
@@ -72,8 +59,8 @@ void muster_formula_ring(const struct muster_topology *topology, struct muster_p
     }
 }
 
-/* Partners at distances that are powers of two. */
-static bool stays_among(uint64_t reach, uint32_t ranks)
+/* Partners lie at distances that are powers of two: true if all of them are among so many ranks. */
+static bool stays_within(uint64_t reach, uint32_t ranks)
 {
     return reach <= UINT64_C(1) << muster_log2_down(ranks);
 }
@@ -82,24 +69,23 @@ void muster_formula_add(struct muster_formula *formula, const struct muster_topo
                         uint64_t reach, uint64_t messages, uint64_t elements)
 {
     struct muster_path path = {.messages = messages, .elements = elements};
-    if (topology->hosts == 1 || stays_among(reach, largest_host(topology))) {
+    if (topology->hosts == 1 || stays_within(reach, muster_topology_largest_host(topology))) {
         add_path(&formula->local, path);
         return;
     }
-    path.elements *= largest_host(topology);
-    if (stays_among(reach, largest_rack(topology))) {
+    path.elements *= muster_topology_largest_host(topology);
+    if (stays_within(reach, ranks_of_largest_rack(topology))) {
         add_path(&formula->cross, path);
     } else {
-        muster_formula_between(formula, topology, path,
-                               largest(topology->racks, topology->rack_sizes));
+        muster_formula_between(formula, topology, path, muster_topology_largest_rack(topology));
     }
 }
 
 void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,
                              struct muster_formula *ret_formula)
 {
-    uint64_t local = largest_host(topology);
-    uint64_t rack = largest_rack(topology);
+    uint64_t local = muster_topology_largest_host(topology);
+    uint64_t rack = ranks_of_largest_rack(topology);
     uint64_t each = topology->ranks > 1 ? elements / (topology->ranks - 1) : 0;
     muster_formula_add(ret_formula, topology, 1, local - 1, (local - 1) * each);
     muster_formula_add(ret_formula, topology, topology->racks > 1 ? local + 1 : UINT64_MAX,

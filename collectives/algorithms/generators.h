@@ -1,10 +1,10 @@
 /*
- * What the files of this folder give to the table, and to each other.
+ * What generators share.
  *
- * A `generate` adds one rank's steps; a `formula` says what they must add up to. A `part` runs an
- * allreduce among the ranks of a group on one span: it reads `source` (INPUT or OUTPUT) and leaves
- * the result in OUTPUT, at the same place. Its `part_elements` and `part_rounds` are what the
- * member number `index` of a group sends and takes.
+ * A group is some ranks that run a part of a collective among themselves; its members are counted
+ * from 0. A part adds the steps of one member. Where a part has a root, the root reads `source`,
+ * and all others get the span in OUTPUT; a member's place is its index counted from the root. An
+ * allreduce that runs in a group is a muster_exchange (hierarchical/exchange.h).
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_GENERATORS_H
@@ -12,78 +12,28 @@
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/schedule/builder.h"
 
-struct muster_tally; /* level.h */
+struct muster_step_totals; /* level.h */
 
-/* ring_two_phase.c */
-muster_status muster_ring_two_phase_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_ring_two_phase_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
+/* ring_two_phase.c: an allreduce of the span, from `source` (INPUT or OUTPUT) to OUTPUT; and what
+ * the member number `index` sends, and in how many rounds. */
 void muster_ring_two_phase_part(struct muster_builder *builder, const struct muster_group *group,
                                 enum muster_buffer source, struct muster_span span);
 uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index);
 uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index);
 
-/* One of 2(size - 1) rounds; the caller begins the next. Backward: to the previous member. */
+/* One of its 2(size - 1) rounds; the caller begins the next. Backward: to the previous member. */
 void muster_ring_two_phase_round(struct muster_builder *builder, const struct muster_group *group,
                                  enum muster_buffer source, struct muster_span span, uint32_t round,
                                  bool backward);
 
-/* ring.c */
-muster_status muster_ring_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_ring_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_ring_part(struct muster_builder *builder, const struct muster_group *group,
-                      enum muster_buffer source, struct muster_span span);
-uint64_t muster_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* ring_chunked.c */
-muster_status muster_ring_chunked_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder);
-void muster_ring_chunked_formula(const struct muster_plan *plan,
-                                 struct muster_formula *ret_formula);
-void muster_ring_chunked_part(struct muster_builder *builder, const struct muster_group *group,
-                              enum muster_buffer source, struct muster_span span);
-uint64_t muster_ring_chunked_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_ring_chunked_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* A ring for each half of the span, in the same rounds; opposite: the second one goes backward. */
+/* ring_chunked.c: a ring for each half of the span, in the same rounds; opposite: the second ring
+ * goes backward. */
 void muster_ring_halves_part(struct muster_builder *builder, const struct muster_group *group,
                              enum muster_buffer source, struct muster_span span, bool opposite);
 
-/* bidirectional_ring.c */
-muster_status muster_bidirectional_ring_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_bidirectional_ring_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
-void muster_bidirectional_ring_part(struct muster_builder *builder,
-                                    const struct muster_group *group, enum muster_buffer source,
-                                    struct muster_span span);
-uint64_t muster_bidirectional_ring_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_bidirectional_ring_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* halving_doubling.c */
-muster_status muster_halving_doubling_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_halving_doubling_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
-void muster_halving_doubling_part(struct muster_builder *builder, const struct muster_group *group,
-                                  enum muster_buffer source, struct muster_span whole);
-uint64_t muster_halving_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_halving_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* swing.c */
-muster_status muster_swing_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_swing_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_swing_part(struct muster_builder *builder, const struct muster_group *group,
-                       enum muster_buffer source, struct muster_span whole);
-uint64_t muster_swing_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_swing_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* binary_blocks.c */
-
-/* Who exchanges halves with whom in a block of 2^levels ranks. Bit `level` of a share's number says
- * which half is kept at that level; partners agree on the bits below and differ in that one. */
+/* binary_blocks.c: halving and doubling among any number of ranks. A butterfly says which members
+ * of a block of 2^levels exchange halves. Bit `level` of a share's number says which half is kept
+ * at that level; partners have the same bits below it, and differ in that one. */
 struct muster_butterfly {
     uint32_t (*share_of)(uint32_t index, uint32_t levels);
     uint32_t (*index_of)(uint32_t share, uint32_t levels); /* its inverse */
@@ -101,329 +51,90 @@ void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
                                   const struct muster_plan *plan,
                                   struct muster_formula *ret_formula);
 
-/* recursive_doubling.c */
-muster_status muster_recursive_doubling_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_recursive_doubling_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
-void muster_recursive_doubling_part(struct muster_builder *builder,
-                                    const struct muster_group *group, enum muster_buffer source,
-                                    struct muster_span span);
-uint64_t muster_recursive_doubling_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_recursive_doubling_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* bcube.c */
-muster_status muster_bcube_generate(const struct muster_plan *plan, struct muster_builder *builder);
-void muster_bcube_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_bcube_part(struct muster_builder *builder, const struct muster_group *group,
-                       enum muster_buffer source, struct muster_span span);
-uint64_t muster_bcube_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_bcube_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size);
-extern const struct muster_variants muster_bcube_variants;
-
-/* double_tree.c */
-muster_status muster_double_tree_generate(const struct muster_plan *plan,
-                                          struct muster_builder *builder);
-void muster_double_tree_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_double_tree_part(struct muster_builder *builder, const struct muster_group *group,
-                             enum muster_buffer source, struct muster_span span);
-uint64_t muster_double_tree_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_double_tree_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* all_to_one.c */
-muster_status muster_all_to_one_generate(const struct muster_plan *plan,
-                                         struct muster_builder *builder);
-void muster_all_to_one_formula(const struct muster_plan *plan, struct muster_formula *ret_formula);
-void muster_all_to_one_part(struct muster_builder *builder, const struct muster_group *group,
-                            enum muster_buffer source, struct muster_span span);
-uint64_t muster_all_to_one_part_elements(uint64_t count, uint32_t size, uint32_t index);
-uint32_t muster_all_to_one_part_rounds(uint64_t count, uint32_t size, uint32_t index);
-
-/* fold.c: where an algorithm takes only certain numbers of members, the others are extras. Each of
- * the first 2 x extras members of even number is one: it gives its data to the next member, which
- * reduces it with its own before the others begin, and gets the result back at the end. */
+/* fold.c: folding, where an algorithm takes only certain numbers of members. The members beyond
+ * such a number are extras. Among the first 2 x extras members, those of even index are the extras.
+ * An extra sends its data to the next member, which reduces it with its own before the others
+ * begin, and receives the result from it at the end. */
 struct muster_fold {
     uint32_t size;   /* members of the group */
-    uint32_t kept;   /* those that go on; at least half of them */
-    uint32_t extras; /* those that do not */
+    uint32_t kept;   /* those that run the algorithm; at least half of them */
+    uint32_t extras; /* the others */
 };
 
 struct muster_fold muster_fold_of(uint32_t size, uint32_t kept);
 bool muster_fold_is_extra(const struct muster_fold *fold, uint32_t index);
 
-/* A member's place among those kept, and the member at a place. Places below `extras` take one. */
+/* A member's place among those kept, and the index of the member at a place. The members at places
+ * below `extras` each have an extra. */
 uint32_t muster_fold_place(const struct muster_fold *fold, uint32_t index);
 uint32_t muster_fold_index(const struct muster_fold *fold, uint32_t place);
 
-/* All that an extra does. */
-void muster_fold_give(struct muster_builder *builder, const struct muster_group *group,
-                      enum muster_buffer source, struct muster_span span);
-
-/* hierarchical.c */
-muster_status muster_hierarchical_generate(const struct muster_plan *plan,
-                                           struct muster_builder *builder);
-void muster_hierarchical_formula(const struct muster_plan *plan,
-                                 struct muster_formula *ret_formula);
-bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
-
-/* ordered_pairwise.c: allreduce and reduce_scatter */
-muster_status muster_ordered_pairwise_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_ordered_pairwise_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
-void muster_ordered_pairwise_scatter_formula(const struct muster_plan *plan,
-                                             struct muster_formula *ret_formula);
-
-/* ordered_hierarchical.c; it fits where hierarchical does */
-muster_status muster_ordered_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_ordered_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
-
-/* ordered_allgather.c */
-muster_status muster_ordered_allgather_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_ordered_allgather_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
-
-/* ordered_binomial.c */
-muster_status muster_ordered_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_ordered_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
-
-/* allgather_ring.c */
-muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_allgather_ring_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
-
-/* allgather_recursive_doubling.c */
-muster_status muster_allgather_recursive_doubling_generate(const struct muster_plan *plan,
-                                                           struct muster_builder *builder);
-void muster_allgather_recursive_doubling_formula(const struct muster_plan *plan,
-                                                 struct muster_formula *ret_formula);
-
-/* allgather_bruck.c */
-muster_status muster_allgather_bruck_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_allgather_bruck_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
-
-/* allgather_pat.c */
-muster_status muster_allgather_pat_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_allgather_pat_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
-
-/* reduce_scatter_halving_doubling.c */
-muster_status muster_reduce_scatter_halving_doubling_generate(const struct muster_plan *plan,
-                                                              struct muster_builder *builder);
-void muster_reduce_scatter_halving_doubling_formula(const struct muster_plan *plan,
-                                                    struct muster_formula *ret_formula);
-
-/* reduce_scatter_pat.c */
-muster_status muster_reduce_scatter_pat_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_reduce_scatter_pat_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
-
-/* allgather_hierarchical.c, reduce_scatter_hierarchical.c; they fit where hierarchical does */
-muster_status muster_allgather_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder);
-void muster_allgather_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula);
-muster_status muster_reduce_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder);
-void muster_reduce_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula);
-
-/* alltoall_bruck.c */
-muster_status muster_alltoall_bruck_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_alltoall_bruck_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
-
-/* alltoallv_bruck.c */
-bool muster_alltoallv_bruck_fits(const struct muster_plan *plan, char *ret_why, size_t size);
-muster_status muster_alltoallv_bruck_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_alltoallv_bruck_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
-
-/* alltoall_pairwise.c */
-muster_status muster_alltoall_pairwise_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_alltoall_pairwise_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
-
-/* pairwise_exchange.c */
-muster_status muster_pairwise_exchange_generate(const struct muster_plan *plan,
-                                                struct muster_builder *builder);
-void muster_pairwise_exchange_formula(const struct muster_plan *plan,
-                                      struct muster_formula *ret_formula);
-
-/* reduce_scatter_ring.c */
-muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-
-/* Broadcasts, reduces and barriers as parts among the ranks of a group, `root` being a member's
- * index: the root reads `source`, all others get the span in OUTPUT. A tally is of the member at a
- * place, counted from the root. */
+/* All steps of an extra. */
+void muster_fold_extra(struct muster_builder *builder, const struct muster_group *group,
+                       enum muster_buffer source, struct muster_span span);
 
 /* broadcast_binomial.c */
 void muster_broadcast_binomial_part(struct muster_builder *builder,
                                     const struct muster_group *group, uint32_t root,
                                     enum muster_buffer source, struct muster_span span);
-struct muster_tally muster_broadcast_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
-muster_status muster_broadcast_binomial_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_broadcast_binomial_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
+struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
+                                                           uint32_t place);
 
-/* broadcast_pipelined.c */
-void muster_broadcast_pipelined_part(struct muster_builder *builder,
-                                     const struct muster_group *group, uint32_t root,
-                                     enum muster_buffer source, struct muster_span span);
-struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place);
-muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-
-/* barrier_dissemination.c */
-void muster_barrier_dissemination_part(struct muster_builder *builder,
-                                       const struct muster_group *group);
-muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
-                                                    struct muster_builder *builder);
-void muster_barrier_dissemination_formula(const struct muster_plan *plan,
-                                          struct muster_formula *ret_formula);
-
-/* broadcast_one_to_all.c */
-muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
-
-/* broadcast_scatter_allgather.c */
-muster_status muster_broadcast_scatter_allgather_generate(const struct muster_plan *plan,
-                                                          struct muster_builder *builder);
-void muster_broadcast_scatter_allgather_formula(const struct muster_plan *plan,
-                                                struct muster_formula *ret_formula);
-
-/* broadcast_scatter_doubling.c */
-muster_status muster_broadcast_scatter_doubling_generate(const struct muster_plan *plan,
-                                                         struct muster_builder *builder);
-void muster_broadcast_scatter_doubling_formula(const struct muster_plan *plan,
-                                               struct muster_formula *ret_formula);
-
-/* reduce_binomial.c: a part reads `source` and keeps sums in `sum`, from its start on (of SCRATCH
- * it reserves what it needs, if it reads INPUT). Returns where the member's sum is. */
+/* reduce_binomial.c: the member reads its data in `source` and keeps its partial sum in `sum`, from
+ * the buffer's start on. If it reads INPUT and `sum` is SCRATCH, it reserves the room. Returns the
+ * buffer that has its sum at the end. */
 enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
                                                const struct muster_group *group, uint32_t root,
                                                enum muster_buffer source, struct muster_span span,
                                                enum muster_buffer sum);
-struct muster_tally muster_reduce_binomial_tally(uint64_t count, uint32_t size, uint32_t place);
-muster_status muster_reduce_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_reduce_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
+struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
+                                                        uint32_t place);
 
-/* reduce_linear.c */
-muster_status muster_reduce_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_reduce_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
+/* barrier_dissemination.c */
+void muster_barrier_dissemination_part(struct muster_builder *builder,
+                                       const struct muster_group *group);
 
-/* gather_binomial.c: also gatherv */
-muster_status muster_gather_binomial_generate(const struct muster_plan *plan,
-                                              struct muster_builder *builder);
-void muster_gather_binomial_formula(const struct muster_plan *plan,
-                                    struct muster_formula *ret_formula);
+/* hierarchical.c: what a plan must fulfil for the algorithms called hierarchical. */
+bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size);
 
-/* gather_linear.c: also gatherv */
-muster_status muster_gather_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder);
-void muster_gather_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula);
+/* bcube.c */
+bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size);
+extern const struct muster_variants muster_bcube_variants;
 
-/* scatter_binomial.c */
-muster_status muster_scatter_binomial_generate(const struct muster_plan *plan,
-                                               struct muster_builder *builder);
-void muster_scatter_binomial_formula(const struct muster_plan *plan,
-                                     struct muster_formula *ret_formula);
+/* formula.c: estimates of the critical path (algorithm.h), for large jobs only. */
 
-/* scatter_linear.c */
-muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder);
-void muster_scatter_linear_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula);
-
-/* broadcast_hierarchical.c, reduce_hierarchical.c, barrier_hierarchical.c, gather_hierarchical.c,
- * scatter_hierarchical.c; they fit where hierarchical does */
-muster_status muster_gather_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_gather_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-muster_status muster_scatter_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_scatter_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
-muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder);
-void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula);
-muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder);
-void muster_reduce_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula);
-muster_status muster_barrier_hierarchical_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder);
-void muster_barrier_hierarchical_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula);
-
-/* barrier_all_to_all.c */
-muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_barrier_all_to_all_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
-
-/* barrier_all_to_one.c */
-muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder);
-void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula);
-
-/* formula.c: the ways through the job, for large ones only (see algorithm.h). */
-
-/* Adds a path between hosts, its elements those of a host's uplink, which so many hosts of a rack
- * go at the same time: between racks, if there is more than one. */
+/* Adds a path between hosts; with several racks, between racks. Its elements are those of one
+ * host's uplink, and so many hosts of a rack send at the same time. */
 void muster_formula_between(struct muster_formula *formula, const struct muster_topology *topology,
                             struct muster_path path, uint64_t hosts);
 
-/* All of the path goes between hosts, one rank at a time, if there is more than one host; else
- * within the one. */
+/* The whole path goes between hosts, and one rank of a host sends at a time; on one host it goes
+ * within it. */
 void muster_formula_flat(const struct muster_topology *topology, struct muster_path path,
                          struct muster_formula *ret_formula);
 
-/* The path goes from each rank to the next, all of them passing on at once: there are as few ways
- * between hosts as hosts, and the slowest way must carry everything. */
+/* The path goes from each rank to the next, and all ranks send at the same time. Only as many of
+ * its links are between hosts as there are hosts, and the slowest link carries all elements. */
 void muster_formula_ring(const struct muster_topology *topology, struct muster_path path,
                          struct muster_formula *ret_formula);
 
-/* Adds messages one after the other with so many elements in all, among so many neighbouring ranks
- * (with partners at distance 1, 2, 4, ...: among 2, 4, 8, ...). Where these are more than the
- * largest host has, all ranks of a host send at the same time, and so on for racks. */
+/* Adds messages that follow each other, with so many elements in all. Their partners are within
+ * `reach` neighbouring ranks: partners at distance 1, 2, 4, ... are within 2, 4, 8, ... ranks. If a
+ * host has fewer, the messages go between hosts, and all ranks of a host send at the same time;
+ * likewise for racks. */
 void muster_formula_add(struct muster_formula *formula, const struct muster_topology *topology,
                         uint64_t reach, uint64_t messages, uint64_t elements);
 
-/* Adds one message to every other rank, with so many elements in all of them. */
+/* Adds one message to every other rank, with so many elements in all of them together. */
 void muster_formula_exchange(const struct muster_topology *topology, uint64_t elements,
                              struct muster_formula *ret_formula);
+
+/* Segments into which an algorithm cuts its data: of count_min elements or more, `most` at most. */
+static inline uint32_t muster_segment_count(uint64_t count, uint64_t count_min, uint32_t most)
+{
+    uint64_t segments = count / count_min;
+    return segments < 1 ? 1 : segments > most ? most : (uint32_t)segments;
+}
 
 /* The smallest k with 2^k >= value; value >= 1. */
 static inline uint32_t muster_log2_up(uint32_t value)
@@ -437,7 +148,8 @@ static inline uint32_t muster_log2_down(uint32_t value)
     return 31 - (uint32_t)__builtin_clz(value);
 }
 
-/* Of the node at this place in a binomial tree of so many: at place + 1, + 2, + 4, ... */
+/* How many children the node at this place has in a binomial tree of `size` nodes. They are at
+ * place + 1, + 2, + 4, ... */
 static inline uint32_t muster_binomial_children(uint32_t size, uint32_t place)
 {
     uint32_t most = place == 0 ? 32 : (uint32_t)__builtin_ctz(place);
@@ -445,7 +157,7 @@ static inline uint32_t muster_binomial_children(uint32_t size, uint32_t place)
     return most < room ? most : room;
 }
 
-/* The lowest so many bits in the opposite order. */
+/* The lowest `bits` bits of the value in opposite order. */
 static inline uint32_t muster_reverse_bits(uint32_t value, uint32_t bits)
 {
     uint32_t reversed = 0;

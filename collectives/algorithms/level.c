@@ -1,3 +1,4 @@
+/* The shares of a level, and who owns them. */
 #include "collectives/algorithms/level.h"
 
 struct muster_span muster_level_share(const struct muster_level *level, uint32_t index)

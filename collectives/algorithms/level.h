@@ -1,9 +1,9 @@
 /*
- * Levels, of which hierarchical.c builds an allreduce: the ranks of a host, the hosts of a rack,
- * all hosts or racks. The members of a level cut a span into shares, reduce each at the member that
- * owns it, let the owners go on with them at the next level, and spread the results. At the last
- * level everything is reduced among the members themselves. How they do that is an exchange
- * (exchange.h).
+ * Levels: what hierarchical.c builds an allreduce from. The members of a level are the ranks of a
+ * host, the hosts of a rack, or all hosts or racks. They cut a span into shares, and each share is
+ * reduced at the member that owns it. The owners take their shares to the next level, and
+ * afterwards spread the results among the members. At the last level the members allreduce the
+ * span. The way in which members do this is an exchange (exchange.h).
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_LEVEL_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_LEVEL_H
@@ -20,33 +20,15 @@ struct muster_level {
 struct muster_span muster_level_share(const struct muster_level *level, uint32_t index);
 bool muster_level_owns(const struct muster_level *level, uint32_t index);
 
-/* What a member does there and back. */
-struct muster_tally {
+/* Totals of a member's steps, in both phases. */
+struct muster_step_totals {
     uint32_t rounds;
     uint64_t elements; /* sent */
-    uint64_t reduced;  /* roughly */
+    uint64_t reduced;  /* approximately */
 };
 
-/* level_pairwise.c: every two members exchange directly. */
-enum muster_buffer muster_pairwise_reduce_scatter(struct muster_builder *builder,
-                                                  const struct muster_level *level,
-                                                  enum muster_buffer source);
+/* level_pairwise.c: every owner sends its share to all other members directly. */
 void muster_pairwise_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_pairwise_tally(const struct muster_level *level);
-struct muster_tally muster_pairwise_allgather_tally(const struct muster_level *level);
-
-/* level_binomial.c: each share along a binomial tree that ends at its owner. */
-enum muster_buffer muster_binomial_reduce_scatter(struct muster_builder *builder,
-                                                  const struct muster_level *level,
-                                                  enum muster_buffer source);
-void muster_binomial_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_binomial_tally(const struct muster_level *level);
-
-/* level_ring.c: each share once around a ring, to its owner and on from it. */
-enum muster_buffer muster_level_ring_reduce_scatter(struct muster_builder *builder,
-                                                    const struct muster_level *level,
-                                                    enum muster_buffer source);
-void muster_level_ring_allgather(struct muster_builder *builder, const struct muster_level *level);
-struct muster_tally muster_level_ring_tally(const struct muster_level *level);
+struct muster_step_totals muster_pairwise_allgather_totals(const struct muster_level *level);
 
 #endif

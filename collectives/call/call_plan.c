@@ -1,3 +1,4 @@
+/* A plan: one call on one rank. */
 #include "collectives/call/call_plan.h"
 
 struct muster_shape muster_plan_shape(const struct muster_plan *plan)
@@ -9,5 +10,5 @@ struct muster_shape muster_plan_shape(const struct muster_plan *plan)
                                  .count = plan->count,
                                  .input_bounds = plan->input_bounds,
                                  .output_bounds = plan->output_bounds,
-                                 .contributors = plan->contributors};
+                                 .reduction_order = plan->reduction_order};
 }

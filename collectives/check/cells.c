@@ -1,3 +1,4 @@
+/* Cells: the elements of one rank, cut where spans of its steps begin and end. */
 #include "collectives/check/cells.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Makes the cells of cuts that rise; their values say which of the caller's cuts they are. */
+/* Makes the cells for sorted cuts; the value of a cut is its index among the caller's cuts. */
 static muster_status make(const struct muster_sort_item *cuts, size_t cut_count,
                           uint32_t *ret_numbers, struct muster_cells *ret_cells)
 {
@@ -46,8 +47,8 @@ muster_status muster_cells_init(const uint64_t *cuts, size_t cut_count, uint32_t
 static void clear(struct muster_cell *cell)
 {
     if (cell->term == MUSTER_TERM_SEVERAL) {
-        muster_pieces_finish(cell->pieces);
-        free(cell->pieces);
+        muster_element_ranges_finish(cell->ranges);
+        free(cell->ranges);
     }
     cell->term = MUSTER_TERM_NONE;
 }
@@ -67,23 +68,23 @@ static uint64_t size_of(const struct muster_cells *cells, size_t number)
 }
 
 static muster_status append_cell(const struct muster_cells *cells, size_t number,
-                                 struct muster_pieces *part)
+                                 struct muster_element_ranges *part)
 {
     const struct muster_cell *cell = &cells->items[number];
     if (cell->term != MUSTER_TERM_SEVERAL) {
-        return muster_pieces_append(part, size_of(cells, number), cell->origin, cell->term);
+        return muster_element_ranges_append(part, size_of(cells, number), cell->origin, cell->term);
     }
-    for (size_t i = 0; i < cell->pieces->used; i++) {
-        const struct muster_piece *piece = &cell->pieces->items[i];
-        TRY(muster_pieces_append(part, piece->count, piece->origin, piece->term));
+    for (size_t i = 0; i < cell->ranges->used; i++) {
+        const struct muster_element_range *range = &cell->ranges->items[i];
+        TRY(muster_element_ranges_append(part, range->count, range->origin, range->term));
     }
     return MUSTER_OK;
 }
 
 muster_status muster_cells_read(const struct muster_cells *cells, uint32_t first, uint64_t count,
-                                struct muster_pieces *ret_part)
+                                struct muster_element_ranges *ret_part)
 {
-    muster_pieces_clear(ret_part);
+    muster_element_ranges_clear(ret_part);
     uint64_t end = cells->items[first].begin + count;
     for (size_t number = first; cells->items[number].begin < end; number++) {
         TRY(append_cell(cells, number, ret_part));
@@ -91,22 +92,22 @@ muster_status muster_cells_read(const struct muster_cells *cells, uint32_t first
     return MUSTER_OK;
 }
 
-/* Puts elements from `from` on of the part into a cell that one piece of it does not fill. `first`
- * is the piece that has the first of them. */
+/* Writes `count` elements of a part, from element `from` on, to a cell that needs more than one
+ * range. `first` is the part's range that contains the first of them. */
 static muster_status write_several(struct muster_cell *cell, uint64_t from, uint64_t count,
-                                   const struct muster_piece *first)
+                                   const struct muster_element_range *first)
 {
-    struct muster_pieces *pieces = calloc(1, sizeof *pieces);
-    if (pieces == NULL) {
+    struct muster_element_ranges *ranges = calloc(1, sizeof *ranges);
+    if (ranges == NULL) {
         return muster_error_set(MUSTER_FATAL, "check: no memory for a span");
     }
     cell->term = MUSTER_TERM_SEVERAL;
-    cell->pieces = pieces;
-    for (const struct muster_piece *piece = first; count > 0; piece++) {
-        uint64_t skipped = from - piece->begin;
-        uint64_t rest = piece->count - skipped;
+    cell->ranges = ranges;
+    for (const struct muster_element_range *range = first; count > 0; range++) {
+        uint64_t skipped = from - range->begin;
+        uint64_t rest = range->count - skipped;
         uint64_t taken = rest < count ? rest : count;
-        TRY(muster_pieces_append(pieces, taken, piece->origin + skipped, piece->term));
+        TRY(muster_element_ranges_append(ranges, taken, range->origin + skipped, range->term));
         from += taken;
         count -= taken;
     }
@@ -114,20 +115,20 @@ static muster_status write_several(struct muster_cell *cell, uint64_t from, uint
 }
 
 muster_status muster_cells_write(struct muster_cells *cells, uint32_t first,
-                                 const struct muster_pieces *part)
+                                 const struct muster_element_ranges *part)
 {
     uint64_t from = 0; /* element of the part */
     size_t number = first;
     for (size_t i = 0; i < part->used; number++) {
-        const struct muster_piece *piece = &part->items[i];
+        const struct muster_element_range *range = &part->items[i];
         struct muster_cell *cell = &cells->items[number];
         uint64_t count = size_of(cells, number);
         clear(cell);
-        if (piece->begin + piece->count - from >= count) {
-            cell->origin = piece->origin + (from - piece->begin);
-            cell->term = piece->term;
+        if (range->begin + range->count - from >= count) {
+            cell->origin = range->origin + (from - range->begin);
+            cell->term = range->term;
         } else {
-            TRY(write_several(cell, from, count, piece));
+            TRY(write_several(cell, from, count, range));
         }
         from += count;
         while (i < part->used && part->items[i].begin + part->items[i].count <= from) {
@@ -137,14 +138,14 @@ muster_status muster_cells_write(struct muster_cells *cells, uint32_t first,
     return MUSTER_OK;
 }
 
-bool muster_cells_are_free_or(const struct muster_cells *cells, uint32_t first,
-                              const struct muster_piece *piece)
+bool muster_cells_are_unwritten_or(const struct muster_cells *cells, uint32_t first,
+                                   const struct muster_element_range *range)
 {
     uint64_t begin = cells->items[first].begin;
-    for (size_t i = first; cells->items[i].begin < begin + piece->count; i++) {
+    for (size_t i = first; cells->items[i].begin < begin + range->count; i++) {
         const struct muster_cell *cell = &cells->items[i];
         bool same =
-            cell->term == piece->term && cell->origin == piece->origin + (cell->begin - begin);
+            cell->term == range->term && cell->origin == range->origin + (cell->begin - begin);
         if (cell->term != MUSTER_TERM_NONE && !same) {
             return false;
         }

@@ -1,3 +1,4 @@
+/* Follows what every element stands for, step by step, and checks the results. */
 #include "collectives/check/contents.h"
 
 #include <inttypes.h>
@@ -10,14 +11,15 @@ struct state {
     const struct muster_shape *shapes; /* [ranks] */
     const struct muster_walk *walk;
     bool in_place;
-    bool in_place_differs; /* something was read that is overwritten there */
+    bool in_place_differs; /* a step read INPUT that would be overwritten in place */
     const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
-    uint32_t canonical; /* what every sum must be; or MUSTER_TERM_NONE: in any order */
+    uint32_t canonical; /* what every sum must be; MUSTER_TERM_NONE: any order is allowed */
     struct muster_rank_cells *memories; /* [ranks] */
-    struct muster_pieces mine, theirs, sum;
+    struct muster_element_ranges mine, theirs, sum;
 };
 
+/* The first cells of a step's source and target. */
 static struct muster_step_cells places_of(const struct state *state,
                                           const struct muster_walk_step *where)
 {
@@ -25,39 +27,39 @@ static struct muster_step_cells places_of(const struct state *state,
     return state->memories[where->rank].places[where->step - schedule->steps];
 }
 
-/* Out of place. */
+/* Out of place, where INPUT has no cells of its own. */
 static muster_status read_input(struct state *state, const struct muster_walk_step *where,
-                                struct muster_pieces *ret_part)
+                                struct muster_element_ranges *ret_part)
 {
     const struct muster_span *span = &where->step->span;
     bool filled = muster_shape_contributes(&state->shapes[where->rank]);
-    const struct muster_piece piece = {.count = span->count,
-                                       .origin = span->offset,
-                                       .term = filled ? muster_terms_leaf(where->rank)
-                                                      : MUSTER_TERM_NONE};
-    if (!muster_cells_are_free_or(&state->memories[where->rank].cells,
-                                  places_of(state, where).source, &piece)) {
+    const struct muster_element_range range = {.count = span->count,
+                                               .origin = span->offset,
+                                               .term = filled ? muster_terms_leaf(where->rank)
+                                                              : MUSTER_TERM_NONE};
+    if (!muster_cells_are_unwritten_or(&state->memories[where->rank].cells,
+                                       places_of(state, where).source, &range)) {
         state->in_place_differs = true;
     }
-    muster_pieces_clear(ret_part);
-    return muster_pieces_append(ret_part, piece.count, piece.origin, piece.term);
+    muster_element_ranges_clear(ret_part);
+    return muster_element_ranges_append(ret_part, range.count, range.origin, range.term);
 }
 
 static muster_status check_written(unsigned buffer, uint64_t offset,
-                                   const struct muster_pieces *part)
+                                   const struct muster_element_ranges *part)
 {
     for (size_t i = 0; i < part->used; i++) {
         if (part->items[i].term == MUSTER_TERM_NONE) {
-            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which nobody wrote",
+            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which no step wrote",
                                     muster_buffer_name(buffer), offset + part->items[i].begin);
         }
     }
     return MUSTER_OK;
 }
 
-/* What a step reads of its own rank's memory. */
+/* What a step's source holds. */
 static muster_status read_source(struct state *state, const struct muster_walk_step *where,
-                                 struct muster_pieces *ret_part)
+                                 struct muster_element_ranges *ret_part)
 {
     const struct muster_step *step = where->step;
     if (step->source == MUSTER_INPUT && !state->in_place) {
@@ -70,7 +72,7 @@ static muster_status read_source(struct state *state, const struct muster_walk_s
 }
 
 static muster_status read_target(struct state *state, const struct muster_walk_step *where,
-                                 struct muster_pieces *ret_part)
+                                 struct muster_element_ranges *ret_part)
 {
     const struct muster_step *step = where->step;
     TRY(muster_cells_read(&state->memories[where->rank].cells, places_of(state, where).target,
@@ -79,18 +81,18 @@ static muster_status read_target(struct state *state, const struct muster_walk_s
 }
 
 static muster_status write_target(struct state *state, const struct muster_walk_step *where,
-                                  const struct muster_pieces *part)
+                                  const struct muster_element_ranges *part)
 {
     return muster_cells_write(&state->memories[where->rank].cells, places_of(state, where).target,
                               part);
 }
 
 static muster_status show_step(const struct state *state, const struct muster_walk_step *where,
-                               const struct muster_pieces *pieces)
+                               const struct muster_element_ranges *ranges)
 {
     const struct muster_values_observer *observer = state->observer;
     return observer == NULL ? MUSTER_OK
-                            : observer->see_step(observer->user, where, pieces, &state->terms);
+                            : observer->see_step(observer->user, where, ranges, &state->terms);
 }
 
 static muster_status at_step(const struct state *state, muster_status status,
@@ -112,7 +114,7 @@ static muster_status do_local(struct state *state, const struct muster_walk_step
         return write_target(state, local, &state->theirs);
     }
     TRY(read_target(state, local, &state->mine));
-    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(muster_element_ranges_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, local, &state->sum));
     return write_target(state, local, &state->sum);
 }
@@ -130,7 +132,7 @@ static muster_status do_receive(struct state *state, const struct muster_walk_st
         return write_target(state, receive, &state->theirs);
     }
     TRY(read_source(state, receive, &state->mine));
-    TRY(muster_pieces_add(&state->mine, &state->theirs, &state->terms, &state->sum));
+    TRY(muster_element_ranges_add(&state->mine, &state->theirs, &state->terms, &state->sum));
     TRY(show_step(state, receive, &state->sum));
     return write_target(state, receive, &state->sum);
 }
@@ -152,7 +154,7 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
     return MUSTER_OK;
 }
 
-/* Before the first step only INPUT holds anything, and not on all ranks of a broadcast. */
+/* Before the first step only INPUT holds values, in a broadcast only the root's. */
 static muster_status fill(struct state *state, uint32_t rank)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
@@ -161,33 +163,36 @@ static muster_status fill(struct state *state, uint32_t rank)
     if (!state->in_place || !muster_shape_contributes(&state->shapes[rank])) {
         return MUSTER_OK;
     }
-    muster_pieces_clear(&state->mine);
-    TRY(muster_pieces_append(&state->mine, schedule->input_count, 0, muster_terms_leaf(rank)));
+    muster_element_ranges_clear(&state->mine);
+    TRY(muster_element_ranges_append(&state->mine, schedule->input_count, 0,
+                                     muster_terms_leaf(rank)));
     return muster_cells_write(&memory->cells, memory->input, &state->mine);
 }
 
-/* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
- * several promises that continue each other. */
-static bool is_promised(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+/* True if the elements are the expected ones. Sums are compared with those of other ranks
+ * elsewhere. A range may consist of several expected ones that continue each other. */
+static bool is_expected(const struct state *state, uint32_t rank,
+                        const struct muster_element_range *range)
 {
-    for (uint64_t done = 0; done < piece->count;) {
-        struct muster_promise promise =
-            muster_shape_promise(state->shapes, rank, piece->begin + done);
-        bool right = promise.reduced ? muster_terms_is_full(&state->terms, piece->term)
-                                     : piece->term == muster_terms_leaf(promise.rank);
-        if (!right || piece->origin + done != promise.origin) {
+    for (uint64_t done = 0; done < range->count;) {
+        struct muster_expected expected =
+            muster_shape_expected(state->shapes, rank, range->begin + done);
+        bool right = expected.reduced ? muster_terms_is_full(&state->terms, range->term)
+                                      : range->term == muster_terms_leaf(expected.rank);
+        if (!right || range->origin + done != expected.origin) {
             return false;
         }
-        done += promise.count;
+        done += expected.count;
     }
     return true;
 }
 
-/* A sum that must not depend on who is where. */
-static bool is_canonical(const struct state *state, uint32_t rank, const struct muster_piece *piece)
+/* False: a sum that does not follow the reduction order. */
+static bool is_canonical(const struct state *state, uint32_t rank,
+                         const struct muster_element_range *range)
 {
-    return state->canonical == MUSTER_TERM_NONE || state->canonical == piece->term ||
-           !muster_shape_promise(state->shapes, rank, piece->begin).reduced;
+    return state->canonical == MUSTER_TERM_NONE || state->canonical == range->term ||
+           !muster_shape_expected(state->shapes, rank, range->begin).reduced;
 }
 
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
@@ -197,21 +202,21 @@ static muster_status wrong_result(const struct state *state, uint32_t rank, uint
                             state->in_place ? " (in place)" : "", element, what);
 }
 
-/* Leaves the rank's OUTPUT in ret_output. */
+/* Checks one rank's OUTPUT, and leaves it in ret_output. */
 static muster_status check_result(const struct state *state, uint32_t rank,
-                                  struct muster_pieces *ret_output)
+                                  struct muster_element_ranges *ret_output)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
     TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
                           schedule->output_count, ret_output));
     for (size_t i = 0; i < ret_output->used; i++) {
-        if (!is_promised(state, rank, &ret_output->items[i])) {
+        if (!is_expected(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not what the collective promises");
+                                "is not what the collective requires");
         }
         if (!is_canonical(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not reduced in the order of the contributors");
+                                "is not reduced in the reduction order");
         }
     }
     if (state->observer != NULL) {
@@ -220,10 +225,10 @@ static muster_status check_result(const struct state *state, uint32_t rank,
     return MUSTER_OK;
 }
 
-/* The lists of pieces are canonical, so equal contents are equal lists. */
+/* Equal contents have equal lists of ranges. */
 static muster_status check_same(const struct state *state, uint32_t rank,
-                                const struct muster_pieces *first,
-                                const struct muster_pieces *other)
+                                const struct muster_element_ranges *first,
+                                const struct muster_element_ranges *other)
 {
     for (size_t i = 0; i < first->used; i++) {
         if (i >= other->used || first->items[i].count != other->items[i].count ||
@@ -249,8 +254,8 @@ static muster_status check_results(struct state *state)
 
 static muster_status run(struct state *state)
 {
-    if (state->shapes[0].contributors != NULL) {
-        TRY(muster_terms_canonical(&state->terms, state->shapes[0].contributors,
+    if (state->shapes[0].reduction_order != NULL) {
+        TRY(muster_terms_canonical(&state->terms, state->shapes[0].reduction_order,
                                    &state->canonical));
     }
     for (uint32_t rank = 0; rank < state->walk->ranks; rank++) {
@@ -271,9 +276,9 @@ static void finish(struct state *state)
     }
     free(state->memories);
     muster_terms_finish(&state->terms);
-    muster_pieces_finish(&state->mine);
-    muster_pieces_finish(&state->theirs);
-    muster_pieces_finish(&state->sum);
+    muster_element_ranges_finish(&state->mine);
+    muster_element_ranges_finish(&state->theirs);
+    muster_element_ranges_finish(&state->sum);
 }
 
 muster_status muster_check_values(const struct muster_shape *shapes, const struct muster_walk *walk,

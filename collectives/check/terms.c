@@ -1,3 +1,4 @@
+/* Terms: a hash table of sums, and the sets of ranks that they count. */
 #include "collectives/check/terms.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ static size_t slot_of(const struct muster_terms *terms, uint32_t left, uint32_t 
     return (size_t)(hash >> 32) & (2 * terms->capacity - 1);
 }
 
-/* The term with these parts, or 0 and the free slot for it. */
+/* The term with these parts and its slot, or 0 and the free slot for it. */
 static uint32_t find(const struct muster_terms *terms, uint32_t left, uint32_t right,
                      size_t *ret_slot)
 {
@@ -28,7 +29,7 @@ static uint32_t find(const struct muster_terms *terms, uint32_t left, uint32_t r
     return terms->table[slot];
 }
 
-/* True if the block could be made so large. */
+/* True if the block was reallocated. */
 static bool resize(void **block, size_t count, size_t size_bytes)
 {
     size_t all = 0;
@@ -99,7 +100,7 @@ uint32_t muster_terms_leaf(uint32_t rank)
     return rank + 1;
 }
 
-/* Bits [from, to) of all, as far as they are in this word. */
+/* The bits [from, to) of a set, as far as they are in this word. */
 static uint64_t range_in_word(size_t word, uint64_t from, uint64_t to)
 {
     uint64_t first = word * 64;
@@ -129,6 +130,7 @@ static muster_status counted_twice(size_t rank)
     return muster_error_set(MUSTER_INVALID, "rank %zu is counted twice", rank);
 }
 
+/* As a set of its own. */
 static muster_status join_sets(struct muster_terms *terms, const struct muster_term *one,
                                const struct muster_term *other, uint32_t *ret_first)
 {
@@ -153,6 +155,7 @@ static muster_status join_sets(struct muster_terms *terms, const struct muster_t
     return MUSTER_OK;
 }
 
+/* The ranks of both terms, which must not share any: consecutive ranks if possible, else a set. */
 static muster_status join(struct muster_terms *terms, const struct muster_term *one,
                           const struct muster_term *other, uint32_t *ret_first)
 {
@@ -197,34 +200,34 @@ muster_status muster_terms_add(struct muster_terms *terms, uint32_t left, uint32
     return MUSTER_OK;
 }
 
-/* Of 2^level contributors from number first on. */
-static muster_status canonical(struct muster_terms *terms, const uint32_t *contributors,
+/* The node of 2^level places from `first` on. */
+static muster_status canonical(struct muster_terms *terms, const uint32_t *reduction_order,
                                uint32_t first, unsigned level, uint32_t *ret_term)
 {
     if (level == 0) {
-        *ret_term = muster_terms_leaf(contributors[first]);
+        *ret_term = muster_terms_leaf(reduction_order[first]);
         return MUSTER_OK;
     }
     uint32_t half = UINT32_C(1) << (level - 1);
     uint32_t lower = 0;
-    TRY(canonical(terms, contributors, first, level - 1, &lower));
+    TRY(canonical(terms, reduction_order, first, level - 1, &lower));
     if (terms->ranks - first <= half) {
         *ret_term = lower;
         return MUSTER_OK;
     }
     uint32_t upper = 0;
-    TRY(canonical(terms, contributors, first + half, level - 1, &upper));
+    TRY(canonical(terms, reduction_order, first + half, level - 1, &upper));
     return muster_terms_add(terms, lower, upper, ret_term);
 }
 
-muster_status muster_terms_canonical(struct muster_terms *terms, const uint32_t *contributors,
+muster_status muster_terms_canonical(struct muster_terms *terms, const uint32_t *reduction_order,
                                      uint32_t *ret_term)
 {
     unsigned level = 0;
     while ((terms->ranks - 1) >> level != 0) {
         level++;
     }
-    return canonical(terms, contributors, 0, level, ret_term);
+    return canonical(terms, reduction_order, 0, level, ret_term);
 }
 
 uint32_t muster_terms_members(const struct muster_terms *terms, uint32_t term)

@@ -1,3 +1,4 @@
+/* The algorithm override: parsing its text, and looking it up for a call. */
 #include "collectives/select/algorithm_override.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 enum { TEXT_MAX = 1024 };
 
-/* All names, each once. */
+/* All names of algorithms, each once. */
 static void list_names(char text[MUSTER_ERROR_MAX])
 {
     size_t used = 0;
@@ -25,12 +26,19 @@ static void list_names(char text[MUSTER_ERROR_MAX])
     }
 }
 
-/* A name alone. */
-static muster_status force_everywhere(const char *name, struct muster_algorithm_override *forced)
+static void set(struct muster_algorithm_override *override, enum muster_collective collective,
+                size_t algorithm)
+{
+    override->by_collective[collective].is_set = true;
+    override->by_collective[collective].algorithm = (uint32_t)algorithm;
+}
+
+/* A name without a collective: sets it for every collective that has an algorithm of this name. */
+static muster_status set_everywhere(const char *name, struct muster_algorithm_override *override)
 {
     size_t length = strcspn(name, "(");
     bool known = false;
-    bool taken = false;
+    bool was_set = false;
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         const struct muster_algorithm *row = &muster_algorithms[i];
         size_t algorithm;
@@ -39,38 +47,38 @@ static muster_status force_everywhere(const char *name, struct muster_algorithm_
         }
         known = true;
         if (muster_algorithm_find(row->collective, name, &algorithm) == MUSTER_OK) {
-            forced->plus_one[row->collective] = (uint32_t)algorithm + 1;
-            taken = true;
+            set(override, row->collective, algorithm);
+            was_set = true;
         } else if (row->variants != NULL) {
-            return MUSTER_INVALID; /* the text is about what stands in its brackets */
+            return MUSTER_INVALID; /* the error text is about the words in brackets */
         }
     }
     if (known) {
-        return taken ? MUSTER_OK : MUSTER_INVALID; /* it has no brackets */
+        return was_set ? MUSTER_OK : MUSTER_INVALID; /* brackets after a name that takes none */
     }
     char names[MUSTER_ERROR_MAX];
     list_names(names);
-    return muster_error_set(MUSTER_INVALID, "algorithm \"%.64s\": there is none; there are %s",
-                            name, names);
+    return muster_error_set(MUSTER_INVALID, "no algorithm is called \"%.64s\": there are %s", name,
+                            names);
 }
 
-/* "ring", or "allreduce=ring"; an equals sign in brackets is part of the name. */
-static muster_status force(char *word, struct muster_algorithm_override *forced)
+/* "ring" or "allreduce=ring"; an equals sign in brackets is part of the name. */
+static muster_status parse_entry(char *word, struct muster_algorithm_override *override)
 {
     size_t length = strcspn(word, "=(");
     if (word[length] != '=') {
-        return force_everywhere(word, forced);
+        return set_everywhere(word, override);
     }
     enum muster_collective collective;
     size_t algorithm;
     word[length] = '\0';
     TRY(muster_collective_parse(word, &collective));
     TRY(muster_algorithm_find(collective, word + length + 1, &algorithm));
-    forced->plus_one[collective] = (uint32_t)algorithm + 1;
+    set(override, collective, algorithm);
     return MUSTER_OK;
 }
 
-/* Ends the word at the first comma that is not in brackets; the rest, or NULL. */
+/* Ends the word at the first comma that is not in brackets. Returns what follows it, or NULL. */
 static char *cut_word(char *text)
 {
     int depth = 0;
@@ -85,31 +93,34 @@ static char *cut_word(char *text)
 }
 
 muster_status muster_algorithm_override_parse(const char *text,
-                                              struct muster_algorithm_override *ret_forced)
+                                              struct muster_algorithm_override *ret_override)
 {
     char copy[TEXT_MAX];
-    struct muster_algorithm_override forced = {0};
+    struct muster_algorithm_override override = {0};
     if (strlen(text) >= sizeof copy) {
         return muster_error_set(MUSTER_INVALID, "algorithm \"%.32s...\": too long", text);
     }
     memcpy(copy, text, strlen(text) + 1);
     for (char *word = copy; word != NULL;) {
         char *rest = cut_word(word);
-        TRY(force(word, &forced));
+        TRY(parse_entry(word, &override));
         word = rest;
     }
-    *ret_forced = forced;
+    *ret_override = override;
     return MUSTER_OK;
 }
 
-bool muster_algorithm_override_find(const struct muster_algorithm_override *forced,
+bool muster_algorithm_override_find(const struct muster_algorithm_override *override,
                                     const struct muster_plan *plan, size_t *ret_algorithm)
 {
     char why[MUSTER_ERROR_MAX];
-    uint32_t plus_one = forced->plus_one[plan->collective];
-    if (plus_one == 0 || !muster_algorithm_fits(plus_one - 1, plan, why, sizeof why)) {
+    if (!override->by_collective[plan->collective].is_set) {
         return false;
     }
-    *ret_algorithm = plus_one - 1;
+    size_t algorithm = override->by_collective[plan->collective].algorithm;
+    if (!muster_algorithm_fits(algorithm, plan, why, sizeof why)) {
+        return false;
+    }
+    *ret_algorithm = algorithm;
     return true;
 }

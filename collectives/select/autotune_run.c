@@ -1,3 +1,5 @@
+/* An autotune run: which algorithms to try, whose turn it is, and what the measured times decide.
+ */
 #include "collectives/select/autotune_run.h"
 
 #include <math.h>
@@ -5,44 +7,47 @@
 #include <string.h>
 
 #include "collectives/select/select.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 
 enum {
-    CALLS = 4,      /* of each in the first round */
-    CALLS_DEAR = 1, /* where they take long */
-    TURN = 4,       /* calls that one has in a row: ranks that share cores settle to each anew */
+    CALLS = 4,      /* of each candidate in the first round */
+    CALLS_LONG = 1, /* the same, where calls take long */
+    TURN = 4,       /* calls of one candidate in a row: ranks that share cores need some calls to
+                       get used to another algorithm */
     SCRATCH_MAX_BYTES = 4 << 20,
 };
 
-/* A round begins only if it is likely to end before so much was lost with slow algorithms, beside
- * the time of one call. */
-static const double BUDGET_US = 100e3;
+/* A further round begins only if the excess over the fastest candidate is likely to stay below this
+ * plus the time of one call. */
+static const double EXCESS_MAX_US = 100e3;
 
-/* And before all of it takes so long: somebody may wait for the verdict. */
+/* It also begins only if the whole run is likely to end within this: a caller may wait for the
+ * decision. */
 static const double SPENT_MAX_US = 5e6;
 
-/* So much slower than the fastest an algorithm must have been to be left out after a round. Few
- * calls say less than many, and the first calls of all may not be like those that follow: two
- * members that share a core make an algorithm that takes half as long on two look half as slow
- * again. Where calls take long, tries are dearer than that. */
-static float left_out(uint32_t calls)
+/* A candidate is dropped after a round if it was more than this factor slower than the fastest. The
+ * factor is large after few calls, because few calls say little, and the very first ones may differ
+ * from those that follow: where two members share a core, an algorithm that takes half as long on
+ * two cores may look half as slow again. Where calls take long the factor is smaller, because each
+ * further call is expensive. */
+static float slowdown_allowed(uint32_t calls_each)
 {
-    return calls == CALLS ? 2 : calls <= 2 * CALLS ? 1.5F : 1;
+    return calls_each == CALLS ? 2 : calls_each <= 2 * CALLS ? 1.5F : 1;
 }
 
-/* By so much another one must be faster than the predicted one to take its place: the noise of few
- * calls, which is a smaller part of calls that take long. */
+/* Another algorithm replaces the predicted one if it is faster by this factor. It covers the noise
+ * of few calls, which is a smaller part of long calls. */
 static const float preference = 1.05F;
 static const float preference_long = 1.01F;
 static const float long_us = 100e3F;
 
-/* Members that come so many times later than the call takes make it the time of their coming. */
+/* If the slowest member's time is more than this factor over the fastest member's, the members come
+ * to the calls so late that the times measure mostly their lateness. */
 static const float lateness = 2;
 
-/* What to try -----------------------------------------------------------------------------------
- */
+/* Candidates ---------------------------------------------------------------------------------- */
 
-/* Memory that this takes for good is no price for a try. */
 static muster_status find_scratch(size_t algorithm, const struct muster_plan *plan,
                                   size_t element_size_bytes, uint64_t *ret_bytes)
 {
@@ -53,18 +58,20 @@ static muster_status find_scratch(size_t algorithm, const struct muster_plan *pl
     return fits ? MUSTER_OK : muster_error_set(MUSTER_INVALID, "2^64 bytes of scratch");
 }
 
-static muster_status is_lean(size_t algorithm, const struct muster_plan *plan,
-                             size_t element_size_bytes, bool *ret_lean)
+/* Scratch stays allocated after the run, so an algorithm that needs much of it is not tried. */
+static muster_status needs_little_scratch(size_t algorithm, const struct muster_plan *plan,
+                                          size_t element_size_bytes, bool *ret_little)
 {
     uint64_t bytes = 0;
     if (!muster_algorithm_uses_memory(algorithm)) {
         TRY(find_scratch(algorithm, plan, element_size_bytes, &bytes));
     }
-    *ret_lean = bytes <= SCRATCH_MAX_BYTES;
+    *ret_little = bytes <= SCRATCH_MAX_BYTES;
     return MUSTER_OK;
 }
 
-static double price_of(const struct muster_priced *list, uint32_t count, size_t algorithm)
+static double predicted_time_us(const struct muster_prediction *list, uint32_t count,
+                                size_t algorithm)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (list[i].algorithm == algorithm) {
@@ -74,127 +81,116 @@ static double price_of(const struct muster_priced *list, uint32_t count, size_t 
     return count > 0 ? list[0].us : 0;
 }
 
-muster_status muster_autotune_run_init(struct muster_autotune_run *ret_trial, size_t predicted,
+muster_status muster_autotune_run_init(struct muster_autotune_run *ret_run, size_t predicted,
                                        const struct muster_plan *plan, size_t element_size_bytes,
                                        const struct muster_cost_model *model)
 {
     struct muster_plan any = *plan;
-    struct muster_priced list[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
+    struct muster_prediction list[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
     size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {predicted};
     uint32_t listed = 0;
     uint32_t count = 1;
     any.rank = 0;
     any.in_place = false;
-    TRY(muster_select_several(&any, element_size_bytes, model, BUDGET_US / 4, predicted,
+    TRY(muster_select_several(&any, element_size_bytes, model, EXCESS_MAX_US / 4, predicted,
                               MUSTER_AUTOTUNE_ALGORITHMS_MAX, list, &listed));
-    double predicted_us = price_of(list, listed, predicted);
+    double predicted_us = predicted_time_us(list, listed, predicted);
     for (uint32_t i = 0; i < listed && count < MUSTER_AUTOTUNE_ALGORITHMS_MAX; i++) {
-        bool lean = false;
+        bool suits = false;
         if (list[i].algorithm != predicted) {
-            TRY(is_lean(list[i].algorithm, &any, element_size_bytes, &lean));
+            TRY(needs_little_scratch(list[i].algorithm, &any, element_size_bytes, &suits));
         }
-        if (lean) {
+        if (suits) {
             algorithms[count++] = list[i].algorithm;
         }
     }
-    muster_autotune_run_begin(ret_trial, algorithms, count, predicted_us);
+    muster_autotune_run_begin(ret_run, algorithms, count, predicted_us);
     return MUSTER_OK;
 }
 
-void muster_autotune_run_begin(struct muster_autotune_run *ret_trial, const size_t *algorithms,
+void muster_autotune_run_begin(struct muster_autotune_run *ret_run, const size_t *algorithms,
                                uint32_t count, double predicted_us)
 {
-    bool dear = predicted_us * count * CALLS > BUDGET_US;
-    *ret_trial = (struct muster_autotune_run){
-        .predicted = algorithms[0], .count = count, .calls = dear ? CALLS_DEAR : CALLS};
-    memcpy(ret_trial->algorithms, algorithms, count * sizeof *algorithms);
+    bool takes_long = predicted_us * count * CALLS > EXCESS_MAX_US;
+    *ret_run = (struct muster_autotune_run){
+        .predicted = algorithms[0], .count = count, .calls_each = takes_long ? CALLS_LONG : CALLS};
+    memcpy(ret_run->algorithms, algorithms, count * sizeof *algorithms);
 }
 
 /* Calls --------------------------------------------------------------------------------------- */
 
-bool muster_autotune_run_is_due(const struct muster_autotune_run *trial)
+bool muster_autotune_run_is_round_over(const struct muster_autotune_run *run)
 {
-    return trial->made == trial->count * trial->calls;
+    return run->calls_made == run->count * run->calls_each;
 }
 
-static uint32_t turn_of(const struct muster_autotune_run *trial)
+/* Calls of one candidate in a row. */
+static uint32_t turn_of(const struct muster_autotune_run *run)
 {
-    return trial->calls < TURN ? trial->calls : TURN;
+    return run->calls_each < TURN ? run->calls_each : TURN;
 }
 
-/* The place of an algorithm's call among all of the round. */
-static uint32_t place_of(const struct muster_autotune_run *trial, uint32_t index, uint32_t call)
+/* Index among all calls of the round: of a candidate's call, both counted from 0. */
+static uint32_t call_index(const struct muster_autotune_run *run, uint32_t candidate, uint32_t call)
 {
-    uint32_t turn = turn_of(trial);
-    return (call / turn * trial->count + index) * turn + call % turn;
+    uint32_t turn = turn_of(run);
+    return (call / turn * run->count + candidate) * turn + call % turn;
 }
 
-size_t muster_autotune_run_next(const struct muster_autotune_run *trial)
+size_t muster_autotune_run_next(const struct muster_autotune_run *run)
 {
-    return trial->algorithms[trial->made / turn_of(trial) % trial->count];
+    return run->algorithms[run->calls_made / turn_of(run) % run->count];
 }
 
-void muster_autotune_run_note(struct muster_autotune_run *trial, double taken_us)
+void muster_autotune_run_record(struct muster_autotune_run *run, double measured_us)
 {
-    trial->taken_us[trial->made++] = (float)taken_us;
+    run->measured_us[run->calls_made++] = (float)measured_us;
 }
 
-/* Agreement ----------------------------------------------------------------------------------- */
+/* Decision ------------------------------------------------------------------------------------ */
 
-uint32_t muster_autotune_run_say(const struct muster_autotune_run *trial,
-                                 float ret_said[MUSTER_AUTOTUNE_WORDS_MAX])
+/* Of each call the time and the negative time: their maxima over the members are the slowest
+ * member's time, and the fastest member's. */
+uint32_t muster_autotune_run_values(const struct muster_autotune_run *run,
+                                    float ret_values[MUSTER_AUTOTUNE_VALUES_MAX])
 {
-    for (uint32_t i = 0; i < trial->made; i++) {
-        ret_said[2 * i] = trial->taken_us[i];
-        ret_said[2 * i + 1] = -trial->taken_us[i];
+    for (uint32_t i = 0; i < run->calls_made; i++) {
+        ret_values[2 * i] = run->measured_us[i];
+        ret_values[2 * i + 1] = -run->measured_us[i];
     }
-    return 2 * trial->made;
+    return 2 * run->calls_made;
 }
 
-static int compare_floats(const void *left_float, const void *right_float)
-{
-    float left = *(const float *)left_float;
-    float right = *(const float *)right_float;
-    return left < right ? -1 : left > right;
-}
-
-/* The lower median: what was slow because it came first is not it. */
-static float median_of(const float *values, uint32_t count)
-{
-    float sorted[MUSTER_AUTOTUNE_CALLS_MAX];
-    memcpy(sorted, values, count * sizeof *values);
-    qsort(sorted, count, sizeof *sorted, compare_floats);
-    return sorted[(count - 1) / 2];
-}
-
-/* Of one algorithm's calls in this round. */
-struct standing {
+/* One candidate's calls of this round. The low median leaves out calls that were slow because they
+ * came first. */
+struct result {
     size_t algorithm;
-    float slowest_us; /* member's time */
-    float fastest_us;
-    float us; /* that counts */
+    float slowest_us; /* median of the slowest member's times */
+    float fastest_us; /* median of the fastest member's times */
+    float us;         /* the one by which candidates are compared */
 };
 
-static struct standing stand(const struct muster_autotune_run *trial, const float *heard,
-                             uint32_t index)
+static struct result summarize(const struct muster_autotune_run *run, const float *exchanged,
+                               uint32_t candidate)
 {
-    float slowest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
-    float fastest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
-    for (uint32_t i = 0; i < trial->calls; i++) {
-        const float *call = heard + 2 * (size_t)place_of(trial, index, i);
-        slowest[i] = call[0];
-        fastest[i] = -call[1];
+    double slowest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
+    double fastest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
+    for (uint32_t i = 0; i < run->calls_each; i++) {
+        const float *call = exchanged + 2 * (size_t)call_index(run, candidate, i);
+        slowest[i] = (double)call[0];
+        fastest[i] = (double)-call[1];
     }
-    return (struct standing){.algorithm = trial->algorithms[index],
-                             .slowest_us = median_of(slowest, trial->calls),
-                             .fastest_us = median_of(fastest, trial->calls)};
+    return (struct result){
+        .algorithm = run->algorithms[candidate],
+        .slowest_us = (float)muster_statistics_median_low(slowest, run->calls_each),
+        .fastest_us = (float)muster_statistics_median_low(fastest, run->calls_each)};
 }
 
-/* Those that are fast first; of equal ones, those that were first before. */
-static void sort(struct standing *standings, uint32_t count)
+/* The fastest first. Stable, so that equal ones keep their order on all members. */
+static void sort(struct result *standings, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
-        struct standing moved = standings[i];
+        struct result moved = standings[i];
         uint32_t to = i;
         for (; to > 0 && standings[to - 1].us > moved.us; to--) {
             standings[to] = standings[to - 1];
@@ -203,81 +199,87 @@ static void sort(struct standing *standings, uint32_t count)
     }
 }
 
-/* A call takes as long as it takes its slowest member. But where members come late to calls, by
- * more than those take, the slowest are those that wait for them: then what the last one to come
- * needs says more, and that is the fastest member's. */
-static void rank(const struct muster_autotune_run *trial, const float *heard,
-                 struct standing *standings)
+/* Sorts the candidates. A call takes as long as its slowest member. But where members come to calls
+ * later than the calls take, the slowest members are those that waited for the last one. Then the
+ * time of the last one to come says more, and that is the fastest member's. */
+static void rank(const struct muster_autotune_run *run, const float *exchanged,
+                 struct result *ret_standings)
 {
     bool late = true;
-    for (uint32_t i = 0; i < trial->count; i++) {
-        standings[i] = stand(trial, heard, i);
-        late = late && standings[i].slowest_us > lateness * standings[i].fastest_us;
+    for (uint32_t i = 0; i < run->count; i++) {
+        ret_standings[i] = summarize(run, exchanged, i);
+        late = late && ret_standings[i].slowest_us > lateness * ret_standings[i].fastest_us;
     }
-    for (uint32_t i = 0; i < trial->count; i++) {
-        standings[i].us = late ? standings[i].fastest_us : standings[i].slowest_us;
+    for (uint32_t i = 0; i < run->count; i++) {
+        ret_standings[i].us = late ? ret_standings[i].fastest_us : ret_standings[i].slowest_us;
     }
-    sort(standings, trial->count);
+    sort(ret_standings, run->count);
 }
 
-/* The fastest, or the predicted one if it is hardly slower. */
-static size_t verdict_of(const struct muster_autotune_run *trial, const struct standing *standings)
+/* The fastest candidate, or the predicted one if that is hardly slower. */
+static size_t best_of(const struct muster_autotune_run *run, const struct result *standings)
 {
-    float least = standings[0].us < long_us ? preference : preference_long;
-    for (uint32_t i = 1; i < trial->count; i++) {
-        if (standings[i].algorithm == trial->predicted &&
-            standings[i].us <= least * standings[0].us) {
-            return trial->predicted;
+    float factor = standings[0].us < long_us ? preference : preference_long;
+    for (uint32_t i = 1; i < run->count; i++) {
+        if (standings[i].algorithm == run->predicted &&
+            standings[i].us <= factor * standings[0].us) {
+            return run->predicted;
         }
     }
     return standings[0].algorithm;
 }
 
-/* Half of those that there is room for in the next round, at most. */
-static uint32_t count_left(const struct muster_autotune_run *trial,
-                           const struct standing *standings)
+/* Candidates for the next round: at most half of those that MUSTER_AUTOTUNE_CALLS_MAX has room
+ * for. */
+static uint32_t count_left(const struct muster_autotune_run *run, const struct result *standings)
 {
-    uint32_t most = MUSTER_AUTOTUNE_CALLS_MAX / (2 * trial->calls);
+    uint32_t most = MUSTER_AUTOTUNE_CALLS_MAX / (2 * run->calls_each);
     uint32_t count = 1;
-    while (count < trial->count && count < most &&
-           standings[count].us <= left_out(trial->calls) * standings[0].us) {
+    while (count < run->count && count < most &&
+           standings[count].us <= slowdown_allowed(run->calls_each) * standings[0].us) {
         count++;
     }
     return count;
 }
 
-/* By so many calls of each of the first ones, instead of the fastest. */
-static double lost_with(const struct standing *standings, uint32_t count, uint32_t calls)
+/* What so many calls of each of the first candidates take beyond as many calls of the fastest. */
+static double excess_of(const struct result *standings, uint32_t count, uint32_t calls_each)
 {
-    double lost_us = 0;
+    double excess_us = 0;
     for (uint32_t i = 0; i < count; i++) {
-        lost_us += calls * ((double)standings[i].us - (double)standings[0].us);
+        excess_us += calls_each * ((double)standings[i].us - (double)standings[0].us);
     }
-    return lost_us;
+    return excess_us;
 }
 
-bool muster_autotune_run_judge(struct muster_autotune_run *trial,
-                               const float heard[MUSTER_AUTOTUNE_WORDS_MAX], size_t *ret_algorithm)
+/* Adds up what this round cost, predicts what the next one would cost, and decides whether there is
+ * one. After a round of one call each there always is: one call cannot tell apart candidates that
+ * are nearly as fast. */
+bool muster_autotune_run_decide(struct muster_autotune_run *run,
+                                const float exchanged[MUSTER_AUTOTUNE_VALUES_MAX],
+                                size_t *ret_algorithm)
 {
-    struct standing standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
-    rank(trial, heard, standings);
-    trial->lost_us += lost_with(standings, trial->count, trial->calls);
-    uint32_t left = count_left(trial, standings);
-    double likely_us = trial->lost_us + lost_with(standings, left, 2 * trial->calls);
-    trial->spent_us += lost_with(standings, trial->count, trial->calls) +
-                       (double)standings[0].us * trial->count * trial->calls;
-    double spent_us = trial->spent_us + (double)standings[0].us * left * 2 * trial->calls;
-    bool once = trial->calls == 1; /* that is too little to tell those apart that are as good */
-    if (left == 1 ||
-        !(once || (likely_us <= BUDGET_US + (double)standings[0].us && spent_us <= SPENT_MAX_US))) {
-        *ret_algorithm = verdict_of(trial, standings);
+    struct result standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
+    rank(run, exchanged, standings);
+    double fastest_us = (double)standings[0].us;
+    uint32_t left = count_left(run, standings);
+    uint32_t next_calls = 2 * run->calls_each;
+    double round_excess_us = excess_of(standings, run->count, run->calls_each);
+    run->excess_us += round_excess_us;
+    run->spent_us += round_excess_us + fastest_us * run->count * run->calls_each;
+    double likely_excess_us = run->excess_us + excess_of(standings, left, next_calls);
+    double likely_spent_us = run->spent_us + fastest_us * left * next_calls;
+    bool affordable =
+        likely_excess_us <= EXCESS_MAX_US + fastest_us && likely_spent_us <= SPENT_MAX_US;
+    if (left == 1 || !(run->calls_each == 1 || affordable)) {
+        *ret_algorithm = best_of(run, standings);
         return true;
     }
     for (uint32_t i = 0; i < left; i++) {
-        trial->algorithms[i] = standings[i].algorithm;
+        run->algorithms[i] = standings[i].algorithm;
     }
-    trial->count = left;
-    trial->calls *= 2;
-    trial->made = 0;
+    run->count = left;
+    run->calls_each = next_calls;
+    run->calls_made = 0;
     return false;
 }

@@ -1,12 +1,15 @@
 /*
- * A trial: which of several algorithms does one kind of call fastest, found by its first calls.
+ * An autotune run: it finds out which of several algorithms does one class of calls fastest, by
+ * measuring the first calls of the class.
  *
- * What is predicted to be fast is tried, in rounds. In a round the algorithms take turns, some
- * calls at a time; then the members tell each other what every call took them, the slower half
- * goes, and the others get twice as many calls, in more turns, so that what goes on beside them
- * meets all alike, until one is left or what is lost with those that are slower than the fastest is
- * no longer worth it. Calls that take long begin with one call each. Members that make the same
- * calls and hear the same times come to the same verdict: nothing here depends on anything else.
+ * The candidates are the algorithms that are predicted to be fast. They are measured in rounds. In
+ * a round the candidates take turns, some calls in a row each. Then the members exchange their
+ * measured times, the slower half of the candidates is dropped, and the others get twice as many
+ * calls in the next round. These are more turns, so that a disturbance from outside falls on all
+ * candidates alike. The run ends when one candidate is left, or when another round would cost more
+ * time than it can save. Where calls take long, the first round has one call of each candidate.
+ * Members that make the same calls and see the same exchanged times reach the same decision: it
+ * depends on nothing else.
  *
  * After A. Faraj, X. Yuan, D. Lowenthal: STAR-MPI: self tuned adaptive routines for MPI collective
  * operations, ICS 2006; the rounds are the sequential halving of Z. Karnin, T. Koren, O. Somekh:
@@ -19,54 +22,56 @@
 
 enum {
     MUSTER_AUTOTUNE_ALGORITHMS_MAX = 8,
-    MUSTER_AUTOTUNE_CALLS_MAX = 32, /* of a round, of all algorithms together */
+    MUSTER_AUTOTUNE_CALLS_MAX = 32, /* in one round, of all candidates together */
     MUSTER_AUTOTUNE_ROUNDS_MAX = 5,
-    MUSTER_AUTOTUNE_WORDS_MAX = 2 * MUSTER_AUTOTUNE_CALLS_MAX,
+    MUSTER_AUTOTUNE_VALUES_MAX = 2 * MUSTER_AUTOTUNE_CALLS_MAX,
 };
 
 struct muster_autotune_run {
-    size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX]; /* that are still in question */
-    size_t predicted;                                  /* the one that is taken in case of doubt */
-    uint32_t count;                                    /* of algorithms */
-    uint32_t calls;                                    /* that each has in this round */
-    uint32_t made;                                     /* in this round, so far, of all */
-    double lost_us;                                    /* with those that are slower */
-    double spent_us;                                   /* in all */
-    float taken_us[MUSTER_AUTOTUNE_CALLS_MAX];         /* by this member; of those calls */
+    size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX]; /* the candidates that are left */
+    size_t predicted;    /* the algorithm with the lowest predicted time: kept unless another one
+                            is clearly faster */
+    uint32_t count;      /* of candidates */
+    uint32_t calls_each; /* calls of each candidate in this round */
+    uint32_t calls_made; /* in this round so far, of all candidates */
+    double excess_us;    /* spent so far beyond what the fastest candidate would have taken */
+    double spent_us;     /* in all calls so far */
+    float measured_us[MUSTER_AUTOTUNE_CALLS_MAX]; /* of this round's calls, by this member */
 };
 
-/* Chooses what to try, for this plan: the predicted algorithm, and others that are predicted to be
- * not much slower, or that cost little to try. All members that agree on the plan (its rank and
- * in_place are ignored) and on the model get the same. With one algorithm there is nothing to try:
- * count is 1 then. */
-MUSTER_CHECKED muster_status muster_autotune_run_init(struct muster_autotune_run *ret_trial,
+/* Chooses the candidates for this plan: the predicted algorithm, and others that are predicted to
+ * be not much slower, or that cost little to try. All members that agree on the plan (its rank and
+ * in_place are ignored) and on the model get the same. With a count of 1 there is nothing to try.
+ */
+MUSTER_CHECKED muster_status muster_autotune_run_init(struct muster_autotune_run *ret_run,
                                                       size_t predicted,
                                                       const struct muster_plan *plan,
                                                       size_t element_size_bytes,
                                                       const struct muster_cost_model *model);
 
-/* With these, [count] from 1 to MUSTER_AUTOTUNE_ALGORITHMS_MAX; the first is the predicted one,
- * which is said to take so long. */
-void muster_autotune_run_begin(struct muster_autotune_run *ret_trial, const size_t *algorithms,
+/* Begins with the given candidates, [count] from 1 to MUSTER_AUTOTUNE_ALGORITHMS_MAX. The first is
+ * the predicted one, predicted_us is its predicted time. */
+void muster_autotune_run_begin(struct muster_autotune_run *ret_run, const size_t *algorithms,
                                uint32_t count, double predicted_us);
 
-/* The round is over: the members have to agree before the next call. */
-bool muster_autotune_run_is_due(const struct muster_autotune_run *trial);
+/* The round's calls are all made: the members must exchange their times before the next call. */
+bool muster_autotune_run_is_round_over(const struct muster_autotune_run *run);
 
-/* What the next call runs with; not when it is due. */
-size_t muster_autotune_run_next(const struct muster_autotune_run *trial);
+/* The algorithm of the next call; not when the round is over. */
+size_t muster_autotune_run_next(const struct muster_autotune_run *run);
 
-/* That call is done, and took this member so long. */
-void muster_autotune_run_note(struct muster_autotune_run *trial, double taken_us);
+/* That call has succeeded, and took this member so long. */
+void muster_autotune_run_record(struct muster_autotune_run *run, double measured_us);
 
-/* What this member says when it is due: so many words are to be made the largest of all members'.
- */
-uint32_t muster_autotune_run_say(const struct muster_autotune_run *trial,
-                                 float ret_said[MUSTER_AUTOTUNE_WORDS_MAX]);
+/* What this member contributes to the tuning exchange when the round is over. Returns the number of
+ * values. The exchange is an elementwise maximum over the members. */
+uint32_t muster_autotune_run_values(const struct muster_autotune_run *run,
+                                    float ret_values[MUSTER_AUTOTUNE_VALUES_MAX]);
 
-/* What came out of it. True: the verdict; false: there is another round. In the default
- * floating-point environment. */
-bool muster_autotune_run_judge(struct muster_autotune_run *trial,
-                               const float heard[MUSTER_AUTOTUNE_WORDS_MAX], size_t *ret_algorithm);
+/* Takes the exchanged values into account. True: the run is over, and has decided. False: there is
+ * another round. To be called in the default floating-point environment. */
+bool muster_autotune_run_decide(struct muster_autotune_run *run,
+                                const float exchanged[MUSTER_AUTOTUNE_VALUES_MAX],
+                                size_t *ret_algorithm);
 
 #endif

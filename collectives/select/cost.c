@@ -1,3 +1,4 @@
+/* The cost model: default figures, their check, and the estimate by formulas. */
 #include "collectives/select/cost.h"
 
 #include <math.h>
@@ -59,17 +60,7 @@ double muster_cost_bytes_us(uint64_t elements, size_t element_size_bytes, double
     return (double)elements * (double)element_size_bytes / (rate_GBps * 1e3);
 }
 
-/* The largest number of ranks on one host. */
-static uint32_t crowd(const struct muster_topology *topology)
-{
-    uint32_t most = 1;
-    for (uint32_t host = 0; host < topology->hosts; host++) {
-        most = topology->host_sizes[host] > most ? topology->host_sizes[host] : most;
-    }
-    return most;
-}
-
-/* A message that is not eager waits for the receiver's word. */
+/* The messages of a path follow each other. One that is not eager costs a second latency. */
 static double path_us(const struct muster_path *path, const struct muster_cost_model *model,
                       enum muster_link_level level, double rate_GBps, size_t element_size_bytes)
 {
@@ -80,17 +71,18 @@ static double path_us(const struct muster_path *path, const struct muster_cost_m
            muster_cost_bytes_us(path->elements, element_size_bytes, rate_GBps);
 }
 
-static double lesser(double one, double other)
+static double smaller(double one, double other)
 {
     return one < other ? one : other;
 }
 
-/* What goes through one uplink of a host is added up already, and for racks once more. */
+/* Between racks: limited by a host's uplink, whose elements the formula has added up, or by the
+ * rack's uplink, whose elements are rack_elements. */
 static double world_us(const struct muster_formula *formula, const struct muster_cost_model *model,
                        size_t element_size_bytes)
 {
     const struct muster_link_figures *world = &model->links[MUSTER_LEVEL_WORLD];
-    double host_GBps = lesser(world->bandwidth_GBps, model->links[MUSTER_LEVEL_RACK].shared_GBps);
+    double host_GBps = smaller(world->bandwidth_GBps, model->links[MUSTER_LEVEL_RACK].shared_GBps);
     double hosts_us =
         path_us(&formula->world, model, MUSTER_LEVEL_WORLD, host_GBps, element_size_bytes);
     const struct muster_path all = {.messages = formula->world.messages,
@@ -107,8 +99,9 @@ double muster_cost_formula_us(size_t algorithm, const struct muster_plan *plan,
     muster_algorithm_formula(algorithm, plan, &formula);
     const struct muster_link_figures *host = &model->links[MUSTER_LEVEL_HOST];
     const struct muster_link_figures *net = &model->links[MUSTER_LEVEL_RACK];
-    double host_GBps = lesser(host->shared_GBps / crowd(plan->topology), host->bandwidth_GBps);
-    double net_GBps = lesser(net->shared_GBps, net->bandwidth_GBps);
+    double host_GBps = smaller(host->shared_GBps / muster_topology_largest_host(plan->topology),
+                               host->bandwidth_GBps);
+    double net_GBps = smaller(net->shared_GBps, net->bandwidth_GBps);
     return path_us(&formula.local, model, MUSTER_LEVEL_HOST, host_GBps, element_size_bytes) +
            path_us(&formula.cross, model, MUSTER_LEVEL_RACK, net_GBps, element_size_bytes) +
            world_us(&formula, model, element_size_bytes) +

@@ -1,15 +1,18 @@
+/* By which method ranks that share memory carry a collective out, and how long that takes. */
 #include "collectives/select/host_memory.h"
 
-/* What does not depend on the size, of an ordinary processor of these years. Only their order of
- * magnitude matters: they decide between ways that are a few microseconds apart. */
-static const double SIGNAL_US = 0.3; /* until all see what all have written, each on its own core */
+/* Costs that do not depend on the size, of a current processor. Only their order of magnitude
+ * matters: they decide between methods that differ by a few microseconds. */
+static const double SIGNAL_US = 0.3; /* until all ranks, each on its own core, see all that was
+                                        written before */
 static const double SWITCH_US = 1.0; /* to another rank that shares the core */
-static const double CALL_US = 0.5;   /* to ask the kernel for a piece of another process's memory */
-static const double CALL_COPY = 1.6; /* times as long as any other copy it takes to read it then */
+static const double CALL_US = 0.5;   /* system call that reads another process's memory */
+static const double CALL_COPY =
+    1.6; /* a copy by that call takes so many times as long as another */
 
 enum { WINDOWS_MAX = 1 << 20 }; /* in one call */
 
-/* What one rank does. */
+/* The work of one rank. */
 struct work {
     uint64_t signals, calls;
     uint64_t copied, reduced; /* elements */
@@ -33,8 +36,8 @@ uint64_t muster_memory_input_bytes(const struct muster_plan *plan, size_t elemen
     return most * element_size_bytes;
 }
 
-/* Elements that the busiest rank takes from all others together. */
-static uint64_t taken(const struct muster_plan *plan)
+/* Elements that the busiest rank reads from all ranks together. */
+static uint64_t read_elements(const struct muster_plan *plan)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     uint32_t ranks = shape.ranks;
@@ -52,7 +55,7 @@ static uint64_t taken(const struct muster_plan *plan)
     }
 }
 
-/* Slots full. */
+/* Slots that the input fills one after the other. */
 static uint64_t windows_of(const struct muster_plan *plan, size_t element_size_bytes)
 {
     uint64_t bytes = muster_memory_input_bytes(plan, element_size_bytes);
@@ -60,6 +63,7 @@ static uint64_t windows_of(const struct muster_plan *plan, size_t element_size_b
     return bytes <= slot_bytes ? 1 : (bytes + slot_bytes - 1) / slot_bytes;
 }
 
+/* Signals are barriers of all ranks; calls are system calls. */
 static struct work work_of(const struct muster_plan *plan, enum muster_memory_method method,
                            uint64_t windows)
 {
@@ -81,17 +85,18 @@ static struct work work_of(const struct muster_plan *plan, enum muster_memory_me
                                       .reduced = others}
                       : (struct work){.signals = 2,
                                       .calls = ranks - 1,
-                                      .copied = taken(plan),
-                                      .reduced = reduces ? taken(plan) : 0};
+                                      .copied = read_elements(plan),
+                                      .reduced = reduces ? read_elements(plan) : 0};
     default:
         return (struct work){.signals = 1,
-                             .copied = input + (reduces ? 0 : taken(plan)),
-                             .reduced = reduces ? taken(plan) : 0};
+                             .copied = input + (reduces ? 0 : read_elements(plan)),
+                             .reduced = reduces ? read_elements(plan) : 0};
     }
 }
 
-static double price(const struct muster_plan *plan, size_t element_size_bytes,
-                    const struct muster_cost_model *model, enum muster_memory_method method)
+/* Ranks that share cores take turns, and so does their work. */
+static double predict_us(const struct muster_plan *plan, size_t element_size_bytes,
+                         const struct muster_cost_model *model, enum muster_memory_method method)
 {
     const struct muster_core_figures *core = &model->core;
     const struct work work = work_of(plan, method, windows_of(plan, element_size_bytes));
@@ -129,7 +134,7 @@ bool muster_memory_choose(const struct muster_plan *plan, size_t element_size_by
         if (!is_possible(plan, element_size_bytes, method)) {
             continue;
         }
-        double cost_us = price(plan, element_size_bytes, model, method);
+        double cost_us = predict_us(plan, element_size_bytes, model, method);
         if (!found || cost_us < *ret_us) {
             *ret_method = method;
             *ret_us = cost_us;

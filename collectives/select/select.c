@@ -1,3 +1,4 @@
+/* Selection: lists the candidates, predicts their times, picks the fastest one or several. */
 #include "collectives/select/select.h"
 
 #include <math.h>
@@ -8,7 +9,8 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Carried out in memory, where that is so. */
+/* True if the algorithm uses shared memory and the plan can be carried out in it; ret_us is the
+ * predicted time then. */
 static bool is_in_memory(size_t algorithm, const struct muster_plan *plan,
                          size_t element_size_bytes, const struct muster_cost_model *model,
                          double *ret_us)
@@ -45,21 +47,21 @@ muster_status muster_select_cost_us(size_t algorithm, const struct muster_plan *
     return MUSTER_OK;
 }
 
-/* Formulas are not off by as much: those that say so many times more than the lowest one need no
- * closer look. */
+/* Candidates whose formula gives more than so many times the lowest time are dropped without
+ * simulation: no formula is wrong by as much. */
 static const double formula_factor = 8;
 
-/* By so much another algorithm must be faster to be looked for: the model is not as exact as that,
- * and most of those that come close are ruled out by their bounds. */
+/* A candidate is simulated only if it can be faster than the best one so far by this share. The
+ * model is not more exact than that, and it lets the lower bounds rule out most candidates. */
 static const double tolerance = 0.03;
 
-/* An algorithm that fits. */
+/* An algorithm that fits the plan. */
 struct candidate {
     size_t algorithm;
-    double estimate_us; /* by the formula; not less than the bound */
-    double bound_us;
-    bool favourite;                       /* goes before those that are as cheap */
-    bool in_memory;                       /* then the estimate is its price */
+    double estimate_us;                   /* by the formula; not below the bound */
+    double bound_us;                      /* no run takes less */
+    bool favourite;                       /* sorts before others of the same estimate */
+    bool in_memory;                       /* in shared memory: the estimate is the prediction */
     struct muster_simulation *simulation; /* owned; NULL: not made */
 };
 
@@ -77,7 +79,7 @@ static int compare_candidates(const void *left_candidate, const void *right_cand
     return left->algorithm < right->algorithm ? -1 : 1;
 }
 
-/* False if it does not fit. */
+/* False if the algorithm is no candidate. */
 static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
                          size_t element_size_bytes, const struct muster_cost_model *model,
                          struct candidate *ret_candidate)
@@ -97,7 +99,7 @@ static bool is_candidate(size_t algorithm, const struct muster_plan *plan,
     return !muster_algorithm_uses_memory(algorithm);
 }
 
-/* Those whose formula is not out of the question. */
+/* Returns the number of candidates; sorts them, and drops those with a hopeless formula. */
 static size_t list_candidates(const struct muster_plan *plan, size_t element_size_bytes,
                               const struct muster_cost_model *model, struct candidate *candidates)
 {
@@ -115,7 +117,7 @@ static size_t list_candidates(const struct muster_plan *plan, size_t element_siz
     return count;
 }
 
-/* All schedules, and what they cannot be faster than. */
+/* Generates all ranks' schedules, and finds their lower bound. */
 static muster_status prepare(struct candidate *candidate, const struct muster_plan *plan,
                              size_t element_size_bytes, const struct muster_cost_model *model)
 {
@@ -134,8 +136,8 @@ static muster_status prepare(struct candidate *candidate, const struct muster_pl
     return MUSTER_OK;
 }
 
-/* How long it takes, or INFINITY: the limit has passed. */
-static muster_status find_price(const struct candidate *candidate, double limit_us, double *ret_us)
+/* Simulates. INFINITY: it takes longer than the limit; 0: no limit. */
+static muster_status predict(const struct candidate *candidate, double limit_us, double *ret_us)
 {
     if (candidate->in_memory) {
         *ret_us = candidate->estimate_us;
@@ -152,63 +154,66 @@ static muster_status find_price(const struct candidate *candidate, double limit_
     return MUSTER_OK;
 }
 
-/* The most promising first: the others are simulated only if they can be faster, and until they
- * have taken as long. */
-static muster_status find_cheapest(const struct candidate *candidates, size_t count,
-                                   size_t *ret_algorithm)
+/* Simulates the candidate with the lowest estimate, and then the others as far as they can still be
+ * faster than the best one so far. */
+static muster_status find_fastest(const struct candidate *candidates, size_t count,
+                                  size_t *ret_algorithm)
 {
     size_t best = 0;
     double best_us = 0;
-    TRY(find_price(&candidates[0], 0, &best_us));
+    TRY(predict(&candidates[0], 0, &best_us));
     for (size_t i = 1; i < count; i++) {
         double limit_us = best_us * (1 - tolerance);
-        double price_us = limit_us;
+        double time_us = limit_us;
         if (candidates[i].bound_us >= limit_us) {
             continue;
         }
-        TRY(find_price(&candidates[i], limit_us, &price_us));
-        if (price_us < best_us) {
+        TRY(predict(&candidates[i], limit_us, &time_us));
+        if (time_us < best_us) {
             best = i;
-            best_us = price_us;
+            best_us = time_us;
         }
     }
     *ret_algorithm = candidates[best].algorithm;
     return MUSTER_OK;
 }
 
-static muster_status choose(const struct muster_plan *plan, size_t element_size_bytes,
-                            const struct muster_cost_model *model, struct candidate *candidates,
-                            size_t count, size_t *ret_algorithm)
+static muster_status select_simulated(const struct muster_plan *plan, size_t element_size_bytes,
+                                      const struct muster_cost_model *model,
+                                      struct candidate *candidates, size_t count,
+                                      size_t *ret_algorithm)
 {
     for (size_t i = 0; i < count; i++) {
         TRY(prepare(&candidates[i], plan, element_size_bytes, model));
     }
     qsort(candidates, count, sizeof *candidates, compare_candidates);
-    return find_cheapest(candidates, count, ret_algorithm);
+    return find_fastest(candidates, count, ret_algorithm);
 }
 
+/* In small jobs by simulation; in large ones, and where there is one candidate, by the formulas. */
 muster_status muster_select(const struct muster_plan *plan, size_t element_size_bytes,
                             const struct muster_cost_model *model, size_t *ret_algorithm)
 {
     AUTO_FREE struct candidate *candidates = calloc(muster_algorithm_count, sizeof *candidates);
     if (candidates == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
+        return muster_error_set(MUSTER_FATAL, "no memory to select an algorithm");
     }
     size_t count = list_candidates(plan, element_size_bytes, model, candidates);
     if (count == 0) {
-        return muster_error_set(MUSTER_INVALID, "no algorithm does %s",
+        return muster_error_set(MUSTER_INVALID, "%s has no algorithm that fits",
                                 muster_collective_name(plan->collective));
     }
     struct muster_plan any = *plan;
     any.rank = 0;
-    /* Also where there is no choice: one rank's sizes may not be enough to simulate. */
+    /* A single candidate is not simulated either: of an alltoallv this rank knows its own sizes
+     * only, which are not enough to generate all schedules. */
     if (count == 1 || plan->topology->ranks > MUSTER_SELECT_SIMULATED_RANKS_MAX) {
         TRY(muster_plan_check(candidates[0].algorithm, &any));
         *ret_algorithm = candidates[0].algorithm;
         return MUSTER_OK;
     }
     muster_status status =
-        choose(&any, element_size_bytes, model, candidates, count, ret_algorithm);
+        select_simulated(&any, element_size_bytes, model, candidates, count, ret_algorithm);
     for (size_t i = 0; i < count; i++) {
         muster_simulation_destroy(candidates[i].simulation);
     }
@@ -217,35 +222,35 @@ muster_status muster_select(const struct muster_plan *plan, size_t element_size_
 
 /* Several ------------------------------------------------------------------------------------- */
 
-/* Of the price of the first one. */
-static const double near_by = 1.25;
+/* Candidates are listed up to this factor of the lowest predicted time. */
+static const double listed_factor = 1.25;
 
 static double limit_of(double lowest_us, double slack_us)
 {
-    return fmax(near_by * lowest_us, lowest_us + slack_us);
+    return fmax(listed_factor * lowest_us, lowest_us + slack_us);
 }
 
-/* Their prices in place of the estimates; INFINITY for what is too dear. */
-static muster_status price_all(const struct muster_plan *plan, size_t element_size_bytes,
-                               const struct muster_cost_model *model, double slack_us,
-                               struct candidate *candidates, size_t count)
+/* Replaces the estimates by predictions: INFINITY for candidates that will not be listed. */
+static muster_status predict_all(const struct muster_plan *plan, size_t element_size_bytes,
+                                 const struct muster_cost_model *model, double slack_us,
+                                 struct candidate *candidates, size_t count)
 {
     double lowest_us = INFINITY;
     for (size_t i = 0; i < count; i++) {
         double limit_us = limit_of(lowest_us, slack_us);
-        double price_us = INFINITY;
+        double time_us = INFINITY;
         TRY(prepare(&candidates[i], plan, element_size_bytes, model));
         if (candidates[i].bound_us <= limit_us) {
-            TRY(find_price(&candidates[i], isinf(limit_us) ? 0 : limit_us, &price_us));
+            TRY(predict(&candidates[i], isinf(limit_us) ? 0 : limit_us, &time_us));
         }
-        lowest_us = fmin(lowest_us, price_us);
-        candidates[i].estimate_us = price_us;
+        lowest_us = fmin(lowest_us, time_us);
+        candidates[i].estimate_us = time_us;
     }
     return MUSTER_OK;
 }
 
-/* One algorithm by two names, for this plan. What is predicted to take as long may be quite another
- * one: where waking is dear, many are. */
+/* True if the two do the same for this plan. Equal predicted times alone do not show it: where
+ * waking a rank is expensive, quite different algorithms have equal times. */
 static bool is_same(const struct candidate *one, const struct candidate *other,
                     const struct muster_plan *plan)
 {
@@ -262,9 +267,9 @@ static bool is_same(const struct candidate *one, const struct candidate *other,
     return left.rounds == right.rounds && left.elements == right.elements;
 }
 
-/* An earlier one stands for it. */
-static bool is_listed(const struct candidate *candidates, size_t index,
-                      const struct muster_plan *plan)
+/* True if an earlier candidate does the same. */
+static bool is_duplicate(const struct candidate *candidates, size_t index,
+                         const struct muster_plan *plan)
 {
     for (size_t i = 0; i < index; i++) {
         if (is_same(&candidates[i], &candidates[index], plan)) {
@@ -274,9 +279,9 @@ static bool is_listed(const struct candidate *candidates, size_t index,
     return false;
 }
 
-static uint32_t list_cheapest(const struct candidate *candidates, size_t count,
-                              const struct muster_plan *plan, double slack_us, uint32_t most,
-                              struct muster_priced *ret_list)
+static uint32_t list_fastest(const struct candidate *candidates, size_t count,
+                             const struct muster_plan *plan, double slack_us, uint32_t most,
+                             struct muster_prediction *ret_list)
 {
     uint32_t listed = 0;
     for (size_t i = 0; i < count && listed < most; i++) {
@@ -284,36 +289,38 @@ static uint32_t list_cheapest(const struct candidate *candidates, size_t count,
         if (us > limit_of(candidates[0].estimate_us, slack_us)) {
             break;
         }
-        if (!is_listed(candidates, i, plan)) {
+        if (!is_duplicate(candidates, i, plan)) {
             ret_list[listed++] =
-                (struct muster_priced){.algorithm = candidates[i].algorithm, .us = us};
+                (struct muster_prediction){.algorithm = candidates[i].algorithm, .us = us};
         }
     }
     return listed;
 }
 
+/* Predicts the times of all candidates, sorts them with the favourite before others of the same
+ * time, and lists the fastest ones. */
 muster_status muster_select_several(const struct muster_plan *plan, size_t element_size_bytes,
                                     const struct muster_cost_model *model, double slack_us,
-                                    size_t favourite, uint32_t most, struct muster_priced *ret_list,
-                                    uint32_t *ret_count)
+                                    size_t favourite, uint32_t most,
+                                    struct muster_prediction *ret_list, uint32_t *ret_count)
 {
     AUTO_FREE struct candidate *candidates = calloc(muster_algorithm_count, sizeof *candidates);
     if (candidates == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
+        return muster_error_set(MUSTER_FATAL, "no memory to select an algorithm");
     }
     struct muster_plan any = *plan;
     any.rank = 0;
     size_t count = list_candidates(&any, element_size_bytes, model, candidates);
     muster_status status = MUSTER_OK;
     if (plan->topology->ranks <= MUSTER_SELECT_LISTED_RANKS_MAX) {
-        status = price_all(&any, element_size_bytes, model, slack_us, candidates, count);
+        status = predict_all(&any, element_size_bytes, model, slack_us, candidates, count);
     }
     for (size_t i = 0; i < count; i++) {
         candidates[i].favourite = candidates[i].algorithm == favourite;
     }
     qsort(candidates, count, sizeof *candidates, compare_candidates);
     if (status == MUSTER_OK) {
-        *ret_count = list_cheapest(candidates, count, &any, slack_us, most, ret_list);
+        *ret_count = list_fastest(candidates, count, &any, slack_us, most, ret_list);
     }
     for (size_t i = 0; i < count; i++) {
         muster_simulation_destroy(candidates[i].simulation);

@@ -1,9 +1,11 @@
+/* Which events are refused, with which status and text. Nothing here changes the state. */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A joiner may know a higher number than a service that lost its store; far from overflow. */
+/* A joiner may know a higher number than a service that lost its store. The bound is far from
+ * overflow. */
 #define GENERATION_MAX (UINT64_C(1) << 62)
 #define TIME_MAX_MS (INT64_MAX / 2) /* less than never */
 #define TIMING_MAX_MS (24U * 60 * 60 * 1000)
@@ -95,7 +97,7 @@ static muster_status refuse_finishing(void)
     return muster_error_set(MUSTER_ENDED, "the job is ending: finished");
 }
 
-static muster_status check_going_on(const struct muster_membership *m)
+static muster_status check_not_ended(const struct muster_membership *m)
 {
     if (m->phase == MUSTER_JOB_ENDED) {
         return muster_error_set(MUSTER_ENDED, "the job has ended: %s", m->why);
@@ -103,7 +105,7 @@ static muster_status check_going_on(const struct muster_membership *m)
     return MUSTER_OK;
 }
 
-/* The member that the event names is listed. absent: what to do if it was never heard of. */
+/* The member that the event names is listed. absent: the status if it is unknown. */
 static muster_status check_listed(const struct muster_membership *m, const char *id,
                                   muster_status absent)
 {
@@ -112,7 +114,7 @@ static muster_status check_listed(const struct muster_membership *m, const char 
     if (member != NULL && member->phase == MUSTER_MEMBER_GONE) {
         return refuse_gone(member);
     }
-    TRY(check_going_on(m));
+    TRY(check_not_ended(m));
     if (member == NULL) {
         return muster_error_set(absent, "member %s is not in this job", id);
     }
@@ -135,7 +137,8 @@ static muster_status check_agreement(const struct muster_membership *m,
     return MUSTER_OK;
 }
 
-/* A host is in one rack, or its ranks and its rack's could not both be contiguous. */
+/* A host is in one rack: otherwise the ranks of the host and those of the rack could not both be
+ * contiguous. */
 static muster_status check_rack(const struct muster_membership *m,
                                 const struct muster_member_info *info)
 {
@@ -144,8 +147,8 @@ static muster_status check_rack(const struct muster_membership *m,
         if (strcmp(other->host, info->host) == 0 && strcmp(other->rack, info->rack) != 0 &&
             strcmp(other->id, info->id) != 0) {
             return muster_error_set(MUSTER_INVALID,
-                                    "host %s is in rack \"%s\", but other members say that it is "
-                                    "in rack \"%s\"",
+                                    "host %s is in rack \"%s\", but other members have it in "
+                                    "rack \"%s\"",
                                     info->host, info->rack, other->rack);
         }
     }
@@ -182,7 +185,7 @@ static muster_status check_leave(const struct muster_membership *m,
         return muster_error_set(MUSTER_INVALID, "leave reason %d is not known",
                                 (int)event->leave_reason);
     }
-    /* Whoever is not there has nothing left to leave. */
+    /* An unknown member has nothing left to leave. */
     return check_listed(m, event->member, MUSTER_ENDED);
 }
 
@@ -204,7 +207,7 @@ static muster_status check_suspect(const struct muster_membership *m,
 static muster_status check_report(const struct muster_membership *m,
                                   const struct muster_event *event)
 {
-    /* A service that lost its store knows nobody: joining again helps. */
+    /* A service that lost its store knows no member: then the reporter has to join again. */
     TRY(check_listed(m, event->member, MUSTER_REJOIN));
     const struct muster_member *reporter = muster_records_find(m, event->member);
     if (strncmp(event->member, event->suspect, sizeof event->suspect) == 0) {
@@ -226,7 +229,7 @@ static muster_status check_report(const struct muster_membership *m,
 static muster_status check_resize(const struct muster_membership *m,
                                   const struct muster_event *event)
 {
-    TRY(check_going_on(m));
+    TRY(check_not_ended(m));
     if (!m->begun) {
         return muster_error_set(MUSTER_INVALID, "target size %" PRIu32 ": nobody has joined yet",
                                 event->target_size);
@@ -237,14 +240,14 @@ static muster_status check_resize(const struct muster_membership *m,
     return check_target(&m->settings, event->target_size);
 }
 
-muster_status muster_membership_standing(const struct muster_membership *membership,
-                                         const char *member)
+muster_status muster_membership_check_member(const struct muster_membership *membership,
+                                             const char *member)
 {
     const struct muster_membership *m = membership;
     const struct muster_member *found = muster_records_find(m, member);
     bool over = m->phase == MUSTER_JOB_ENDED && !m->deserted;
     if (found == NULL && over) {
-        return check_going_on(m);
+        return check_not_ended(m);
     }
     if (found == NULL) {
         return muster_error_set(MUSTER_REJOIN, "member %s is not in this job", member);
@@ -256,6 +259,7 @@ muster_status muster_membership_standing(const struct muster_membership *members
     return found->died && !over ? MUSTER_REJOIN : status;
 }
 
+/* What every event must satisfy, then the case of its kind. */
 muster_status muster_membership_check(const struct muster_membership *membership,
                                       const struct muster_event *event)
 {
@@ -280,7 +284,7 @@ muster_status muster_membership_check(const struct muster_membership *membership
     case MUSTER_EVENT_RESIZE:
         return check_resize(membership, event);
     case MUSTER_EVENT_END:
-        return check_going_on(membership);
+        return check_not_ended(membership);
     case MUSTER_EVENT_TICK:
     case MUSTER_EVENT_RESTART:
         return MUSTER_OK;

@@ -1,3 +1,4 @@
+/* When a generation forms, of which members, and which rank each of them has. */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ int64_t muster_forming_form_ms(const struct muster_membership *membership)
     if (m->arrived >= enough || m->survivors >= settings->min_size) {
         return INT64_MIN;
     }
-    return muster_liveness_after(m->newcomer_ms, settings->settle_ms);
+    return muster_liveness_after(m->last_newcomer_ms, settings->settle_ms);
 }
 
 int64_t muster_forming_settle_ms(const struct muster_membership *membership)
@@ -34,13 +35,13 @@ int64_t muster_forming_settle_ms(const struct muster_membership *membership)
     if (m->active + m->arrived >= enough) {
         return INT64_MIN;
     }
-    return muster_liveness_after(m->newcomer_ms, settings->settle_ms);
+    return muster_liveness_after(m->last_newcomer_ms, settings->settle_ms);
 }
 
-/* Who ----------------------------------------------------------------------------------------- */
+/* Of which members ---------------------------------------------------------------------------- */
 
-/* Survivors first, then newcomers as they came, up to max. */
-static uint32_t choose(struct muster_membership *m)
+/* Survivors first, then newcomers by arrival, up to max_size. Returns how many. */
+static uint32_t choose_members(struct muster_membership *m)
 {
     uint32_t chosen = 0;
     for (int newcomers = 0; newcomers <= 1; newcomers++) {
@@ -48,7 +49,7 @@ static uint32_t choose(struct muster_membership *m)
             struct muster_member *member = m->listed[i];
             bool newcomer = member->seniority == MUSTER_NEWCOMER;
             if (member->phase == MUSTER_MEMBER_ARRIVED && newcomer == (newcomers == 1)) {
-                m->slots[chosen++] = (struct muster_slot){.member = member};
+                m->candidates[chosen++] = (struct muster_candidate){.member = member};
             }
         }
     }
@@ -64,8 +65,8 @@ static int compare_numbers(uint64_t a, uint64_t b)
 
 static int compare_service(const void *left, const void *right)
 {
-    const struct muster_member *a = ((const struct muster_slot *)left)->member;
-    const struct muster_member *b = ((const struct muster_slot *)right)->member;
+    const struct muster_member *a = ((const struct muster_candidate *)left)->member;
+    const struct muster_member *b = ((const struct muster_candidate *)right)->member;
     int order = compare_numbers(a->seniority, b->seniority);
     if (order == 0) { /* both are newcomers */
         order = compare_numbers(a->info->order, b->info->order);
@@ -75,24 +76,24 @@ static int compare_service(const void *left, const void *right)
 
 static int compare_host_name(const void *left, const void *right)
 {
-    const struct muster_slot *a = left;
-    const struct muster_slot *b = right;
+    const struct muster_candidate *a = left;
+    const struct muster_candidate *b = right;
     int order = strcmp(a->member->info->host, b->member->info->host);
     return order != 0 ? order : compare_numbers(a->place, b->place);
 }
 
 static int compare_rack_name(const void *left, const void *right)
 {
-    const struct muster_slot *a = left;
-    const struct muster_slot *b = right;
+    const struct muster_candidate *a = left;
+    const struct muster_candidate *b = right;
     int order = strcmp(a->member->info->rack, b->member->info->rack);
     return order != 0 ? order : compare_numbers(a->place, b->place);
 }
 
 static int compare_rank(const void *left, const void *right)
 {
-    const struct muster_slot *a = left;
-    const struct muster_slot *b = right;
+    const struct muster_candidate *a = left;
+    const struct muster_candidate *b = right;
     int order = compare_numbers(a->rack_place, b->rack_place);
     if (order == 0) {
         order = compare_numbers(a->host_place, b->host_place);
@@ -100,70 +101,73 @@ static int compare_rank(const void *left, const void *right)
     return order != 0 ? order : compare_numbers(a->place, b->place);
 }
 
-static bool same_host(const struct muster_slot *a, const struct muster_slot *b)
+static bool same_host(const struct muster_candidate *a, const struct muster_candidate *b)
 {
     return strcmp(a->member->info->host, b->member->info->host) == 0;
 }
 
-static bool same_rack(const struct muster_slot *a, const struct muster_slot *b)
+static bool same_rack(const struct muster_candidate *a, const struct muster_candidate *b)
 {
     return strcmp(a->member->info->rack, b->member->info->rack) == 0;
 }
 
-/* By service; then racks together, and in them hosts, in the order of their longest-serving
- * members. */
-static void order_by_host(struct muster_slot *slots, uint32_t size)
+/* Orders by service, then brings racks together, and in them hosts, each in the order of its
+ * longest-serving member. Each candidate gets its own place by service, and the lowest place of its
+ * host and rack; the last sort compares these three. */
+static void order_candidates(struct muster_candidate *candidates, uint32_t size)
 {
-    qsort(slots, size, sizeof *slots, compare_service);
+    qsort(candidates, size, sizeof *candidates, compare_service);
     for (uint32_t i = 0; i < size; i++) {
-        slots[i].place = i;
+        candidates[i].place = i;
     }
-    qsort(slots, size, sizeof *slots, compare_host_name);
+    qsort(candidates, size, sizeof *candidates, compare_host_name);
     for (uint32_t i = 0; i < size; i++) {
-        bool first = i == 0 || !same_host(&slots[i - 1], &slots[i]);
-        slots[i].host_place = first ? slots[i].place : slots[i - 1].host_place;
+        bool first = i == 0 || !same_host(&candidates[i - 1], &candidates[i]);
+        candidates[i].host_place = first ? candidates[i].place : candidates[i - 1].host_place;
     }
-    qsort(slots, size, sizeof *slots, compare_rack_name);
+    qsort(candidates, size, sizeof *candidates, compare_rack_name);
     for (uint32_t i = 0; i < size; i++) {
-        bool first = i == 0 || !same_rack(&slots[i - 1], &slots[i]);
-        slots[i].rack_place = first ? slots[i].place : slots[i - 1].rack_place;
+        bool first = i == 0 || !same_rack(&candidates[i - 1], &candidates[i]);
+        candidates[i].rack_place = first ? candidates[i].place : candidates[i - 1].rack_place;
     }
-    qsort(slots, size, sizeof *slots, compare_rank);
+    qsort(candidates, size, sizeof *candidates, compare_rank);
 }
 
-static uint64_t newest_version(const struct muster_slot *slots, uint32_t size)
+static uint64_t newest_version(const struct muster_candidate *candidates, uint32_t size)
 {
     uint64_t newest = 0;
     for (uint32_t i = 0; i < size; i++) {
-        uint64_t version = slots[i].member->info->state_version;
+        uint64_t version = candidates[i].member->info->state_version;
         newest = version > newest ? version : newest;
     }
     return newest;
 }
 
-/* The first that holds the newest state becomes rank 0; its host and its rack come along. */
-static void put_newest_first(struct muster_slot *slots, uint32_t size, uint64_t newest)
+/* The first candidate with the newest state becomes rank 0; its host and its rack move with it. */
+static void put_newest_first(struct muster_candidate *candidates, uint32_t size, uint64_t newest)
 {
     uint32_t source = 0;
-    while (slots[source].member->info->state_version < newest) {
+    while (candidates[source].member->info->state_version < newest) {
         source++;
     }
     if (source == 0) {
         return;
     }
-    uint32_t source_host = slots[source].host_place;
-    uint32_t source_rack = slots[source].rack_place;
+    uint32_t source_host = candidates[source].host_place;
+    uint32_t source_rack = candidates[source].rack_place;
     for (uint32_t i = 0; i < size; i++) {
-        slots[i].rack_place = slots[i].rack_place == source_rack ? 0 : slots[i].rack_place + 1;
-        slots[i].host_place = slots[i].host_place == source_host ? 0 : slots[i].host_place + 1;
-        slots[i].place = i == source ? 0 : slots[i].place + 1;
+        candidates[i].rack_place =
+            candidates[i].rack_place == source_rack ? 0 : candidates[i].rack_place + 1;
+        candidates[i].host_place =
+            candidates[i].host_place == source_host ? 0 : candidates[i].host_place + 1;
+        candidates[i].place = i == source ? 0 : candidates[i].place + 1;
     }
-    qsort(slots, size, sizeof *slots, compare_rank);
+    qsort(candidates, size, sizeof *candidates, compare_rank);
 }
 
 /* The generation ------------------------------------------------------------------------------ */
 
-static void seat(struct muster_membership *m, struct muster_member *member, uint32_t rank)
+static void assign_rank(struct muster_membership *m, struct muster_member *member, uint32_t rank)
 {
     muster_records_set_phase(m, member, MUSTER_MEMBER_ACTIVE);
     if (member->seniority == MUSTER_NEWCOMER) {
@@ -179,7 +183,7 @@ static uint32_t count_hosts(struct muster_membership *m, uint32_t size)
 {
     uint32_t hosts = 0;
     for (uint32_t i = 0; i < size; i++) {
-        if (i == 0 || !same_host(&m->slots[i - 1], &m->slots[i])) {
+        if (i == 0 || !same_host(&m->candidates[i - 1], &m->candidates[i])) {
             m->host_sizes[hosts++] = 0;
         }
         m->host_sizes[hosts - 1]++;
@@ -187,13 +191,15 @@ static uint32_t count_hosts(struct muster_membership *m, uint32_t size)
     return hosts;
 }
 
+/* Chooses the members and orders them, which gives the ranks; then writes the generation. Nothing
+ * here can fail: muster_records_reserve() has made the room. */
 void muster_forming_form(struct muster_membership *membership)
 {
     struct muster_membership *m = membership;
-    uint32_t size = choose(m);
-    order_by_host(m->slots, size);
-    uint64_t newest = newest_version(m->slots, size);
-    put_newest_first(m->slots, size, newest);
+    uint32_t size = choose_members(m);
+    order_candidates(m->candidates, size);
+    uint64_t newest = newest_version(m->candidates, size);
+    put_newest_first(m->candidates, size, newest);
 
     m->generation = (struct muster_generation_view){
         .number = ++m->highest,
@@ -203,16 +209,16 @@ void muster_forming_form(struct muster_membership *membership)
         .state_source = 0,
     };
     for (uint32_t rank = 0; rank < size; rank++) {
-        struct muster_member *member = m->slots[rank].member;
+        struct muster_member *member = m->candidates[rank].member;
         m->stale[rank] = newest == 0 ? rank != 0 : member->info->state_version < newest;
-        seat(m, member, rank);
+        assign_rank(m, member, rank);
     }
     m->phase = MUSTER_JOB_RUNNING;
     m->newcomers_settled = false;
     m->why_open = false;
-    muster_records_say(m->why, "generation %" PRIu64 " runs with %" PRIu32 " members",
-                       m->generation.number, size);
-    muster_records_formed(m);
+    muster_records_format(m->why, "generation %" PRIu64 " runs with %" PRIu32 " members",
+                          m->generation.number, size);
+    muster_records_add_generation(m);
     muster_forming_ask_leaves(m);
 }
 

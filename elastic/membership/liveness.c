@@ -1,3 +1,4 @@
+/* Verdicts: the table of liveness.h. */
 #include "elastic/membership/liveness.h"
 
 #include <inttypes.h>
@@ -14,17 +15,17 @@ int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms)
 void muster_liveness_init(struct muster_signs *signs, int64_t now_ms)
 {
     *signs = (struct muster_signs){
-        .heard_ms = now_ms,
+        .last_seen_ms = now_ms,
         .closed_ms = MUSTER_LIVENESS_NEVER,
         .reported_ms = MUSTER_LIVENESS_NEVER,
         .awaited_ms = MUSTER_LIVENESS_NEVER,
     };
 }
 
-void muster_liveness_hear(struct muster_signs *signs, int64_t now_ms)
+void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms)
 {
-    if (now_ms > signs->heard_ms) {
-        signs->heard_ms = now_ms;
+    if (now_ms > signs->last_seen_ms) {
+        signs->last_seen_ms = now_ms;
     }
     signs->closed_ms = MUSTER_LIVENESS_NEVER;
     signs->reported_ms = MUSTER_LIVENESS_NEVER;
@@ -32,15 +33,15 @@ void muster_liveness_hear(struct muster_signs *signs, int64_t now_ms)
 
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms)
 {
-    muster_liveness_hear(signs, now_ms);
+    muster_liveness_heartbeat(signs, now_ms);
     if (signs->awaited_ms != MUSTER_LIVENESS_NEVER) {
         signs->awaited_ms = now_ms;
     }
 }
 
-bool muster_liveness_overslept(int64_t asked_ms, int64_t woke_ms, uint32_t lease_ms)
+bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms, uint32_t lease_ms)
 {
-    return woke_ms > muster_liveness_after(asked_ms, lease_ms / 2);
+    return now_ms > muster_liveness_after(due_ms, lease_ms / 2);
 }
 
 bool muster_liveness_suspected(const struct muster_signs *signs)
@@ -48,8 +49,8 @@ bool muster_liveness_suspected(const struct muster_signs *signs)
     return signs->closed_ms != MUSTER_LIVENESS_NEVER || signs->reported_ms != MUSTER_LIVENESS_NEVER;
 }
 
-/* Two independent pieces of evidence need no waiting. */
-static bool seen_to_die(const struct muster_signs *signs)
+/* Two independent pieces of evidence: no need to wait for a sign of life. */
+static bool is_confirmed(const struct muster_signs *signs)
 {
     return signs->closed_ms != MUSTER_LIVENESS_NEVER && signs->reported_ms != MUSTER_LIVENESS_NEVER;
 }
@@ -62,7 +63,7 @@ static int64_t earlier(int64_t a_ms, int64_t b_ms)
 static int64_t suspicion_ms(const struct muster_signs *signs,
                             const struct muster_job_settings *settings)
 {
-    if (seen_to_die(signs)) {
+    if (is_confirmed(signs)) {
         return INT64_MIN;
     }
     return muster_liveness_after(earlier(signs->closed_ms, signs->reported_ms),
@@ -72,24 +73,24 @@ static int64_t suspicion_ms(const struct muster_signs *signs,
 int64_t muster_liveness_deadline_ms(const struct muster_signs *signs,
                                     const struct muster_job_settings *settings)
 {
-    int64_t lease_ms = muster_liveness_after(signs->heard_ms, settings->lease_ms);
+    int64_t lease_ms = muster_liveness_after(signs->last_seen_ms, settings->lease_ms);
     int64_t arrive_ms = muster_liveness_after(signs->awaited_ms, settings->arrive_ms);
     return earlier(suspicion_ms(signs, settings), earlier(lease_ms, arrive_ms));
 }
 
-static void say_suspicion(const struct muster_signs *signs,
-                          const struct muster_job_settings *settings, char why[MUSTER_WHY_SIZE])
+static void format_suspicion(const struct muster_signs *signs,
+                             const struct muster_job_settings *settings, char why[MUSTER_WHY_SIZE])
 {
-    if (seen_to_die(signs)) {
+    if (is_confirmed(signs)) {
         (void)snprintf(why, MUSTER_WHY_SIZE, "connection closed and reported by rank %" PRIu32,
                        signs->reporter);
     } else if (signs->closed_ms != MUSTER_LIVENESS_NEVER) {
         (void)snprintf(why, MUSTER_WHY_SIZE,
-                       "connection closed and not heard of for %" PRIu32 " ms",
+                       "connection closed and no sign of life for %" PRIu32 " ms",
                        settings->suspect_ms);
     } else {
         (void)snprintf(why, MUSTER_WHY_SIZE,
-                       "reported by rank %" PRIu32 " and not heard of for %" PRIu32 " ms",
+                       "reported by rank %" PRIu32 " and no sign of life for %" PRIu32 " ms",
                        signs->reporter, settings->suspect_ms);
     }
 }
@@ -99,10 +100,10 @@ bool muster_liveness_verdict(const struct muster_signs *signs,
                              char ret_why[MUSTER_WHY_SIZE])
 {
     if (suspicion_ms(signs, settings) <= now_ms) {
-        say_suspicion(signs, settings, ret_why);
+        format_suspicion(signs, settings, ret_why);
         return true;
     }
-    if (muster_liveness_after(signs->heard_ms, settings->lease_ms) <= now_ms) {
+    if (muster_liveness_after(signs->last_seen_ms, settings->lease_ms) <= now_ms) {
         (void)snprintf(ret_why, MUSTER_WHY_SIZE, "lease lost: no sign of life for %" PRIu32 " ms",
                        settings->lease_ms);
         return true;

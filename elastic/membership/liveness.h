@@ -1,7 +1,15 @@
 /*
- * When is a member dead? Signs of life and of death + the time -> a verdict. Pure functions over
- * times; membership.c keeps the signs (struct muster_signs, membership.h) and turns verdicts into
- * events.
+ * When a member is dead: its signs of life and of death, and the time -> a verdict. Pure functions;
+ * membership.c has the signs and turns verdicts into events.
+ *
+ * A member is dead at the first of these. A sign of life clears the first two.
+ *
+ *   evidence                                                             dead
+ *   its connection closed and a member reported it, no sign since        at once
+ *   one of the two, no sign of life since                                after suspect_ms
+ *   no sign of life                                                      after lease_ms
+ *   its generation was revoked and it has not joined again               after arrive_ms, with or
+ *                                                                        without signs of life
  */
 #ifndef MUSTER_ELASTIC_MEMBERSHIP_LIVENESS_H
 #define MUSTER_ELASTIC_MEMBERSHIP_LIVENESS_H
@@ -11,32 +19,43 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A time that has not come. */
+/* A time that never comes. */
 #define MUSTER_LIVENESS_NEVER INT64_MAX
 
-/* time + delay, no later than never. */
+/* Times at which something was seen; MUSTER_LIVENESS_NEVER: it was not. */
+struct muster_signs {
+    int64_t last_seen_ms; /* the last sign of life */
+    int64_t closed_ms;    /* its connection closed, and no sign of life came since */
+    int64_t reported_ms;  /* another member reported it, and no sign of life came since */
+    uint32_t reporter;    /* the rank of that member */
+    int64_t awaited_ms;   /* the revocation after which it has not joined again yet */
+    uint64_t progress;
+};
+
+/* time_ms + delay_ms, at most MUSTER_LIVENESS_NEVER. */
 int64_t muster_liveness_after(int64_t time_ms, uint32_t delay_ms);
 
-/* Heard of now for the first time, and not awaited. */
+/* Seen now for the first time, and not awaited. */
 void muster_liveness_init(struct muster_signs *signs, int64_t now_ms);
 
-/* A sign of life clears every suspicion; only joining again ends being awaited. */
-void muster_liveness_hear(struct muster_signs *signs, int64_t now_ms);
+/* A sign of life: clears every suspicion. That the member is awaited ends only with its Join. */
+void muster_liveness_heartbeat(struct muster_signs *signs, int64_t now_ms);
 
-/* A new lease and, if it is awaited, all the time to arrive. */
+/* A fresh lease, and the whole time to arrive again for an awaited member. */
 void muster_liveness_restart(struct muster_signs *signs, int64_t now_ms);
 
-/* Who was to look at asked_ms and did so only at woke_ms was itself away for so long that the
- * silence of others proves nothing: a restart should come before any verdict. */
-bool muster_liveness_overslept(int64_t asked_ms, int64_t woke_ms, uint32_t lease_ms);
+/* True if a check that was due at due_ms comes only at now_ms, more than half a lease late: the
+ * checker itself was stopped, signs of life may be waiting unread, and a RESTART should come before
+ * any verdict. */
+bool muster_liveness_check_was_late(int64_t due_ms, int64_t now_ms, uint32_t lease_ms);
 
 bool muster_liveness_suspected(const struct muster_signs *signs);
 
-/* From when on muster_liveness_verdict() says dead, if nothing is heard until then. */
+/* When muster_liveness_verdict() becomes true, if no sign of life comes before. */
 int64_t muster_liveness_deadline_ms(const struct muster_signs *signs,
                                     const struct muster_job_settings *settings);
 
-/* True if it is dead; then why, for people. */
+/* True if the member is dead; ret_why then gives the reason. */
 bool muster_liveness_verdict(const struct muster_signs *signs,
                              const struct muster_job_settings *settings, int64_t now_ms,
                              char ret_why[MUSTER_WHY_SIZE]);

@@ -1,3 +1,5 @@
+/* The members that are listed and gone, the history of generations and departures, and their texts.
+ */
 #include "elastic/membership/membership_parts.h"
 
 #include <inttypes.h>
@@ -15,7 +17,7 @@ struct muster_member *muster_records_find(const struct muster_membership *member
     return member;
 }
 
-void muster_records_say(char ret_why[MUSTER_WHY_SIZE], const char *format, ...)
+void muster_records_format(char ret_why[MUSTER_WHY_SIZE], const char *format, ...)
 {
     char text[MUSTER_WHY_SIZE]; /* an argument may be ret_why itself */
     va_list arguments;
@@ -33,11 +35,11 @@ void muster_records_say(char ret_why[MUSTER_WHY_SIZE], const char *format, ...)
 const char *muster_records_describe(const struct muster_member *member, char text[MUSTER_WHY_SIZE])
 {
     if (member->generation == 0) {
-        muster_records_say(text, "newcomer (host %s, pid %" PRIu32 ")", member->info->host,
-                           member->info->pid);
+        muster_records_format(text, "newcomer (host %s, pid %" PRIu32 ")", member->info->host,
+                              member->info->pid);
     } else {
-        muster_records_say(text, "rank %" PRIu32 " (host %s, pid %" PRIu32 ")", member->rank,
-                           member->info->host, member->info->pid);
+        muster_records_format(text, "rank %" PRIu32 " (host %s, pid %" PRIu32 ")", member->rank,
+                              member->info->host, member->info->pid);
     }
     return text;
 }
@@ -66,7 +68,7 @@ muster_status muster_records_reserve(struct muster_membership *membership, uint3
         !grow_array((void **)&m->members, capacity, sizeof *m->members) ||
         !grow_array((void **)&m->host_sizes, capacity, sizeof *m->host_sizes) ||
         !grow_array((void **)&m->stale, capacity, sizeof *m->stale) ||
-        !grow_array((void **)&m->slots, capacity, sizeof *m->slots)) {
+        !grow_array((void **)&m->candidates, capacity, sizeof *m->candidates)) {
         return muster_error_set(MUSTER_FATAL, "no memory for %" PRIu32 " members", capacity);
     }
     m->capacity = capacity;
@@ -151,7 +153,7 @@ void muster_records_set_phase(struct muster_membership *membership, struct muste
     membership->survivors += is_survivor(member) ? 1 : 0;
 }
 
-/* Going --------------------------------------------------------------------------------------- */
+/* Departures ---------------------------------------------------------------------------------- */
 
 static void unlist(struct muster_membership *m, const struct muster_member *member)
 {
@@ -173,15 +175,15 @@ static void drop_oldest_gone(struct muster_membership *m)
     free_member(oldest);
 }
 
-void muster_records_forget(struct muster_membership *membership, struct muster_member *member,
-                           const char *why)
+void muster_records_mark_gone(struct muster_membership *membership, struct muster_member *member,
+                              const char *why)
 {
     struct muster_membership *m = membership;
     unlist(m, member);
     m->survivors -= is_survivor(member) ? 1 : 0;
     --*phase_count(m, member->phase);
     member->phase = MUSTER_MEMBER_GONE;
-    muster_records_say(member->why, "%s", why);
+    muster_records_format(member->why, "%s", why);
     free(member->info);
     member->info = NULL;
     if (m->gone_count == 0) {
@@ -195,8 +197,8 @@ void muster_records_forget(struct muster_membership *membership, struct muster_m
     }
 }
 
-static void say_departure(const struct muster_member *member, enum muster_leave_reason reason,
-                          const char *cause, char ret_why[MUSTER_WHY_SIZE])
+static void format_departure(const struct muster_member *member, enum muster_leave_reason reason,
+                             const char *cause, char ret_why[MUSTER_WHY_SIZE])
 {
     static const char *const verbs[] = {
         [0] = "died",
@@ -205,8 +207,8 @@ static void say_departure(const struct muster_member *member, enum muster_leave_
         [MUSTER_LEAVE_FAILED] = "gave up",
     };
     char who[MUSTER_WHY_SIZE];
-    muster_records_say(ret_why, "%s %s%s%s", muster_records_describe(member, who), verbs[reason],
-                       cause[0] == '\0' ? "" : ": ", cause);
+    muster_records_format(ret_why, "%s %s%s%s", muster_records_describe(member, who), verbs[reason],
+                          cause[0] == '\0' ? "" : ": ", cause);
 }
 
 static struct muster_generation_record *last_generation(struct muster_membership *m)
@@ -216,18 +218,19 @@ static struct muster_generation_record *last_generation(struct muster_membership
                : &m->generations[(m->generation_records - 1) % MUSTER_HISTORY_MAX];
 }
 
-/* "rank 1 joined again" is poor; that rank 2 left, which it heard of first, is the reason. */
+/* A revocation may be known at first by its effect only: "rank 1 joined again" because it noticed,
+ * before the service did, that rank 2 left. The departure of rank 2 then replaces that reason. */
 static void explain_revocation(struct muster_membership *m, const struct muster_member *member,
                                const char *why)
 {
-    bool blamed = m->blamed[0] == '\0' || strcmp(m->blamed, member->id) == 0;
-    if (m->phase != MUSTER_JOB_FORMING || !m->why_open || !blamed ||
+    bool is_cause = m->blamed[0] == '\0' || strcmp(m->blamed, member->id) == 0;
+    if (m->phase != MUSTER_JOB_FORMING || !m->why_open || !is_cause ||
         member->generation != m->generation.number) {
         return;
     }
     m->why_open = false;
-    muster_records_say(last_generation(m)->why, "%s", why);
-    muster_records_say(m->why, "%s", why);
+    muster_records_format(last_generation(m)->why, "%s", why);
+    muster_records_format(m->why, "%s", why);
 }
 
 void muster_records_depart(struct muster_membership *membership, struct muster_member *member,
@@ -245,15 +248,15 @@ void muster_records_depart(struct muster_membership *membership, struct muster_m
     };
     memcpy(record->member, member->id, sizeof record->member);
     memcpy(record->host, member->info->host, sizeof record->host);
-    say_departure(member, reason, cause, record->why);
+    format_departure(member, reason, cause, record->why);
     explain_revocation(m, member, record->why);
     member->died = reason == (enum muster_leave_reason)0;
-    muster_records_forget(m, member, record->why);
+    muster_records_mark_gone(m, member, record->why);
 }
 
 /* Generations --------------------------------------------------------------------------------- */
 
-void muster_records_formed(struct muster_membership *membership)
+void muster_records_add_generation(struct muster_membership *membership)
 {
     struct muster_membership *m = membership;
     m->generations[m->generation_records++ % MUSTER_HISTORY_MAX] =
@@ -265,11 +268,11 @@ void muster_records_formed(struct muster_membership *membership)
         };
 }
 
-void muster_records_revoked(struct muster_membership *membership, const char *why)
+void muster_records_end_generation(struct muster_membership *membership, const char *why)
 {
     struct muster_generation_record *record = last_generation(membership);
     record->revoked_ms = membership->now_ms > 0 ? membership->now_ms : 1; /* 0: it runs */
-    muster_records_say(record->why, "%s", why);
+    muster_records_format(record->why, "%s", why);
 }
 
 void muster_records_finish(struct muster_membership *membership)
@@ -286,5 +289,5 @@ void muster_records_finish(struct muster_membership *membership)
     free(membership->members);
     free(membership->host_sizes);
     free(membership->stale);
-    free(membership->slots);
+    free(membership->candidates);
 }

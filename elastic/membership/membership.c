@@ -1,3 +1,4 @@
+/* Create, check, apply: what each event does to a membership; and which event is due with time. */
 #include "elastic/membership/membership.h"
 
 #include "elastic/membership/membership_parts.h"
@@ -33,8 +34,8 @@ muster_status muster_membership_create(struct muster_membership **ret_membership
     }
     muster_job_settings_init(&membership->settings);
     membership->phase = MUSTER_JOB_FORMING;
-    membership->look_ms = MUSTER_LIVENESS_NEVER;
-    muster_records_say(membership->why, "nobody has joined yet");
+    membership->liveness_check_ms = MUSTER_LIVENESS_NEVER;
+    muster_records_format(membership->why, "nobody has joined yet");
     *ret_membership = membership;
     return MUSTER_OK;
 }
@@ -47,10 +48,11 @@ void muster_membership_destroy(struct muster_membership *membership)
     }
 }
 
-/* Pieces of events ---------------------------------------------------------------------------- */
+/* Steps that several events share ------------------------------------------------------------- */
 
-/* The array has room for one action of each kind, and an event makes no more. */
-static void act(struct muster_actions *actions, enum muster_action_kind kind, const char *member)
+/* Adds an action, unless there is one of its kind: an event makes at most one of each kind. */
+static void add_action(struct muster_actions *actions, enum muster_action_kind kind,
+                       const char *member)
 {
     for (size_t i = 0; i < actions->count; i++) {
         if (actions->items[i].kind == kind) {
@@ -62,17 +64,19 @@ static void act(struct muster_actions *actions, enum muster_action_kind kind, co
     memcpy(action->member, member, strlen(member) + 1);
 }
 
-static void look_by(struct muster_membership *m, int64_t deadline_ms)
+static void check_liveness_by(struct muster_membership *m, int64_t deadline_ms)
 {
-    m->look_ms = deadline_ms < m->look_ms ? deadline_ms : m->look_ms;
+    m->liveness_check_ms = deadline_ms < m->liveness_check_ms ? deadline_ms : m->liveness_check_ms;
 }
 
-static void look_after(struct muster_membership *m, const struct muster_member *member)
+static void check_liveness_of(struct muster_membership *m, const struct muster_member *member)
 {
-    look_by(m, muster_liveness_deadline_ms(&member->signs, &m->settings));
+    check_liveness_by(m, muster_liveness_deadline_ms(&member->signs, &m->settings));
 }
 
-/* blamed: whose departure would tell better why; NULL: nobody's; "": anyone's. */
+/* Ends the running generation: its members are awaited until each has joined again or is dead.
+ * blamed: the member whose departure may still replace why as the reason; "": any member; NULL: no
+ * member. */
 static void revoke(struct muster_membership *m, const char *why, const char *blamed,
                    struct muster_actions *actions)
 {
@@ -83,74 +87,78 @@ static void revoke(struct muster_membership *m, const char *why, const char *bla
     if (blamed != NULL) {
         memcpy(m->blamed, blamed, strlen(blamed));
     }
-    muster_records_say(m->why, "%s", why);
-    muster_records_revoked(m, why);
+    muster_records_format(m->why, "%s", why);
+    muster_records_end_generation(m, why);
     for (uint32_t i = 0; i < m->count; i++) {
         if (m->listed[i]->phase == MUSTER_MEMBER_ACTIVE) {
             muster_records_set_phase(m, m->listed[i], MUSTER_MEMBER_AWAITED);
             m->listed[i]->signs.awaited_ms = m->now_ms;
         }
     }
-    look_by(m, muster_liveness_after(m->now_ms, m->settings.arrive_ms));
-    act(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+    check_liveness_by(m, muster_liveness_after(m->now_ms, m->settings.arrive_ms));
+    add_action(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
 }
 
-static void end(struct muster_membership *m, const char *why, struct muster_actions *actions)
+static void end_job(struct muster_membership *m, const char *why, struct muster_actions *actions)
 {
-    muster_records_say(m->why, "%s", why);
+    muster_records_format(m->why, "%s", why);
     if (m->phase == MUSTER_JOB_RUNNING) {
-        muster_records_revoked(m, m->why);
+        muster_records_end_generation(m, m->why);
     }
     m->phase = MUSTER_JOB_ENDED;
     m->finishing = false;
     m->newcomers_settled = false;
-    char told[MUSTER_WHY_SIZE];
-    muster_records_say(told, "the job has ended: %s", m->why);
+    char reason[MUSTER_WHY_SIZE];
+    muster_records_format(reason, "the job has ended: %s", m->why);
     while (m->count > 0) {
-        muster_records_forget(m, m->listed[m->count - 1], told);
+        muster_records_mark_gone(m, m->listed[m->count - 1], reason);
     }
-    act(actions, MUSTER_ACTION_ENDED, "");
+    add_action(actions, MUSTER_ACTION_ENDED, "");
 }
 
-/* The member goes; if it took part in a generation that is not finishing, that one is over. */
-static void go(struct muster_membership *m, struct muster_member *member,
-               enum muster_leave_reason reason, const char *cause, struct muster_actions *actions)
+/* The member is gone. That revokes a running generation that it was in, unless the generation is
+ * finishing, and ends the job after its last member. reason 0: it died. */
+static void remove_member(struct muster_membership *m, struct muster_member *member,
+                          enum muster_leave_reason reason, const char *cause,
+                          struct muster_actions *actions)
 {
-    bool disturbs = member->phase == MUSTER_MEMBER_ACTIVE && !m->finishing;
-    act(actions, MUSTER_ACTION_GONE, member->id);
+    bool revokes = member->phase == MUSTER_MEMBER_ACTIVE && !m->finishing;
+    add_action(actions, MUSTER_ACTION_GONE, member->id);
     muster_records_depart(m, member, reason, cause);
-    if (disturbs) {
+    if (revokes) {
         revoke(m, member->why, NULL, actions);
     }
     if (m->finishing && m->active == 0) {
-        end(m, "finished", actions);
+        end_job(m, "finished", actions);
     } else if (m->count == 0) {
         char why[MUSTER_WHY_SIZE];
-        muster_records_say(why, "nobody is left: %s", member->why);
-        end(m, why, actions);
+        muster_records_format(why, "nobody is left: %s", member->why);
+        end_job(m, why, actions);
         m->deserted = true;
     }
 }
 
-static void finish(struct muster_membership *m, struct muster_member *member, const char *cause,
-                   struct muster_actions *actions)
+/* The member has done its work. From the first one on the generation only runs out. */
+static void finish_member(struct muster_membership *m, struct muster_member *member,
+                          const char *cause, struct muster_actions *actions)
 {
     char who[MUSTER_WHY_SIZE];
     if (!m->finishing) {
-        muster_records_say(m->why, "finishing: %s was the first to finish",
-                           muster_records_describe(member, who));
+        muster_records_format(m->why, "finishing: %s was the first to finish",
+                              muster_records_describe(member, who));
     }
     m->finishing = true;
-    go(m, member, MUSTER_LEAVE_FINISHED, cause, actions);
+    remove_member(m, member, MUSTER_LEAVE_FINISHED, cause, actions);
 }
 
-/* What became possible by the event. A death forms nothing: others may be about to be declared
- * dead at the same time, and must not be taken in. */
+/* Forms a generation or settles newcomers, where the event has made that possible. A death forms
+ * nothing (may_form is false): other members may be due to be declared dead at the same moment, and
+ * must not become part of the generation. */
 static void advance(struct muster_membership *m, bool may_form, struct muster_actions *actions)
 {
     if (may_form && muster_forming_form_ms(m) <= m->now_ms) {
         muster_forming_form(m);
-        act(actions, MUSTER_ACTION_ANSWER_JOINS, "");
+        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, "");
     }
     if (muster_forming_settle_ms(m) <= m->now_ms) {
         m->newcomers_settled = true;
@@ -162,8 +170,8 @@ static void advance(struct muster_membership *m, bool may_form, struct muster_ac
 
 /* Join ---------------------------------------------------------------------------------------- */
 
-/* The first Join of a job, or the first after its end. */
-static void begin(struct muster_membership *m, const struct muster_job_settings *settings)
+/* The first Join of a job, or the first after its end: its settings are those of the job. */
+static void begin_job(struct muster_membership *m, const struct muster_job_settings *settings)
 {
     m->settings = *settings;
     m->begun = true;
@@ -171,7 +179,7 @@ static void begin(struct muster_membership *m, const struct muster_job_settings 
     m->shrinking = false;
     m->deserted = false;
     m->why_open = false;
-    muster_records_say(m->why, "the first members are joining");
+    muster_records_format(m->why, "the first members are joining");
 }
 
 static muster_status join_newcomer(struct muster_membership *m, const struct muster_event *event)
@@ -179,41 +187,45 @@ static muster_status join_newcomer(struct muster_membership *m, const struct mus
     struct muster_member *member = NULL;
     TRY(muster_records_add(m, &event->info, &member));
     if (!m->begun || m->phase == MUSTER_JOB_ENDED) {
-        begin(m, &event->settings);
+        begin_job(m, &event->settings);
     }
-    m->newcomer_ms = m->now_ms;
+    m->last_newcomer_ms = m->now_ms;
     muster_liveness_init(&member->signs, m->now_ms);
-    look_after(m, member);
+    check_liveness_of(m, member);
     return MUSTER_OK;
 }
 
+/* An ACTIVE member has joined again, which ends the generation. The reason is the most specific one
+ * that is known. */
 static void revoke_for_join(struct muster_membership *m, const struct muster_member *member,
                             struct muster_actions *actions)
 {
     char who[MUSTER_WHY_SIZE];
     char why[MUSTER_WHY_SIZE];
     if (m->newcomers_settled) {
-        muster_records_say(why, "%" PRIu32 " newcomer%s", m->arrived, m->arrived == 1 ? "" : "s");
+        muster_records_format(why, "%" PRIu32 " newcomer%s", m->arrived,
+                              m->arrived == 1 ? "" : "s");
         revoke(m, why, NULL, actions);
     } else if (m->shrinking) {
-        muster_records_say(why, "resize to %" PRIu32, m->settings.target_size);
+        muster_records_format(why, "resize to %" PRIu32, m->settings.target_size);
         revoke(m, why, NULL, actions);
     } else {
-        muster_records_say(why, "%s joined again", muster_records_describe(member, who));
+        muster_records_format(why, "%s joined again", muster_records_describe(member, who));
         revoke(m, why, "", actions);
     }
 }
 
+/* A Join of a listed member: a retry, its arrival after a revocation, or the start of one. */
 static void join_again(struct muster_membership *m, struct muster_member *member,
                        const struct muster_member_info *info, struct muster_actions *actions)
 {
-    muster_liveness_hear(&member->signs, m->now_ms);
+    muster_liveness_heartbeat(&member->signs, m->now_ms);
     if (member->phase == MUSTER_MEMBER_ACTIVE && m->finishing) {
-        finish(m, member, "", actions);
+        finish_member(m, member, "", actions);
         return;
     }
     if (member->phase == MUSTER_MEMBER_ACTIVE && info->generation < m->generation.number) {
-        act(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first answer got lost */
+        add_action(actions, MUSTER_ACTION_ANSWER_JOINS, ""); /* the first response was lost */
         return;
     }
     if (member->phase == MUSTER_MEMBER_ACTIVE) {
@@ -249,14 +261,15 @@ static void apply_leave(struct muster_membership *m, const struct muster_event *
                     event->generation == m->generation.number &&
                     member->generation == event->generation;
     if (finished && member->phase == MUSTER_MEMBER_ACTIVE) {
-        finish(m, member, event->why, actions);
+        finish_member(m, member, event->why, actions);
         return;
     }
-    /* All agreed that the work is done before the generation was revoked. */
-    bool was_last_word = finished && member->phase == MUSTER_MEMBER_AWAITED;
-    go(m, member, event->leave_reason, event->why, actions);
-    if (was_last_word && m->phase != MUSTER_JOB_ENDED) {
-        end(m, "finished", actions);
+    /* The member finished before it learned of the revocation, so all had agreed that the work is
+     * done. */
+    bool work_is_done = finished && member->phase == MUSTER_MEMBER_AWAITED;
+    remove_member(m, member, event->leave_reason, event->why, actions);
+    if (work_is_done && m->phase != MUSTER_JOB_ENDED) {
+        end_job(m, "finished", actions);
     }
 }
 
@@ -265,21 +278,21 @@ static void apply_report(struct muster_membership *m, const struct muster_event 
 {
     struct muster_member *reporter = muster_records_find(m, event->member);
     struct muster_member *suspect = muster_records_find(m, event->suspect);
-    muster_liveness_hear(&reporter->signs, m->now_ms);
+    muster_liveness_heartbeat(&reporter->signs, m->now_ms);
     if (suspect->phase == MUSTER_MEMBER_ARRIVED) {
-        return; /* it has shown itself since */
+        return; /* it has joined again since: a sign of life */
     }
     if (suspect->signs.reported_ms == MUSTER_LIVENESS_NEVER) {
         suspect->signs.reported_ms = m->now_ms;
         suspect->signs.reporter = reporter->rank;
-        look_after(m, suspect);
+        check_liveness_of(m, suspect);
     }
     if (m->phase == MUSTER_JOB_RUNNING) {
         char who[MUSTER_WHY_SIZE];
         char why[MUSTER_WHY_SIZE];
-        muster_records_say(why, "%s reported by rank %" PRIu32 "%s%s",
-                           muster_records_describe(suspect, who), reporter->rank,
-                           event->why[0] == '\0' ? "" : ": ", event->why);
+        muster_records_format(why, "%s reported by rank %" PRIu32 "%s%s",
+                              muster_records_describe(suspect, who), reporter->rank,
+                              event->why[0] == '\0' ? "" : ": ", event->why);
         revoke(m, why, suspect->id, actions);
     }
 }
@@ -289,7 +302,7 @@ static void apply_disconnect(struct muster_membership *m, const struct muster_ev
     struct muster_member *member = muster_records_find(m, event->member);
     if (member->signs.closed_ms == MUSTER_LIVENESS_NEVER) {
         member->signs.closed_ms = m->now_ms;
-        look_after(m, member);
+        check_liveness_of(m, member);
     }
 }
 
@@ -299,13 +312,13 @@ static void apply_resize(struct muster_membership *m, const struct muster_event 
     m->settings.target_size = event->target_size;
     m->shrinking = true;
     muster_forming_ask_leaves(m);
-    act(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+    add_action(actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
 }
 
 static void apply_end(struct muster_membership *m, const struct muster_event *event,
                       struct muster_actions *actions)
 {
-    end(m, event->why[0] == '\0' ? "ended by request" : event->why, actions);
+    end_job(m, event->why[0] == '\0' ? "ended by request" : event->why, actions);
 }
 
 static void apply_restart(struct muster_membership *m)
@@ -313,9 +326,10 @@ static void apply_restart(struct muster_membership *m)
     for (uint32_t i = 0; i < m->count; i++) {
         muster_liveness_restart(&m->listed[i]->signs, m->now_ms);
     }
-    m->newcomer_ms = m->now_ms;
+    m->last_newcomer_ms = m->now_ms;
 }
 
+/* One case a kind of event; what each does in each phase is the table of README.md. */
 static muster_status apply_kind(struct muster_membership *m, const struct muster_event *event,
                                 struct muster_actions *actions)
 {
@@ -338,8 +352,8 @@ static muster_status apply_kind(struct muster_membership *m, const struct muster
         apply_end(m, event, actions);
         break;
     case MUSTER_EVENT_DEATH:
-        go(m, muster_records_find(m, event->member), (enum muster_leave_reason)0, event->why,
-           actions);
+        remove_member(m, muster_records_find(m, event->member), (enum muster_leave_reason)0,
+                      event->why, actions);
         break;
     case MUSTER_EVENT_RESTART:
         apply_restart(m);
@@ -369,7 +383,7 @@ muster_status muster_membership_apply(struct muster_membership *membership,
     }
     advance(m, event->kind != MUSTER_EVENT_DEATH, &actions);
     if (pending != muster_membership_pending(m)) {
-        act(&actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
+        add_action(&actions, MUSTER_ACTION_NOTIFY_WATCHES, "");
     }
     *ret_actions = actions;
     return MUSTER_OK;
@@ -382,7 +396,7 @@ void muster_membership_heartbeat(struct muster_membership *membership, const cha
 {
     struct muster_member *found = muster_records_find(membership, member);
     if (found != NULL && found->phase != MUSTER_MEMBER_GONE) {
-        muster_liveness_hear(&found->signs, now_ms);
+        muster_liveness_heartbeat(&found->signs, now_ms);
         found->signs.progress = progress;
     }
 }
@@ -394,14 +408,15 @@ static int64_t earliest(int64_t a_ms, int64_t b_ms)
 
 int64_t muster_membership_next_ms(const struct muster_membership *membership)
 {
-    return earliest(membership->look_ms, earliest(muster_forming_form_ms(membership),
-                                                  muster_forming_settle_ms(membership)));
+    return earliest(membership->liveness_check_ms, earliest(muster_forming_form_ms(membership),
+                                                            muster_forming_settle_ms(membership)));
 }
 
-/* Looks at everyone, and remembers when it is worth looking again. */
+/* True if a member is dead: *event is then its DEATH. Otherwise sets when the next check is worth
+ * it. */
 static bool find_dead(struct muster_membership *m, int64_t now_ms, struct muster_event *event)
 {
-    int64_t look_ms = MUSTER_LIVENESS_NEVER;
+    int64_t next_check_ms = MUSTER_LIVENESS_NEVER;
     for (uint32_t i = 0; i < m->count; i++) {
         const struct muster_member *member = m->listed[i];
         if (muster_liveness_verdict(&member->signs, &m->settings, now_ms, event->why)) {
@@ -409,9 +424,10 @@ static bool find_dead(struct muster_membership *m, int64_t now_ms, struct muster
             memcpy(event->member, member->id, sizeof event->member);
             return true;
         }
-        look_ms = earliest(look_ms, muster_liveness_deadline_ms(&member->signs, &m->settings));
+        next_check_ms =
+            earliest(next_check_ms, muster_liveness_deadline_ms(&member->signs, &m->settings));
     }
-    m->look_ms = look_ms;
+    m->liveness_check_ms = next_check_ms;
     return false;
 }
 
@@ -420,7 +436,7 @@ bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
 {
     struct muster_membership *m = membership;
     now_ms = now_ms > m->now_ms ? now_ms : m->now_ms;
-    if (now_ms >= m->look_ms) {
+    if (now_ms >= m->liveness_check_ms) {
         struct muster_event death = {.now_ms = now_ms};
         if (find_dead(m, now_ms, &death)) {
             *ret_event = death;

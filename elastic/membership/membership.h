@@ -1,22 +1,34 @@
 /*
  * Membership of one job as a pure state machine: state + event -> state + actions.
  *
- * No clock, socket, thread, log or global: time comes in with each event (milliseconds of any clock
- * that only grows), so that every decision can be tested, replayed and simulated. A shell (musterd)
- * checks an event, stores it, applies it, and does what the actions say; then it does the same
- * with the events that muster_membership_due() hands out, until there are none.
+ * There is no clock, socket, thread, log or global. Time comes in with each event, in milliseconds
+ * of any clock that only grows, so that every decision can be tested, replayed and simulated. A
+ * shell (musterd) checks an event, stores it, applies it and carries out the actions. Then it does
+ * the same with each event that muster_membership_due() returns, until there is none.
  *
- * Two kinds of knowledge: what the stored events decided (phases, members, ranks, records), and
- * signs of life (heartbeats, suspicions), which are not stored. The second kind decides nothing by
- * itself: it only makes muster_membership_due() hand out a DEATH, which is an event and is stored.
- * So a replay of the stored events gives the same decisions without a single heartbeat.
+ * State is of two kinds. Phases, members, ranks and records are decided, by stored events alone.
+ * Leases and suspicions are believed: heartbeats renew them, and nothing of them is stored. A
+ * belief changes a decision only through a DEATH, an event that muster_membership_due() returns and
+ * that is stored like any other. A replay of the stored events therefore gives the same decisions
+ * without a single heartbeat.
  *
- * The life of a job: FORMING (no generation runs; members arrive by Join) -> RUNNING (one
- * generation) -> FORMING ... -> ENDED.
+ *   phase of a job    what it means                        next phase, and what leads to it
+ *   FORMING           no generation runs, members join     RUNNING a generation forms
+ *                                                          ENDED   nobody is left, all is done, End
+ *   RUNNING           one generation runs                  FORMING it is revoked
+ *                                                          ENDED   its last member finished, End
+ *   ENDED             all members are gone                 FORMING the Join of a new member
  *
- * The life of a member: ARRIVED (its Join waits for an answer) -> ACTIVE (in the running
- * generation) -> AWAITED (its generation was revoked; it has not joined again yet) -> ARRIVED ...
- * -> gone. A member that is gone is remembered for a while, to tell it so.
+ *   phase of a member what it means                        next phase, and what leads to it
+ *   ARRIVED           its Join waits for the answer        ACTIVE  a generation forms with it
+ *   ACTIVE            it is in the running generation      AWAITED the generation is revoked
+ *                                                          ARRIVED its own Join revokes it
+ *   AWAITED           its generation was revoked, and      ARRIVED it joins again
+ *                     it has not joined again yet
+ *   gone              it left, finished, died, or the job ended; reached from every phase. The last
+ *                     8192 of these are remembered, so that refusals give the reason.
+ *
+ * README.md in this folder has the table of what each event does in each phase.
  */
 #ifndef MUSTER_ELASTIC_MEMBERSHIP_MEMBERSHIP_H
 #define MUSTER_ELASTIC_MEMBERSHIP_MEMBERSHIP_H
@@ -29,42 +41,42 @@
 #include <stdint.h>
 
 enum {
-    MUSTER_MEMBERS_MAX = 4096, /* of one job, waiting ones included */
+    MUSTER_MEMBERS_MAX = 4096, /* of one job, including those that wait */
     MUSTER_JOB_NAME_SIZE = 65, /* letters, digits, '.', '_', '-'; and the terminator */
     MUSTER_HOST_SIZE = 64,
     MUSTER_RACK_SIZE = 64,
     MUSTER_MEMBER_ADDRESSES_MAX = 16,
     MUSTER_MEMBER_ADDRESS_SIZE = 128,
     MUSTER_WHY_SIZE = 192,
-    MUSTER_HISTORY_MAX = 64, /* generations, and departures, that are remembered */
+    MUSTER_HISTORY_MAX = 64, /* the last generations, and the last departures, of the history */
 };
 
-/* How the job is to be run; fixed by its first Join, except target (Resize). */
+/* Settings of a job. The first Join fixes them; only target_size changes later, by Resize. */
 struct muster_job_settings {
     uint32_t min_size;    /* at least 1 */
     uint32_t max_size;    /* at least min, at most MUSTER_MEMBERS_MAX */
     uint32_t target_size; /* 0: none; else min..max */
-    uint32_t settle_ms;   /* newcomers are waited for so long after the last one came */
-    uint32_t lease_ms;    /* a member that is silent for longer is dead */
-    uint32_t arrive_ms;   /* after a revocation a live member has so long to join again */
-    uint32_t suspect_ms;  /* a member whose connection broke, or that was reported, has so long to
-                             show itself */
+    uint32_t settle_ms;   /* the settle window: from the last newcomer's Join to the generation */
+    uint32_t lease_ms;    /* a member without a sign of life for so long is dead */
+    uint32_t arrive_ms;   /* a member must join again within it after a revocation */
+    uint32_t suspect_ms;  /* a suspected member (connection closed, or reported) must give a sign of
+                             life within it */
 };
 
 /* Defaults: min 1, max 1024, target 0, settle 200, lease 5000, arrive 30000, suspect 2000. */
 void muster_job_settings_init(struct muster_job_settings *settings);
 
-/* What a worker says of itself when it joins. */
+/* What a worker states about itself when it joins. */
 struct muster_member_info {
     char id[MUSTER_UUID_SIZE];
     char host[MUSTER_HOST_SIZE];
-    char rack[MUSTER_RACK_SIZE]; /* that its host is in; empty: the one without a name */
+    char rack[MUSTER_RACK_SIZE]; /* of its host; empty: the rack without a name */
     uint32_t address_count;
     char addresses[MUSTER_MEMBER_ADDRESSES_MAX][MUSTER_MEMBER_ADDRESS_SIZE];
     uint64_t state_version; /* 0: it has no state */
-    uint64_t generation;    /* the last one it was in; 0: a newcomer */
-    uint32_t order;         /* newcomers of one moment are ranked by it */
-    uint32_t pid;           /* for people */
+    uint64_t generation;    /* its last one; 0: a newcomer */
+    uint32_t order;         /* newcomers to the same generation are ranked by it */
+    uint32_t pid;           /* only shown */
 };
 
 enum muster_member_phase {
@@ -74,9 +86,9 @@ enum muster_member_phase {
 };
 
 enum muster_leave_reason {
-    MUSTER_LEAVE_FINISHED = 1, /* its work is done: nobody is disturbed */
+    MUSTER_LEAVE_FINISHED = 1, /* its work is done: the generation goes on */
     MUSTER_LEAVE_PLANNED = 2,  /* SIGTERM, resize */
-    MUSTER_LEAVE_FAILED = 3,   /* it gives up, and says why */
+    MUSTER_LEAVE_FAILED = 3,   /* it gives up, with a reason */
 };
 
 enum muster_job_phase {
@@ -86,15 +98,15 @@ enum muster_job_phase {
 };
 
 enum muster_event_kind {
-    MUSTER_EVENT_JOIN = 1,       /* info; settings are compared, or taken if it is the first */
-    MUSTER_EVENT_LEAVE = 2,      /* member, generation, leave_reason, why */
-    MUSTER_EVENT_REPORT = 3,     /* member (the reporter), suspect, generation, why */
-    MUSTER_EVENT_DISCONNECT = 4, /* member: the connection of its latest held request broke */
+    MUSTER_EVENT_JOIN = 1,   /* info, settings: the first Join sets them, later ones must agree */
+    MUSTER_EVENT_LEAVE = 2,  /* member, generation, leave_reason, why */
+    MUSTER_EVENT_REPORT = 3, /* member (the reporter), suspect, generation, why */
+    MUSTER_EVENT_DISCONNECT = 4, /* member: the connection of its latest held request closed */
     MUSTER_EVENT_RESIZE = 5,     /* target_size */
     MUSTER_EVENT_END = 6,        /* why */
-    MUSTER_EVENT_TICK = 7,       /* time has passed: settle windows, forming */
-    MUSTER_EVENT_RESTART = 8,    /* the server came back: everyone has a fresh lease */
-    MUSTER_EVENT_DEATH = 9,      /* member, why: a verdict; only muster_membership_due() makes it */
+    MUSTER_EVENT_TICK = 7,       /* time has passed: a settle window, a generation that can form */
+    MUSTER_EVENT_RESTART = 8,    /* the server restarted: every member gets a fresh lease */
+    MUSTER_EVENT_DEATH = 9,      /* member, why: only muster_membership_due() makes it */
 };
 
 struct muster_event {
@@ -111,10 +123,10 @@ struct muster_event {
 };
 
 enum muster_action_kind {
-    MUSTER_ACTION_ANSWER_JOINS = 1,   /* answer the held Joins of all that are ACTIVE now */
-    MUSTER_ACTION_NOTIFY_WATCHES = 2, /* something a Watch shows has changed */
-    MUSTER_ACTION_GONE = 3,           /* this member is gone: answer its held requests so */
-    MUSTER_ACTION_ENDED = 4,          /* answer everything */
+    MUSTER_ACTION_ANSWER_JOINS = 1,   /* respond to the held Joins of all members that are ACTIVE */
+    MUSTER_ACTION_NOTIFY_WATCHES = 2, /* something that a Watch shows has changed */
+    MUSTER_ACTION_GONE = 3,           /* this member is gone: refuse its held requests */
+    MUSTER_ACTION_ENDED = 4,          /* the job has ended: respond to every held request */
 };
 
 struct muster_action {
@@ -133,55 +145,57 @@ struct muster_membership;
 MUSTER_CHECKED muster_status muster_membership_create(struct muster_membership **ret_membership);
 void muster_membership_destroy(struct muster_membership *membership);
 
-/* Would this event be accepted? Changes nothing. MUSTER_OK; MUSTER_INVALID (settings differ, the
- * job is full, target out of min..max, no such member, ...: the text names the value);
- * MUSTER_ENDED (this member is gone, or the job has ended, and why); MUSTER_REJOIN (the event is
- * of another generation than the one that runs). */
+/* Whether this event would be accepted; changes nothing. MUSTER_INVALID: settings differ, the job
+ * is full, target outside of min..max, no such member, ...; the text names the value. MUSTER_ENDED:
+ * the member is gone, or the job has ended; the text gives the reason. MUSTER_REJOIN: the event is
+ * of another generation than the last. */
 MUSTER_CHECKED muster_status muster_membership_check(const struct muster_membership *membership,
                                                      const struct muster_event *event);
 
-/* How this member stands to the job, whatever it asks. MUSTER_OK: it is listed. MUSTER_REJOIN: it
- * was never heard of, or was declared dead while the job went on: it may join under a new id.
- * MUSTER_ENDED: it has left or finished, or the job has ended. The error text says why. */
-MUSTER_CHECKED muster_status muster_membership_standing(const struct muster_membership *membership,
-                                                        const char *member);
+/* Whether the member is in the job, for any request of it. MUSTER_OK: it is listed. MUSTER_REJOIN:
+ * it is unknown, or was declared dead and the job goes on; it may join under a new id.
+ * MUSTER_ENDED: it has left or finished, or the job has ended. The error text gives the reason. */
+MUSTER_CHECKED muster_status
+muster_membership_check_member(const struct muster_membership *membership, const char *member);
 
-/* Applies an event that check accepts in this state (else: check's status, nothing changed).
- * MUSTER_FATAL: no memory, nothing changed.
+/* Applies an event that muster_membership_check() accepts; otherwise returns the status of the
+ * check. MUSTER_FATAL: no memory. After a failure nothing has changed.
  *
- * A Join may be answered at once: with ANSWER_JOINS, when a generation forms or when the member is
- * ACTIVE already and only its answer got lost (its info.generation is older than the running one);
- * with GONE, when its generation has begun to finish. So hold the request first, then do the
- * actions. A Leave that check refuses with MUSTER_ENDED has done its work before. */
+ * A Join can be answered by the event itself. ANSWER_JOINS: a generation forms, or the member is
+ * ACTIVE already and the response to its first Join was lost (its info.generation is older than the
+ * running one). GONE: its generation has begun to finish. The shell therefore reads the phase of
+ * the member after the Join, before it holds the request. A Leave that is refused with MUSTER_ENDED
+ * took effect before. */
 MUSTER_CHECKED muster_status muster_membership_apply(struct muster_membership *membership,
                                                      const struct muster_event *event,
                                                      struct muster_actions *ret_actions);
 
-/* A member has shown itself: its lease runs anew. Not an event (nothing to store). Progress is its
- * counter of finished operations. Unknown members are ignored. */
+/* A sign of life: renews the member's lease and clears its suspicions. Not an event, so there is
+ * nothing to store. progress is the member's counter of finished operations. An unknown member is
+ * ignored. */
 void muster_membership_heartbeat(struct muster_membership *membership, const char *member,
                                  uint64_t progress, int64_t now_ms);
 
-/* When to ask muster_membership_due() again, unless an event comes before; INT64_MAX: never. Exact
- * enough to sleep until then: it lies ahead once due has said false. */
+/* When to call muster_membership_due() again if no event comes before; INT64_MAX: never. Once due
+ * has returned false it lies in the future, so that the caller can sleep until then. */
 int64_t muster_membership_next_ms(const struct muster_membership *membership);
 
-/* True if something is to happen now: ret_event is then a DEATH or a TICK at now_ms, to be stored
- * and applied like any other event. Ask after each event, until it says false. Deaths come before
- * the TICK that forms a generation, so that no generation forms with a member that is known to be
- * dead. Changes nothing that a view shows. */
+/* True if an event is due: *ret_event is then a DEATH or a TICK at now_ms, to be stored and applied
+ * like any other. To be called after each event until it returns false. Deaths come before the TICK
+ * that forms a generation, so that no generation forms with a member that is known to be dead.
+ * Changes nothing that a view shows. */
 bool muster_membership_due(struct muster_membership *membership, int64_t now_ms,
                            struct muster_event *ret_event);
 
-/* What the shell answers from. Pointers are borrowed until the next call that changes anything. */
+/* Views of the state, for responses. Pointers are borrowed until the next call that changes it. */
 struct muster_member_view {
     const struct muster_member_info *info;
     enum muster_member_phase phase;
-    bool leave_asked; /* it is to leave at its next commit */
+    bool leave_asked; /* it is asked to leave at its next commit */
     bool suspected;
     uint32_t rank; /* ACTIVE and AWAITED: in the last generation; else UINT32_MAX */
     uint64_t progress;
-    int64_t heard_ms; /* last sign of life */
+    int64_t last_seen_ms; /* last sign of life */
 };
 
 struct muster_generation_view {
@@ -190,18 +204,18 @@ struct muster_generation_view {
     uint32_t hosts;
     const uint32_t *host_sizes;              /* [hosts], in rank order */
     const char (*members)[MUSTER_UUID_SIZE]; /* [size], by rank */
-    uint64_t state_version; /* the newest committed state; 0: none was ever committed */
+    uint64_t state_version; /* of the newest committed state; 0: none was ever committed */
     uint32_t state_source;  /* the rank that sends it */
     const uint8_t *stale;   /* [size]: 1 if that rank must receive it */
 };
 
-struct muster_generation_record { /* for the summary */
+struct muster_generation_record { /* of the history */
     uint64_t number;
     uint32_t size;
     uint32_t hosts;
     int64_t formed_ms;
-    int64_t revoked_ms;        /* 0: still running */
-    char why[MUSTER_WHY_SIZE]; /* why it was revoked */
+    int64_t revoked_ms;        /* 0: it runs */
+    char why[MUSTER_WHY_SIZE]; /* the reason of the revocation */
 };
 
 struct muster_departure_record {
@@ -221,9 +235,10 @@ struct muster_job_settings muster_membership_settings(const struct muster_member
 /* The last formed generation, running or revoked. */
 struct muster_generation_view
 muster_membership_generation(const struct muster_membership *membership);
-/* True if all members are to move over at their next commit: newcomers have settled. Those who are
- * asked to leave are told so (leave_asked), and nobody else: if the others moved over before these
- * have heard of it, they would come along, be asked anew, and so on without end. */
+/* True if newcomers have settled, so that all members are to join again at their next commit.
+ * Members that are asked to leave do not count: only they learn of it, by leave_asked. If the
+ * others joined again first, the members that should leave would join with them, be asked anew, and
+ * so on without end. */
 bool muster_membership_pending(const struct muster_membership *membership);
 uint32_t muster_membership_count(const struct muster_membership *membership);
 bool muster_membership_member(const struct muster_membership *membership, uint32_t index,
@@ -235,65 +250,5 @@ bool muster_membership_generation_record(const struct muster_membership *members
                                          struct muster_generation_record *ret_record);
 bool muster_membership_departure_record(const struct muster_membership *membership, uint32_t index,
                                         struct muster_departure_record *ret_record);
-
-/* What a membership knows, record by record, so that a store can keep these instead of all the
- * events that led to it. Which fields count depends on the kind; members of other structs are as
- * there. */
-enum muster_kept_kind {
-    MUSTER_KEPT_JOB = 1,      /* the first one; also the last generation */
-    MUSTER_KEPT_HOST = 2,     /* of that generation: rank is its number, size its members */
-    MUSTER_KEPT_SEAT = 3,     /* of that generation: member, rank, stale */
-    MUSTER_KEPT_GONE = 4,     /* a member that is gone, the one that went first being first */
-    MUSTER_KEPT_MEMBER = 5,   /* one that is listed, in their order */
-    MUSTER_KEPT_FORMED = 6,   /* a generation's record; now_ms: when it formed */
-    MUSTER_KEPT_DEPARTED = 7, /* a departure's record; now_ms: when it was */
-};
-
-struct muster_signs {    /* of life and of death: see liveness.h */
-    int64_t heard_ms;    /* last sign of life */
-    int64_t closed_ms;   /* its connection broke, and nothing was heard since; or never */
-    int64_t reported_ms; /* another member reported it, and nothing was heard since; or never */
-    uint32_t reporter;   /* the rank that did */
-    int64_t awaited_ms;  /* since then it is expected to join again; or never */
-    uint64_t progress;
-};
-
-struct muster_kept {
-    enum muster_kept_kind kind;
-    int64_t now_ms;
-    char member[MUSTER_UUID_SIZE]; /* JOB: who is blamed for the end of the generation */
-    char why[MUSTER_WHY_SIZE];
-    struct muster_member_info info; /* MEMBER; DEPARTED: host and pid */
-    struct muster_job_settings settings;
-    uint64_t generation;
-    uint32_t size, hosts, rank;
-    bool stale;
-    /* MEMBER, GONE */
-    enum muster_member_phase phase;
-    struct muster_signs signs;
-    uint64_t arrival, seniority;
-    bool leave_asked, died;
-    /* JOB */
-    enum muster_job_phase job_phase;
-    bool begun, newcomers_settled, shrinking, finishing, deserted, why_open;
-    uint64_t arrivals, seniorities, highest;
-    int64_t newcomer_ms;
-    uint64_t state_version;
-    uint32_t state_source;
-    /* FORMED, DEPARTED */
-    int64_t revoked_ms;
-    enum muster_leave_reason leave_reason;
-};
-
-/* Calls keep for each record; any status but MUSTER_OK ends it. */
-MUSTER_CHECKED muster_status muster_membership_keep(
-    const struct muster_membership *membership,
-    muster_status (*keep)(void *user, const struct muster_kept *kept), void *user);
-
-/* The same records in the same order make the same membership of a new one. A RESTART should come
- * next. MUSTER_INVALID: no membership keeps this record; MUSTER_FATAL: no memory. The membership
- * may then only be destroyed. */
-MUSTER_CHECKED muster_status muster_membership_restore(struct muster_membership *membership,
-                                                       const struct muster_kept *kept);
 
 #endif

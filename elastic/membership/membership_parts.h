@@ -1,13 +1,4 @@
-/*
- * What membership.h hides: the state, and what its files promise each other. Only membership*.c
- * include it.
- *
- *   membership.c          create, check and apply; one function an event
- *   forming.c  when a generation forms, and who gets which rank
- *   member_records.c  who is listed, who is gone, what is remembered, in which words
- *   membership_views.c    what the shell may look at
- *   snapshot.c     all of the state as records, and back
- */
+/* The state of a membership, and the functions that the files of this folder offer each other. */
 #ifndef MUSTER_ELASTIC_MEMBERSHIP_MEMBERSHIP_PARTS_H
 #define MUSTER_ELASTIC_MEMBERSHIP_MEMBERSHIP_PARTS_H
 
@@ -20,11 +11,11 @@
 #include <uthash.h>
 
 enum {
-    MUSTER_GONE_MAX = 2 * MUSTER_MEMBERS_MAX, /* so many that are gone are told so */
+    MUSTER_GONE_MAX = 2 * MUSTER_MEMBERS_MAX, /* members that are gone and remembered */
     MUSTER_ACTIONS_MAX = 4,                   /* of one event: one of each kind */
 };
 
-/* phase of a member that is gone */
+/* The phase of a member that is gone. */
 #define MUSTER_MEMBER_GONE ((enum muster_member_phase)0)
 #define MUSTER_NEWCOMER UINT64_MAX
 
@@ -34,60 +25,60 @@ struct muster_member {
     enum muster_member_phase phase;
     struct muster_member_info *info; /* owned; NULL once it is gone */
     struct muster_signs signs;
-    uint64_t arrival;    /* counts members by their first Join */
-    uint64_t seniority;  /* counts members by their first generation; or MUSTER_NEWCOMER */
+    uint64_t arrival;    /* its number among all members, by first Join */
+    uint64_t seniority;  /* its number by first generation; MUSTER_NEWCOMER before that */
     uint64_t generation; /* the last one it was in; 0: none */
-    uint32_t rank;       /* in it */
+    uint32_t rank;       /* in that generation */
     bool leave_asked;
-    bool died;                       /* gone: nobody asked it to go */
-    char why[MUSTER_WHY_SIZE];       /* gone: why */
-    struct muster_member *next_gone; /* gone: the one that went after it */
+    bool died;                       /* gone: it was declared dead */
+    char why[MUSTER_WHY_SIZE];       /* gone: the reason */
+    struct muster_member *next_gone; /* gone: the next one that went */
     UT_hash_handle hh;
 };
 
-/* One place in the order of a generation that forms. */
-struct muster_slot {
+/* A member of the generation that forms, with the keys by which ranks are assigned. */
+struct muster_candidate {
     struct muster_member *member;
     uint32_t place;      /* in order of service */
-    uint32_t host_place; /* the first place of its host */
-    uint32_t rack_place; /* the first place of its host's rack */
+    uint32_t host_place; /* the lowest place on its host */
+    uint32_t rack_place; /* the lowest place in its host's rack */
 };
 
 struct muster_membership {
     struct muster_job_settings settings;
-    bool begun; /* settings are those of a first Join */
+    bool begun; /* a first Join has set the settings */
     enum muster_job_phase phase;
     char why[MUSTER_WHY_SIZE];
-    int64_t now_ms; /* of the last event: time does not run backward */
+    int64_t now_ms; /* of the last event; never decreases */
 
     struct muster_member *by_id;   /* listed and gone */
-    struct muster_member **listed; /* owned [capacity]; the first count, by arrival */
+    struct muster_member **listed; /* owned [capacity]; count members, by arrival */
     uint32_t count, capacity;
     struct muster_member *gone_first, *gone_last;
     uint32_t gone_count;
     uint32_t arrived, active, awaited; /* listed members by phase */
-    uint32_t survivors;                /* arrived ones that have been in a generation */
+    uint32_t survivors;                /* ARRIVED members that have been in a generation */
     uint64_t arrivals, seniorities;    /* counters */
 
-    uint64_t highest;              /* generation number that this job or a joiner knows */
-    int64_t newcomer_ms;           /* when the last newcomer came */
-    bool newcomers_settled;        /* RUNNING: the members are to move over and take them in */
-    bool shrinking;                /* a Resize wants fewer members than there are */
-    bool finishing;                /* RUNNING: a member has finished */
-    bool deserted;                 /* ENDED: only because nobody was left */
-    bool why_open;                 /* a departure may tell better why the generation was revoked */
-    char blamed[MUSTER_UUID_SIZE]; /* whose departure; empty: anyone's */
-    int64_t look_ms;               /* no member's deadline lies before it */
+    uint64_t highest;         /* the highest generation number that this job or a joiner knows */
+    int64_t last_newcomer_ms; /* when the last newcomer joined */
+    bool newcomers_settled;   /* RUNNING: the next generation is to include them */
+    bool shrinking;           /* a Resize asks for fewer members than there are */
+    bool finishing;           /* RUNNING: a member has finished */
+    bool deserted;            /* ENDED: only because nobody was left */
+    bool why_open;            /* a departure may still replace the reason of the revocation */
+    char blamed[MUSTER_UUID_SIZE]; /* the member whose departure may; empty: any member */
+    int64_t liveness_check_ms;     /* no member's deadline lies before it */
 
-    /* The last generation; arrays are owned [capacity]. */
-    struct muster_generation_view generation; /* its pointers are not used */
+    /* The last generation; the arrays are owned [capacity]. */
+    struct muster_generation_view generation; /* without its pointers */
     char (*members)[MUSTER_UUID_SIZE];
     uint32_t *host_sizes;
     uint8_t *stale;
-    struct muster_slot *slots; /* workspace */
+    struct muster_candidate *candidates; /* scratch for forming */
 
-    /* Rings; index modulo MUSTER_HISTORY_MAX. */
-    uint64_t generation_records, departure_records; /* ever written */
+    /* The history: rings, indexed modulo MUSTER_HISTORY_MAX. */
+    uint64_t generation_records, departure_records; /* written so far */
     struct muster_generation_record generations[MUSTER_HISTORY_MAX];
     struct muster_departure_record departures[MUSTER_HISTORY_MAX];
 };
@@ -98,52 +89,55 @@ struct muster_membership {
 struct muster_member *muster_records_find(const struct muster_membership *membership,
                                           const char *id);
 
-/* Room for so many, in everything that forming will need: it must not fail half-way. */
+/* Reserves room for so many members in every array that forming needs, so that forming cannot fail.
+ */
 MUSTER_CHECKED muster_status muster_records_reserve(struct muster_membership *membership,
                                                     uint32_t count);
 
-/* Lists a newcomer that has arrived. MUSTER_FATAL: no memory, nothing changed. */
+/* Lists a newcomer, which is ARRIVED. MUSTER_FATAL: no memory, nothing changed. */
 MUSTER_CHECKED muster_status muster_records_add(struct muster_membership *membership,
                                                 const struct muster_member_info *info,
                                                 struct muster_member **ret_member);
 
-/* Moves a listed member to another phase; gone is not one. */
+/* Moves a listed member to another phase, not to gone. */
 void muster_records_set_phase(struct muster_membership *membership, struct muster_member *member,
                               enum muster_member_phase phase);
 
-/* Takes the member off the list; from now on it is told why. */
-void muster_records_forget(struct muster_membership *membership, struct muster_member *member,
-                           const char *why);
+/* Moves the member from the listed ones to those that are gone. why: the reason in later refusals.
+ */
+void muster_records_mark_gone(struct muster_membership *membership, struct muster_member *member,
+                              const char *why);
 
-/* As forget, and it gets a record. reason 0: it died. cause: "SIGTERM", may be empty. Builds the
- * sentence "rank 2 (host a, pid 12) left: SIGTERM". */
+/* Marks the member gone and adds its departure to the history, with the sentence "rank 2 (host a,
+ * pid 12) left: SIGTERM". reason 0: it died. cause: "SIGTERM"; may be empty. */
 void muster_records_depart(struct muster_membership *membership, struct muster_member *member,
                            enum muster_leave_reason reason, const char *cause);
 
 /* "rank 3 (host b, pid 4711)" or "newcomer (host b, pid 4711)"; returns text. */
 const char *muster_records_describe(const struct muster_member *member, char text[MUSTER_WHY_SIZE]);
 
-/* A generation has formed; the last one is over. */
-void muster_records_formed(struct muster_membership *membership);
-void muster_records_revoked(struct muster_membership *membership, const char *why);
+/* The generation that has just formed enters the history; the last one is revoked there. */
+void muster_records_add_generation(struct muster_membership *membership);
+void muster_records_end_generation(struct muster_membership *membership, const char *why);
 
-/* Cuts to MUSTER_WHY_SIZE, and keeps a line a line. */
-void muster_records_say(char ret_why[MUSTER_WHY_SIZE], const char *format, ...) MUSTER_PRINTF(2, 3);
+/* printf into ret_why; too long a text is cut, and control characters become blanks. */
+void muster_records_format(char ret_why[MUSTER_WHY_SIZE], const char *format, ...)
+    MUSTER_PRINTF(2, 3);
 
 /* Frees every member and array. */
 void muster_records_finish(struct muster_membership *membership);
 
 /* forming ------------------------------------------------------------------------------------- */
 
-/* When a TICK would form a generation, or make newcomers pending, if nothing else happens;
- * INT64_MIN: at once; MUSTER_LIVENESS_NEVER: it would not. */
+/* When a TICK would form a generation, and when it would settle newcomers, if no event comes
+ * before. INT64_MIN: at once; MUSTER_LIVENESS_NEVER: not by time alone. */
 int64_t muster_forming_form_ms(const struct muster_membership *membership);
 int64_t muster_forming_settle_ms(const struct muster_membership *membership);
 
-/* Makes the next generation of those that have arrived. */
+/* Forms the next generation of the members that are ARRIVED. */
 void muster_forming_form(struct muster_membership *membership);
 
-/* Asks the highest ranks to leave until the target is met, or nobody. */
+/* Asks as many of the highest ranks to leave as are above the target; clears it for all others. */
 void muster_forming_ask_leaves(struct muster_membership *membership);
 
 #endif

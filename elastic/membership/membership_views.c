@@ -1,3 +1,4 @@
+/* What the shell may read of a membership. */
 #include "elastic/membership/membership_parts.h"
 
 enum muster_job_phase muster_membership_phase(const struct muster_membership *membership)
@@ -45,7 +46,7 @@ static struct muster_member_view view_of(const struct muster_member *member)
         .suspected = muster_liveness_suspected(&member->signs),
         .rank = member->phase == MUSTER_MEMBER_ARRIVED ? UINT32_MAX : member->rank,
         .progress = member->signs.progress,
-        .heard_ms = member->signs.heard_ms,
+        .last_seen_ms = member->signs.last_seen_ms,
     };
 }
 
@@ -70,35 +71,35 @@ bool muster_membership_find(const struct muster_membership *membership, const ch
     return true;
 }
 
-/* The slot of a ring that holds item number index, counted from the oldest that is kept. */
-static bool ring_slot(uint64_t written, uint32_t index, uint32_t *ret_slot)
+/* Where a ring holds item number index, counted from the oldest that it still has. */
+static bool ring_index(uint64_t written, uint32_t index, uint32_t *ret_at)
 {
-    uint64_t kept = written < MUSTER_HISTORY_MAX ? written : MUSTER_HISTORY_MAX;
-    if (index >= kept) {
+    uint64_t count = written < MUSTER_HISTORY_MAX ? written : MUSTER_HISTORY_MAX;
+    if (index >= count) {
         return false;
     }
-    *ret_slot = (uint32_t)((written - kept + index) % MUSTER_HISTORY_MAX);
+    *ret_at = (uint32_t)((written - count + index) % MUSTER_HISTORY_MAX);
     return true;
 }
 
 bool muster_membership_generation_record(const struct muster_membership *membership, uint32_t index,
                                          struct muster_generation_record *ret_record)
 {
-    uint32_t slot = 0;
-    if (!ring_slot(membership->generation_records, index, &slot)) {
+    uint32_t at = 0;
+    if (!ring_index(membership->generation_records, index, &at)) {
         return false;
     }
-    *ret_record = membership->generations[slot];
+    *ret_record = membership->generations[at];
     return true;
 }
 
 bool muster_membership_departure_record(const struct muster_membership *membership, uint32_t index,
                                         struct muster_departure_record *ret_record)
 {
-    uint32_t slot = 0;
-    if (!ring_slot(membership->departure_records, index, &slot)) {
+    uint32_t at = 0;
+    if (!ring_index(membership->departure_records, index, &at)) {
         return false;
     }
-    *ret_record = membership->departures[slot];
+    *ret_record = membership->departures[at];
     return true;
 }

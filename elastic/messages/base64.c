@@ -1,8 +1,9 @@
+/* Base64, both alphabets. */
 #include "elastic/messages/base64.h"
 
 #include <stdint.h>
 
-/* And, behind the digits, what fills up the last four. */
+/* The digits, then the padding. */
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 enum { PADDING = 64 };
 
@@ -23,7 +24,7 @@ void muster_base64_encode(const void *bytes, size_t size_bytes, char *ret_text)
     *out = '\0';
 }
 
-/* -1: in neither alphabet. */
+/* The value of a digit of either alphabet; -1: of none. */
 static int digit(char c)
 {
     if (c >= 'A' && c <= 'Z') {
@@ -51,6 +52,7 @@ static size_t without_padding(const char *text, size_t length)
     return length;
 }
 
+/* Collects six bits a character, and writes a byte whenever there are eight. */
 muster_status muster_base64_decode(const char *text, size_t length, void *ret_bytes,
                                    size_t *ret_size_bytes)
 {

@@ -1,3 +1,4 @@
+/* JSON -> C values, by the table of fields; every bound is checked here. */
 #include "elastic/messages/base64.h"
 #include "elastic/messages/messages_parts.h"
 #include "worker/base/cleanup.h"
@@ -20,7 +21,7 @@ static bool parse_digits(const char *text, struct number *ret_number)
     bool negative = text[0] == '-';
     const char *digits = text + negative;
     if (!isdigit((unsigned char)digits[0])) {
-        return false; /* strtoull would take blanks and signs */
+        return false; /* strtoull accepts blanks and signs before the digits */
     }
     char *end;
     errno = 0;
@@ -43,7 +44,7 @@ static bool parse_real(double real, struct number *ret_number)
     return true;
 }
 
-/* proto3's JSON has numbers both as numbers and as strings, whatever their width. */
+/* In proto3's JSON a number of any width may be a number or a string. */
 static bool parse_number(const json_t *json, struct number *ret_number)
 {
     if (json_is_string(json)) {
@@ -147,7 +148,7 @@ static muster_status decode_line(const struct muster_field *field, const json_t 
     if (length >= field->size_bytes) {
         length = field->size_bytes - 1;
         while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) {
-            length--; /* not in the middle of a character */
+            length--; /* do not cut in the middle of a character */
         }
     }
     for (size_t i = 0; i < length; i++) {
@@ -174,7 +175,7 @@ static muster_status decode_word(const struct muster_field *field, const json_t 
             return MUSTER_OK;
         }
     }
-    return muster_error_set(MUSTER_INVALID, "%s: \"%.40s\": no such word", field->name,
+    return muster_error_set(MUSTER_INVALID, "%s: \"%.40s\": no such value", field->name,
                             text != NULL ? text : "?");
 }
 
@@ -190,16 +191,16 @@ static muster_status check_array(const struct muster_field *field, const json_t 
     return MUSTER_OK;
 }
 
-/* Turns "name: what" about item i into "name[i]: what". */
+/* Turns the error "name: text" of an item into "name[index]: text". */
 static muster_status item_error(const struct muster_field *field, size_t index,
                                 muster_status status)
 {
-    const char *said = muster_last_error();
+    const char *message = muster_last_error();
     size_t prefix = strlen(field->name);
-    if (strncmp(said, field->name, prefix) == 0) {
-        said += prefix;
+    if (strncmp(message, field->name, prefix) == 0) {
+        message += prefix;
     }
-    return muster_error_set(status, "%s[%zu]%s", field->name, index, said);
+    return muster_error_set(status, "%s[%zu]%s", field->name, index, message);
 }
 
 static muster_status decode_texts(const struct muster_field *field, const json_t *json, char *ret,
@@ -242,7 +243,7 @@ static muster_status decode_numbers(const struct muster_field *field, const json
     return MUSTER_OK;
 }
 
-/* What it has made so far is in the value when it fails: the caller finishes that. */
+/* After a failure the items decoded so far are in the value, which the caller finishes. */
 static muster_status decode_list(const struct muster_field *field, const json_t *json, char **ret,
                                  uint32_t *ret_count)
 {
@@ -320,6 +321,7 @@ static muster_status decode_number(const struct muster_field *field, const json_
     }
 }
 
+/* One case a kind of field. */
 static muster_status decode_field(const struct muster_field *field, const json_t *json, void *value)
 {
     void *at = (char *)value + field->offset;
@@ -365,9 +367,9 @@ static muster_status decode_fields(const struct muster_message *message, const j
     }
     for (size_t i = 0; i < message->field_count; i++) {
         const struct muster_field *field = &message->fields[i];
-        const json_t *given = json_object_get(json, field->name);
-        if (given != NULL && !json_is_null(given)) {
-            TRY(decode_field(field, given, value));
+        const json_t *present = json_object_get(json, field->name);
+        if (present != NULL && !json_is_null(present)) {
+            TRY(decode_field(field, present, value));
         } else if (field->kind == MUSTER_FIELD_TEXT) {
             TRY(check_text(field, ""));
         }
@@ -391,6 +393,7 @@ muster_status muster_message_decode(const struct muster_message *message, const 
     return MUSTER_OK;
 }
 
+/* Arrays, bytes and the parts that have them; the other kinds own nothing. */
 void muster_message_finish(const struct muster_message *message, void *value)
 {
     for (size_t i = 0; i < message->field_count; i++) {

@@ -1,3 +1,4 @@
+/* C values -> JSON, by the table of fields. */
 #include "elastic/messages/base64.h"
 #include "elastic/messages/messages_parts.h"
 #include "worker/base/cleanup.h"
@@ -8,8 +9,9 @@
 
 enum { DIGITS_SIZE = 24 }; /* of a 64-bit number */
 
-/* Text that was cut in the middle of a character, or came from another locale, must not make an
- * answer impossible. */
+/* jansson refuses text that is not UTF-8. Text that was cut in the middle of a character, or that
+ * comes from another locale, must not make a response impossible: its bytes above ASCII become '?'.
+ */
 static json_t *encode_text(const char *text)
 {
     json_t *json = json_string(text);
@@ -86,6 +88,7 @@ static json_t *encode_bytes(const void *bytes, size_t size_bytes)
     return json_string(text);
 }
 
+/* One case a kind of field; NULL: memory is out. */
 static json_t *encode_field(const struct muster_field *field, const void *value)
 {
     const void *at = (const char *)value + field->offset;
@@ -125,7 +128,7 @@ static json_t *encode_field(const struct muster_field *field, const void *value)
     return NULL;
 }
 
-/* What a proto3 reader takes an absent field for. */
+/* True for the value that a proto3 reader assumes for an absent field. */
 static bool is_default(const struct muster_field *field, const json_t *json)
 {
     const char *text = json_string_value(json);

@@ -1,3 +1,4 @@
+/* Names of methods and codes, and what is checked of every text before it is decoded. */
 #include "elastic/messages/messages.h"
 
 #include <string.h>
@@ -69,7 +70,7 @@ bool muster_job_name_valid(const char *name)
     return length > 0 && length < MUSTER_JOB_NAME_SIZE && name[length] == '\0';
 }
 
-/* jansson itself goes 2048 deep, which is more stack than a server's thread should risk. */
+/* jansson nests up to 2048 deep, which is more stack than a server's thread should risk. */
 static muster_status check_depth(const char *text, size_t size_bytes)
 {
     unsigned depth = 0;
@@ -82,7 +83,7 @@ static muster_status check_depth(const char *text, size_t size_bytes)
         } else if (c == '"') {
             quoted = true;
         } else if ((c == '{' || c == '[') && ++depth > MUSTER_JSON_DEPTH_MAX) {
-            return muster_error_set(MUSTER_INVALID, "JSON: more than %d deep at byte %zu",
+            return muster_error_set(MUSTER_INVALID, "JSON: nested deeper than %d at byte %zu",
                                     MUSTER_JSON_DEPTH_MAX, i);
         } else if ((c == '}' || c == ']') && depth > 0) {
             depth--;
@@ -93,9 +94,9 @@ static muster_status check_depth(const char *text, size_t size_bytes)
 
 muster_status muster_json_parse(const char *text, size_t size_bytes, json_t **ret_json)
 {
-    if (size_bytes > MUSTER_ANSWER_MAX_BYTES) {
+    if (size_bytes > MUSTER_RESPONSE_MAX_BYTES) {
         return muster_error_set(MUSTER_INVALID, "JSON: longer than %d bytes",
-                                MUSTER_ANSWER_MAX_BYTES);
+                                MUSTER_RESPONSE_MAX_BYTES);
     }
     TRY(check_depth(text, size_bytes));
     json_error_t error;

@@ -1,24 +1,25 @@
 /*
- * The service's messages as C values, and their JSON. Both ends link this; every bound on what may
- * come over the network is here. rendezvous/muster/v1/rendezvous.proto says what the fields mean.
+ * The service's messages as C values, and their JSON. The service and its clients link the same
+ * code, and every bound on input from the network is here. The meaning of the fields is documented
+ * in rendezvous/muster/v1/rendezvous.proto.
  *
- * encode: value -> jansson object, owned by the caller; NULL only when memory is out. decode:
- * object -> value; MUSTER_INVALID names the field and the bound ("addresses[2]: longer than 127
- * bytes"). Unknown fields are ignored, absent ones are 0 or empty. Values with pointers are
- * finished with their finish function, which accepts zeroed storage.
+ * muster_NAME_encode(): value -> jansson object, owned by the caller; NULL only if memory is out.
+ * muster_NAME_decode(): object -> value. MUSTER_INVALID names the field and the bound
+ * ("addresses[2]: longer than 127 bytes"). Unknown fields are ignored; absent ones are 0 or empty.
+ * A value that owns memory has a muster_NAME_finish(), which accepts zeroed storage.
  */
 #ifndef MUSTER_ELASTIC_MESSAGES_MESSAGES_H
 #define MUSTER_ELASTIC_MESSAGES_MESSAGES_H
 
-#include "elastic/membership/membership.h"
+#include "elastic/membership/snapshot.h"
 
 #include <jansson.h>
 
 enum {
-    MUSTER_BODY_MAX_BYTES = 256 * 1024,        /* of a request */
-    MUSTER_ANSWER_MAX_BYTES = 8 * 1024 * 1024, /* of a response */
-    MUSTER_TOKEN_MAX_BYTES = 128,              /* of a job's token */
-    MUSTER_LINK_TOKEN_SIZE = 33,               /* 16 random bytes as hex, terminator */
+    MUSTER_BODY_MAX_BYTES = 256 * 1024,          /* of a request */
+    MUSTER_RESPONSE_MAX_BYTES = 8 * 1024 * 1024, /* of a response */
+    MUSTER_TOKEN_MAX_BYTES = 128,                /* of a job's token */
+    MUSTER_LINK_TOKEN_SIZE = 33,                 /* 16 random bytes as hex, terminator */
     MUSTER_KEY_MAX_BYTES = 255,
     MUSTER_VALUE_MAX_BYTES = 64 * 1024,
     MUSTER_WAIT_MAX_MS = 30000,
@@ -47,22 +48,29 @@ enum muster_rpc_code {
     MUSTER_RPC_DATA_LOSS,
     MUSTER_RPC_UNAUTHENTICATED,
 };
-/* "invalid_argument"; its HTTP status; and back. */
+/* The code's name in JSON ("invalid_argument") and its HTTP status; the code of a name (an unknown
+ * name: MUSTER_RPC_UNKNOWN). */
 const char *muster_rpc_code_name(enum muster_rpc_code code);
 unsigned muster_rpc_code_http(enum muster_rpc_code code);
 enum muster_rpc_code muster_rpc_code_parse(const char *name);
 
-/* How a status travels as a code, and back, so that what the caller should do survives the trip:
- * INVALID invalid_argument, RETRY unavailable, REJOIN aborted, ENDED failed_precondition, FATAL
- * internal. To Join, Watch, Leave and Report one kind of ENDED is answered with not_found instead:
- * the member was declared dead, or is unknown to the running job (or the job to the server). It may
- * join again, as a new member; with failed_precondition it must not. On the way back codes that no
- * status has mean: canceled (a newer request of the member took this one's place),
- * deadline_exceeded, resource_exhausted RETRY; unknown, data_loss FATAL; all others INVALID. */
+/* The code for a status, and the status for a code. A status says what the caller should do, and
+ * that survives both conversions:
+ *
+ *   status   code                  codes that also become this status
+ *   INVALID  invalid_argument      all that are not listed here
+ *   RETRY    unavailable           canceled (a newer request of the member has replaced this one),
+ *                                  deadline_exceeded, resource_exhausted
+ *   REJOIN   aborted
+ *   ENDED    failed_precondition
+ *   FATAL    internal              unknown, data_loss
+ *
+ * Join, Watch, Leave and Report respond with not_found where the member was declared dead, or is
+ * unknown to the running job, or the job to the server: it may join again as a new member. After
+ * failed_precondition it must not. */
 enum muster_rpc_code muster_rpc_code_of_status(muster_status status);
 muster_status muster_rpc_code_status(enum muster_rpc_code code);
 
-/* The method, as in the path: "Join". */
 enum muster_rpc_method {
     MUSTER_RPC_JOIN = 0,
     MUSTER_RPC_WATCH,
@@ -77,6 +85,7 @@ enum muster_rpc_method {
     MUSTER_RPC_END_JOB,
     MUSTER_RPC_METHOD_COUNT,
 };
+/* The last part of the path: "Join". */
 const char *muster_rpc_method_name(enum muster_rpc_method method);
 
 /* True for 1 to 64 letters, digits, '.', '_', '-'. */
@@ -116,7 +125,7 @@ struct muster_join_response {
     uint64_t state_version;
     uint32_t state_source;
     uint32_t stale_count;
-    uint32_t *stale; /* owned [stale_count], ranks, rising */
+    uint32_t *stale; /* owned [stale_count], ranks in increasing order */
     char link_token[MUSTER_LINK_TOKEN_SIZE];
     uint32_t hold_ms, lease_ms;
 };
@@ -238,15 +247,16 @@ void muster_value_response_finish(struct muster_value_response *value);
 void muster_job_response_finish(struct muster_job_response *value);
 void muster_jobs_response_finish(struct muster_jobs_response *value);
 
-/* Membership events, for the store. */
+/* Membership events and snapshot records, for the store. */
 MUSTER_MESSAGE(event, muster_event);
-MUSTER_MESSAGE(kept, muster_kept);
+MUSTER_MESSAGE(snapshot_record, muster_snapshot_record);
 
-/* True if it is a record that muster_kept_encode() has made, not an event. */
-bool muster_kept_is(const json_t *json);
+/* True for a snapshot record, false for an event. */
+bool muster_snapshot_record_is(const json_t *json);
 
-/* Text of at most MUSTER_ANSWER_MAX_BYTES -> object; at most MUSTER_JSON_DEPTH_MAX objects and
- * arrays in each other, no key twice. MUSTER_INVALID says where in the text it goes wrong. */
+/* Parses a text of at most MUSTER_RESPONSE_MAX_BYTES into an object. At most MUSTER_JSON_DEPTH_MAX
+ * objects and arrays are nested, and no key occurs twice. MUSTER_INVALID gives the place in the
+ * text. */
 MUSTER_CHECKED muster_status muster_json_parse(const char *text, size_t size_bytes,
                                                json_t **ret_json);
 

@@ -1,6 +1,6 @@
 /*
- * Private to elastic/messages*: a message as a table of fields, so that every message is encoded,
- * decoded, bounded and freed by one piece of code.
+ * A message as a table of fields. One piece of code encodes, decodes, bounds and frees every
+ * message.
  */
 #ifndef MUSTER_ELASTIC_MESSAGES_MESSAGES_PARTS_H
 #define MUSTER_ELASTIC_MESSAGES_MESSAGES_PARTS_H
@@ -19,8 +19,8 @@ enum muster_field_kind {                       /* C type in the value; JSON */
                          MUSTER_FIELD_UINT64,  /* uint64_t; string of digits */
                          MUSTER_FIELD_INT64,   /* int64_t; string of digits */
                          MUSTER_FIELD_TEXT,    /* char[size] */
-                         MUSTER_FIELD_LINE,    /* char[size]; what is too long is cut, control
-                                                  characters are blanks */
+                         MUSTER_FIELD_LINE,    /* char[size]; too long a text is cut, control
+                                                  characters become blanks */
                          MUSTER_FIELD_WORD,    /* an enum; its name in words */
                          MUSTER_FIELD_TEXTS,   /* char[max][size], and its uint32_t count; array */
                          MUSTER_FIELD_NUMBERS, /* owned uint32_t *, and its uint32_t count; array */
@@ -45,9 +45,9 @@ struct muster_field {
     enum muster_text_rule rule;
     size_t offset;
     size_t count_offset;
-    size_t size_bytes;        /* TEXT, LINE, TEXTS: of the storage; BYTES: at most */
-    uint64_t max;             /* of a number (0: what its type holds); of an array's count */
-    const char *const *words; /* WORD: [max + 1], by value; NULL where there is none */
+    size_t size_bytes;        /* TEXT, LINE, TEXTS: of the storage; BYTES: the most bytes */
+    uint64_t max;             /* of a number (0: the most of its type); of an array's count */
+    const char *const *words; /* WORD: [max + 1], by value; NULL: no such value */
     const struct muster_message *message; /* LIST, PART */
 };
 
@@ -55,16 +55,16 @@ struct muster_message {
     const struct muster_field *fields;
     size_t field_count;
     size_t size_bytes; /* of the struct */
-    bool sparse;       /* fields that are 0 or empty are not sent */
+    bool sparse;       /* fields that are 0 or empty are left out */
 };
 
 json_t *muster_message_encode(const struct muster_message *message, const void *value);
 
-/* Also MUSTER_FATAL: no memory. */
+/* MUSTER_INVALID names the field; MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_message_decode(const struct muster_message *message,
                                                    const json_t *json, void *ret_value);
 
-/* Frees what the fields own and forgets it. */
+/* Frees what the fields own, and sets them to 0. */
 void muster_message_finish(const struct muster_message *message, void *value);
 
 /* Rows of a table. */
@@ -87,8 +87,8 @@ void muster_message_finish(const struct muster_message *message, void *value);
           .rule = MUSTER_TEXT_REQUIRED, .size_bytes = MUSTER_MEMBER_ADDRESS_SIZE, \
           .count_offset = offsetof(struct type_, count))
 
-/* What requests, events and the store say alike of a member, in `info`, and of a job, in
- * `settings`. */
+/* Rows that requests, events and snapshot records share: those of a member, in `info`, and of a
+ * job, in `settings`. */
 #define INFO_FIELDS(type_, host_rule_)                                                           \
     TEXT_FIELD(type_, "host", info.host, host_rule_), TEXT_FIELD(type_, "rack", info.rack, ANY), \
         ADDRESSES_FIELD(type_, info.addresses, info.address_count),                              \

@@ -1,4 +1,4 @@
-/* What clients send; and the events that the store keeps. */
+/* The tables of the requests, and of the events for the store. */
 #include "elastic/messages/messages_parts.h"
 
 #include <string.h>
@@ -89,7 +89,7 @@ static const struct muster_message job_request =
     MESSAGE(muster_job_request, job_fields, .sparse = true);
 DEFINE_MESSAGE(job_request, muster_job_request, job_request)
 
-/* Events: what was accepted, as the store keeps it. */
+/* Events ------------------------------------------------------------------------------------- */
 
 static const char *const event_words[] = {
     NULL, "join", "leave", "report", "disconnect", "resize", "end", "tick", "restart", "death",

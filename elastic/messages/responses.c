@@ -1,9 +1,9 @@
-/* What the service answers. */
+/* The tables of the responses. */
 #include "elastic/messages/messages_parts.h"
 
 #include <string.h>
 
-/* Joins */
+/* Joins --------------------------------------------------------------------------------------- */
 
 static const struct muster_field host_fields[] = {
     TEXT_FIELD(muster_wire_host, "name", name, REQUIRED),
@@ -37,7 +37,7 @@ static const struct muster_field state_fields[] = {
 };
 static const struct muster_message join_state = MESSAGE(muster_join_response, state_fields);
 
-/* The count of peers is the size of the generation: decode checks that both say the same. */
+/* The count of peers is the size of the generation: decode checks that both are equal. */
 static const struct muster_field formed_fields[] = {
     FIELD(muster_join_response, "generation", UINT64, generation),
     FIELD(muster_join_response, "rank", UINT32, rank),
@@ -69,16 +69,16 @@ json_t *muster_join_response_encode(const struct muster_join_response *value)
 
 static muster_status check_hosts(const struct muster_join_response *value)
 {
-    uint64_t slots = 0;
+    uint64_t members = 0;
     for (uint32_t i = 0; i < value->host_count; i++) {
         if (value->hosts[i].size == 0) {
             return muster_error_set(MUSTER_INVALID, "formed.hosts[%u].size: is 0", i);
         }
-        slots += value->hosts[i].size;
+        members += value->hosts[i].size;
     }
-    if (slots != value->size) {
-        return muster_error_set(MUSTER_INVALID, "formed.hosts: %llu slots for %u ranks",
-                                (unsigned long long)slots, value->size);
+    if (members != value->size) {
+        return muster_error_set(MUSTER_INVALID, "formed.hosts: %llu members for size %u",
+                                (unsigned long long)members, value->size);
     }
     return MUSTER_OK;
 }
@@ -91,7 +91,8 @@ static muster_status check_rank(const char *name, uint32_t rank, uint32_t size)
     return MUSTER_OK;
 }
 
-/* The worker indexes its tables with these: what does not fit together never reaches it. */
+/* The worker indexes its tables with these numbers, so numbers that contradict each other are
+ * refused here. */
 static muster_status check_formed(const struct muster_join_response *value, size_t peer_count)
 {
     if (value->generation == 0) {
@@ -109,12 +110,14 @@ static muster_status check_formed(const struct muster_join_response *value, size
     for (uint32_t i = 0; i < value->stale_count; i++) {
         TRY(check_rank("state.stale", value->stale[i], value->size));
         if (i > 0 && value->stale[i] <= value->stale[i - 1]) {
-            return muster_error_set(MUSTER_INVALID, "formed.state.stale[%u]: does not rise", i);
+            return muster_error_set(MUSTER_INVALID,
+                                    "formed.state.stale[%u]: is not above the one before", i);
         }
     }
     return MUSTER_OK;
 }
 
+/* Exactly one of the two forms, each with its own table of fields. */
 muster_status muster_join_response_decode(const json_t *json,
                                           struct muster_join_response *ret_value)
 {
@@ -150,7 +153,7 @@ void muster_join_response_finish(struct muster_join_response *value)
     muster_message_finish(&join_formed, value);
 }
 
-/* Watches, values, errors */
+/* Watches, values, errors --------------------------------------------------------------------- */
 
 static const struct muster_field watch_fields[] = {
     FIELD(muster_watch_response, "revoked", BOOL, revoked),
@@ -204,7 +207,7 @@ muster_status muster_rpc_error_decode(const json_t *json, struct muster_rpc_erro
     return MUSTER_OK;
 }
 
-/* Jobs */
+/* Jobs ---------------------------------------------------------------------------------------- */
 
 static const char *const phase_words[] = {
     "JOB_PHASE_UNSPECIFIED",

@@ -1,3 +1,4 @@
+/* Statuses as codes and back: the table of messages.h. */
 #include "elastic/messages/messages.h"
 
 enum muster_rpc_code muster_rpc_code_of_status(muster_status status)

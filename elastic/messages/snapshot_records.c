@@ -1,91 +1,98 @@
-/* What a membership keeps, as the store has it. */
+/*
+ * Snapshot records as JSON, for the store. The names in it, also "kept" and "seat", are part of the
+ * format of version 1 of the store and do not change within it.
+ */
 #include "elastic/messages/messages_parts.h"
 
-static const char *const kept_words[] = {
+static const char *const kind_words[] = {
     NULL, "job", "host", "seat", "gone", "member", "formed", "departed",
 };
 
 static const struct muster_field info_fields[] = {
-    INFO_FIELDS(muster_kept, ANY),
+    INFO_FIELDS(muster_snapshot_record, ANY),
 };
-static const struct muster_message info = MESSAGE(muster_kept, info_fields, .sparse = true);
+static const struct muster_message info =
+    MESSAGE(muster_snapshot_record, info_fields, .sparse = true);
 
 static const struct muster_field settings_fields[] = {
-    SETTINGS_FIELDS(muster_kept),
+    SETTINGS_FIELDS(muster_snapshot_record),
 };
-static const struct muster_message settings = MESSAGE(muster_kept, settings_fields, .sparse = true);
+static const struct muster_message settings =
+    MESSAGE(muster_snapshot_record, settings_fields, .sparse = true);
 
 static const struct muster_field signs_fields[] = {
-    FIELD(muster_kept, "heardMs", INT64, signs.heard_ms),
-    FIELD(muster_kept, "closedMs", INT64, signs.closed_ms),
-    FIELD(muster_kept, "reportedMs", INT64, signs.reported_ms),
-    FIELD(muster_kept, "reporter", UINT32, signs.reporter),
-    FIELD(muster_kept, "awaitedMs", INT64, signs.awaited_ms),
-    FIELD(muster_kept, "progress", UINT64, signs.progress),
+    FIELD(muster_snapshot_record, "heardMs", INT64, signs.last_seen_ms),
+    FIELD(muster_snapshot_record, "closedMs", INT64, signs.closed_ms),
+    FIELD(muster_snapshot_record, "reportedMs", INT64, signs.reported_ms),
+    FIELD(muster_snapshot_record, "reporter", UINT32, signs.reporter),
+    FIELD(muster_snapshot_record, "awaitedMs", INT64, signs.awaited_ms),
+    FIELD(muster_snapshot_record, "progress", UINT64, signs.progress),
 };
-static const struct muster_message signs = MESSAGE(muster_kept, signs_fields, .sparse = true);
+static const struct muster_message signs =
+    MESSAGE(muster_snapshot_record, signs_fields, .sparse = true);
 
 static const struct muster_field fields[] = {
-    WORD_FIELD(muster_kept, "kept", kind, kept_words),
-    FIELD(muster_kept, "nowMs", INT64, now_ms),
-    TEXT_FIELD(muster_kept, "member", member, ANY),
-    TEXT_FIELD(muster_kept, "why", why, ANY),
-    FIELD(muster_kept, "generation", UINT64, generation),
-    FIELD(muster_kept, "size", UINT32, size),
-    FIELD(muster_kept, "hosts", UINT32, hosts),
-    FIELD(muster_kept, "rank", UINT32, rank),
-    FIELD(muster_kept, "stale", BOOL, stale),
-    FIELD(muster_kept, "phase", UINT32, phase, .max = MUSTER_MEMBER_AWAITED),
-    FIELD(muster_kept, "arrival", UINT64, arrival),
-    FIELD(muster_kept, "seniority", UINT64, seniority),
-    FIELD(muster_kept, "leaveAsked", BOOL, leave_asked),
-    FIELD(muster_kept, "died", BOOL, died),
-    FIELD(muster_kept, "jobPhase", UINT32, job_phase, .max = MUSTER_JOB_ENDED),
-    FIELD(muster_kept, "begun", BOOL, begun),
-    FIELD(muster_kept, "newcomersSettled", BOOL, newcomers_settled),
-    FIELD(muster_kept, "shrinking", BOOL, shrinking),
-    FIELD(muster_kept, "finishing", BOOL, finishing),
-    FIELD(muster_kept, "deserted", BOOL, deserted),
-    FIELD(muster_kept, "whyOpen", BOOL, why_open),
-    FIELD(muster_kept, "arrivals", UINT64, arrivals),
-    FIELD(muster_kept, "seniorities", UINT64, seniorities),
-    FIELD(muster_kept, "highest", UINT64, highest),
-    FIELD(muster_kept, "newcomerMs", INT64, newcomer_ms),
-    FIELD(muster_kept, "stateVersion", UINT64, state_version),
-    FIELD(muster_kept, "stateSource", UINT32, state_source),
-    FIELD(muster_kept, "revokedMs", INT64, revoked_ms),
-    FIELD(muster_kept, "leaveReason", UINT32, leave_reason, .max = MUSTER_LEAVE_FAILED),
-    FIELD(muster_kept, "info", PART, info, .message = &info),
-    FIELD(muster_kept, "settings", PART, settings, .message = &settings),
-    FIELD(muster_kept, "signs", PART, signs, .message = &signs),
+    WORD_FIELD(muster_snapshot_record, "kept", kind, kind_words),
+    FIELD(muster_snapshot_record, "nowMs", INT64, now_ms),
+    TEXT_FIELD(muster_snapshot_record, "member", member, ANY),
+    TEXT_FIELD(muster_snapshot_record, "why", why, ANY),
+    FIELD(muster_snapshot_record, "generation", UINT64, generation),
+    FIELD(muster_snapshot_record, "size", UINT32, size),
+    FIELD(muster_snapshot_record, "hosts", UINT32, hosts),
+    FIELD(muster_snapshot_record, "rank", UINT32, rank),
+    FIELD(muster_snapshot_record, "stale", BOOL, stale),
+    FIELD(muster_snapshot_record, "phase", UINT32, phase, .max = MUSTER_MEMBER_AWAITED),
+    FIELD(muster_snapshot_record, "arrival", UINT64, arrival),
+    FIELD(muster_snapshot_record, "seniority", UINT64, seniority),
+    FIELD(muster_snapshot_record, "leaveAsked", BOOL, leave_asked),
+    FIELD(muster_snapshot_record, "died", BOOL, died),
+    FIELD(muster_snapshot_record, "jobPhase", UINT32, job_phase, .max = MUSTER_JOB_ENDED),
+    FIELD(muster_snapshot_record, "begun", BOOL, begun),
+    FIELD(muster_snapshot_record, "newcomersSettled", BOOL, newcomers_settled),
+    FIELD(muster_snapshot_record, "shrinking", BOOL, shrinking),
+    FIELD(muster_snapshot_record, "finishing", BOOL, finishing),
+    FIELD(muster_snapshot_record, "deserted", BOOL, deserted),
+    FIELD(muster_snapshot_record, "whyOpen", BOOL, why_open),
+    FIELD(muster_snapshot_record, "arrivals", UINT64, arrivals),
+    FIELD(muster_snapshot_record, "seniorities", UINT64, seniorities),
+    FIELD(muster_snapshot_record, "highest", UINT64, highest),
+    FIELD(muster_snapshot_record, "newcomerMs", INT64, last_newcomer_ms),
+    FIELD(muster_snapshot_record, "stateVersion", UINT64, state_version),
+    FIELD(muster_snapshot_record, "stateSource", UINT32, state_source),
+    FIELD(muster_snapshot_record, "revokedMs", INT64, revoked_ms),
+    FIELD(muster_snapshot_record, "leaveReason", UINT32, leave_reason, .max = MUSTER_LEAVE_FAILED),
+    FIELD(muster_snapshot_record, "info", PART, info, .message = &info),
+    FIELD(muster_snapshot_record, "settings", PART, settings, .message = &settings),
+    FIELD(muster_snapshot_record, "signs", PART, signs, .message = &signs),
 };
-static const struct muster_message kept = MESSAGE(muster_kept, fields, .sparse = true);
+static const struct muster_message record = MESSAGE(muster_snapshot_record, fields, .sparse = true);
 
-bool muster_kept_is(const json_t *json)
+bool muster_snapshot_record_is(const json_t *json)
 {
     return json_object_get(json, "kept") != NULL;
 }
 
-json_t *muster_kept_encode(const struct muster_kept *value)
+json_t *muster_snapshot_record_encode(const struct muster_snapshot_record *value)
 {
-    json_t *json = muster_message_encode(&kept, value);
-    bool is_member = value->kind == MUSTER_KEPT_MEMBER;
-    if (json != NULL && !is_member && value->kind != MUSTER_KEPT_DEPARTED) {
+    json_t *json = muster_message_encode(&record, value);
+    bool is_member = value->kind == MUSTER_SNAPSHOT_MEMBER;
+    if (json != NULL && !is_member && value->kind != MUSTER_SNAPSHOT_DEPARTED) {
         (void)json_object_del(json, "info");
     }
     if (json != NULL && !is_member) {
         (void)json_object_del(json, "signs");
     }
-    if (json != NULL && value->kind != MUSTER_KEPT_JOB) {
+    if (json != NULL && value->kind != MUSTER_SNAPSHOT_JOB) {
         (void)json_object_del(json, "settings");
     }
     return json;
 }
 
-muster_status muster_kept_decode(const json_t *json, struct muster_kept *ret_value)
+muster_status muster_snapshot_record_decode(const json_t *json,
+                                            struct muster_snapshot_record *ret_value)
 {
-    struct muster_kept value;
-    TRY(muster_message_decode(&kept, json, &value));
+    struct muster_snapshot_record value;
+    TRY(muster_message_decode(&record, json, &value));
     if (value.kind == 0) {
         return muster_error_set(MUSTER_INVALID, "kept: missing");
     }

@@ -1,47 +1,42 @@
-/* Resize, GetJob, ListJobs, EndJob: what people and launchers ask. */
-#include "rendezvous/service/jobs.h"
+/* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/job_events.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What kind of event it is says what to do; the answer is empty. */
-static bool accept_event(struct muster_call *call, const char *job, struct muster_event *event)
+/* Lets the job accept the event; the response is empty. To end a job that has ended already is no
+ * error, as a retry of EndJob does it. */
+static bool accept_event(struct muster_rpc_call *call, const char *job, struct muster_event *event)
 {
-    struct muster_visit visit;
-    if (!muster_visit_begin(call, job, &visit)) {
+    struct muster_transaction transaction;
+    if (!muster_transaction_begin(call, job, &transaction)) {
         return true;
     }
-    bool ended = muster_membership_phase(visit.job->membership) == MUSTER_JOB_ENDED;
-    if (ended && event->kind == MUSTER_EVENT_END) {
-        call->answer = muster_answer_json(json_object()); /* as it was asked */
-    } else {
-        muster_status status = muster_job_accept(&visit, event);
-        call->answer =
-            status == MUSTER_OK ? muster_answer_json(json_object()) : muster_answer_status(status);
+    bool ended = muster_membership_phase(transaction.job->membership) == MUSTER_JOB_ENDED;
+    bool done = ended && event->kind == MUSTER_EVENT_END;
+    if (done || !muster_rpc_call_failed(call, muster_job_accept(&transaction, event))) {
+        call->response = muster_rpc_response_json(json_object());
     }
-    muster_visit_end(&visit);
+    muster_transaction_end(&transaction);
     return true;
 }
 
-bool muster_route_resize(struct muster_call *call)
+bool muster_route_resize(struct muster_rpc_call *call)
 {
     struct muster_resize_request request;
-    muster_status status = muster_resize_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+    if (muster_rpc_call_failed(call, muster_resize_request_decode(call->json, &request))) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_RESIZE, .target_size = request.target_size};
     return accept_event(call, request.job, &event);
 }
 
-bool muster_route_end_job(struct muster_call *call)
+bool muster_route_end_job(struct muster_rpc_call *call)
 {
     struct muster_job_request request;
-    muster_status status = muster_job_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+    if (muster_rpc_call_failed(call, muster_job_request_decode(call->json, &request))) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_END};
@@ -66,7 +61,7 @@ static void fill_members(const struct muster_job *job, struct muster_job_respons
         member->phase = view.phase;
         member->rank = view.rank == UINT32_MAX ? -1 : (int32_t)view.rank;
         member->progress = view.progress;
-        member->silent_ms = now_ms > view.heard_ms ? (uint64_t)(now_ms - view.heard_ms) : 0;
+        member->silent_ms = now_ms > view.last_seen_ms ? (uint64_t)(now_ms - view.last_seen_ms) : 0;
         member->suspected = view.suspected;
         member->leave_asked = view.leave_asked;
         response->pending = response->pending || view.leave_asked;
@@ -88,6 +83,7 @@ static void fill_records(const struct muster_job *job, struct muster_job_respons
     }
 }
 
+/* The whole job as GetJob shows it; NULL: memory is out. */
 static json_t *describe(const struct muster_job *job)
 {
     const struct muster_membership *membership = job->membership;
@@ -117,52 +113,48 @@ static json_t *describe(const struct muster_job *job)
     return json;
 }
 
-bool muster_route_get_job(struct muster_call *call)
+bool muster_route_get_job(struct muster_rpc_call *call)
 {
     struct muster_job_request request;
-    struct muster_visit visit;
-    muster_status status = muster_job_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->answer = muster_answer_status(status);
+    struct muster_transaction transaction;
+    if (muster_rpc_call_failed(call, muster_job_request_decode(call->json, &request)) ||
+        !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
-    if (!muster_visit_begin(call, request.job, &visit)) {
-        return true;
-    }
-    call->answer = muster_answer_json(describe(visit.job));
-    muster_visit_end(&visit);
+    call->response = muster_rpc_response_json(describe(transaction.job));
+    muster_transaction_end(&transaction);
     return true;
 }
 
 /* ListJobs ------------------------------------------------------------------------------------ */
 
-static void summarize(struct muster_visit *visit, void *user)
+static void summarize(struct muster_transaction *transaction, void *user)
 {
     struct muster_jobs_response *response = user;
-    const struct muster_membership *membership = visit->job->membership;
+    const struct muster_membership *membership = transaction->job->membership;
     struct muster_generation_view generation = muster_membership_generation(membership);
-    if (response->count >= MUSTER_JOBS_MAX || visit->job->event_count == 0) {
+    if (response->count >= MUSTER_JOBS_MAX || transaction->job->event_count == 0) {
         return;
     }
     struct muster_job_summary *summary = &response->jobs[response->count++];
-    (void)snprintf(summary->name, sizeof summary->name, "%s", visit->job->name);
+    (void)snprintf(summary->name, sizeof summary->name, "%s", transaction->job->name);
     summary->phase = muster_membership_phase(membership);
     summary->generation = generation.number;
     summary->size = generation.size;
     summary->members = muster_membership_count(membership);
 }
 
-bool muster_route_list_jobs(struct muster_call *call)
+bool muster_route_list_jobs(struct muster_rpc_call *call)
 {
     struct muster_jobs_response response = {
         .jobs = calloc(MUSTER_JOBS_MAX, sizeof *response.jobs),
     };
     json_t *json = NULL;
     if (response.jobs != NULL) {
-        (void)muster_visit_each(call->service, INT64_MAX, summarize, &response);
+        (void)muster_transaction_each(call->service, INT64_MAX, summarize, &response);
         json = muster_jobs_response_encode(&response);
     }
     muster_jobs_response_finish(&response);
-    call->answer = muster_answer_json(json);
+    call->response = muster_rpc_response_json(json);
     return true;
 }

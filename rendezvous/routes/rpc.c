@@ -1,13 +1,15 @@
+/* The table of methods, and what happens to a call before and after its route. */
 #include "rendezvous/routes/rpc.h"
 
-#include "rendezvous/service/jobs.h"
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/job_events.h"
 #include "worker/base/log.h"
 
 #include <string.h>
 
-/* What a method does, by its number. A new one: a row here, a message, a function. */
+/* The methods by number; README.md has what a new one needs. */
 static const struct {
-    bool (*route)(struct muster_call *call);
+    bool (*route)(struct muster_rpc_call *call);
     bool safe; /* NO_SIDE_EFFECTS in the .proto */
 } routes[MUSTER_RPC_METHOD_COUNT] = {
     [MUSTER_RPC_JOIN] = {muster_route_join, false},
@@ -39,7 +41,7 @@ bool muster_rpc_is_safe(enum muster_rpc_method method)
     return routes[method].safe;
 }
 
-static bool token_is_good(const char *token)
+static bool token_valid(const char *token)
 {
     size_t length = strlen(token);
     for (size_t i = 0; i < length; i++) {
@@ -50,62 +52,69 @@ static bool token_is_good(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
-bool muster_rpc_call(struct muster_service *service, const struct muster_rpc_request *request,
-                     struct muster_watcher *watcher, struct muster_rpc_answer *ret_answer)
+/* What is the same for all methods, then the route. */
+bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
+                       struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
-    if (request->token != NULL && !token_is_good(request->token)) {
-        *ret_answer = muster_answer_error(MUSTER_RPC_UNAUTHENTICATED,
-                                          "token: must be 1 to %d printable characters without "
-                                          "spaces",
-                                          MUSTER_TOKEN_MAX_BYTES);
+    if (request->token != NULL && !token_valid(request->token)) {
+        *ret_response =
+            muster_rpc_response_error(MUSTER_RPC_UNAUTHENTICATED,
+                                      "token: must be 1 to %d printable characters without "
+                                      "spaces",
+                                      MUSTER_TOKEN_MAX_BYTES);
         return true;
     }
     json_t *json = NULL;
     muster_status status = muster_json_parse(request->body, request->size_bytes, &json);
     if (status != MUSTER_OK) {
-        *ret_answer = muster_answer_status(status);
+        *ret_response = muster_rpc_response_status(status);
         return true;
     }
-    struct muster_call call = {
-        .service = service, .request = request, .json = json, .watcher = watcher};
+    struct muster_rpc_call call = {
+        .service = service, .request = request, .json = json, .held = held};
     bool answered = routes[request->method].route(&call);
     json_decref(json);
     if (answered) {
-        *ret_answer = call.answer;
+        *ret_response = call.response;
     }
     return answered;
 }
 
-/* False: the end of its connection says nothing of this member. A connection over which nothing was
- * held may close for many reasons: it only bears out what somebody reported. */
-static bool is_to_suspect(const struct muster_visit *visit, const char *member, bool was_held)
+/* Whether a closed connection is a sign of death of this member: it has not connected anew, and a
+ * request of it was held. A connection over which nothing was held may close for many reasons, so
+ * it counts only if the member is suspected already. */
+static bool is_sign_of_death(const struct muster_transaction *transaction, const char *member,
+                             bool was_held)
 {
     struct muster_member_view view;
-    return !atomic_load(&visit->service->quiet) && member[0] != '\0' &&
-           muster_watchers_of_member(&visit->job->watchers, member) == NULL &&
-           muster_membership_find(visit->job->membership, member, &view) &&
+    return !atomic_load(&transaction->service->quiesced) && member[0] != '\0' &&
+           muster_held_requests_find_member(&transaction->job->held_requests, member) == NULL &&
+           muster_membership_find(transaction->job->membership, member, &view) &&
            (was_held || view.suspected);
 }
 
-void muster_rpc_disconnected(struct muster_service *service, const struct muster_watcher *watcher)
+/* The held request ends first: it must not count as a newer one of its member. */
+void muster_rpc_disconnected(struct muster_service *service, const struct muster_held_id *id)
 {
-    struct muster_visit visit;
-    if (!muster_visit_begin_inside(service, watcher->job, &visit)) {
+    struct muster_transaction transaction;
+    if (!muster_transaction_begin_internal(service, id->job, &transaction)) {
         return;
     }
-    struct muster_watcher *held = muster_watchers_by_serial(&visit.job->watchers, watcher->serial);
+    struct muster_held_request *held =
+        muster_held_requests_find_serial(&transaction.job->held_requests, id->serial);
     if (held != NULL) {
-        muster_job_answer(&visit, held,
-                          muster_answer_error(MUSTER_RPC_CANCELED, "the connection closed"));
+        muster_transaction_respond(
+            &transaction, held,
+            muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));
     }
-    if (is_to_suspect(&visit, watcher->member, held != NULL)) {
+    if (is_sign_of_death(&transaction, id->member, held != NULL)) {
         struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
-        memcpy(event.member, watcher->member, sizeof event.member);
-        if (muster_job_accept(&visit, &event) != MUSTER_OK) {
-            /* The lease will tell. */
-            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", watcher->job,
-                       event.member, muster_last_error());
+        memcpy(event.member, id->member, sizeof event.member);
+        if (muster_job_accept(&transaction, &event) != MUSTER_OK) {
+            /* Not lost: if the member is dead, its lease ends. */
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", id->job, id->member,
+                       muster_last_error());
         }
     }
-    muster_visit_end(&visit);
+    muster_transaction_end(&transaction);
 }

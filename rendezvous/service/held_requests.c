@@ -1,3 +1,4 @@
+/* Held requests in two lists, each ordered by deadline. */
 #include "rendezvous/service/held_requests.h"
 
 #include "worker/base/clock.h"
@@ -6,96 +7,98 @@
 #include <string.h>
 #include <utlist.h>
 
-static struct muster_watcher **list_of(struct muster_watchers *watchers,
-                                       const struct muster_watcher *watcher)
+static struct muster_held_request **list_of(struct muster_held_requests *requests,
+                                            const struct muster_held_request *held)
 {
-    return watcher->method == MUSTER_RPC_WAIT ? &watchers->waits : &watchers->members;
+    return held->kind->of_member ? &requests->members : &requests->waits;
 }
 
 static int64_t round_up(int64_t ns)
 {
-    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * 1000000;
+    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * MUSTER_NS_PER_MS;
     return (ns / step_ns + 1) * step_ns;
 }
 
-void muster_watchers_hold(struct muster_watchers *watchers, struct muster_watcher *watcher,
-                          uint32_t hold_ms)
+void muster_held_requests_add(struct muster_held_requests *requests,
+                              struct muster_held_request *held, uint32_t hold_ms)
 {
-    watcher->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
-    struct muster_watcher **list = list_of(watchers, watcher);
-    /* Nearly all are held equally long: the place is at the end. */
-    struct muster_watcher *before = *list == NULL ? NULL : (*list)->prev;
-    while (before != NULL && before->deadline_ns > watcher->deadline_ns) {
+    held->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
+    struct muster_held_request **list = list_of(requests, held);
+    /* Nearly all requests are held equally long, so the search begins at the end. */
+    struct muster_held_request *before = *list == NULL ? NULL : (*list)->prev;
+    while (before != NULL && before->deadline_ns > held->deadline_ns) {
         before = before == *list ? NULL : before->prev;
     }
     if (before == NULL) {
-        DL_PREPEND(*list, watcher);
+        DL_PREPEND(*list, held);
     } else {
-        DL_APPEND_ELEM(*list, before, watcher);
+        DL_APPEND_ELEM(*list, before, held);
     }
-    watchers->wait_count += watcher->method == MUSTER_RPC_WAIT;
+    requests->wait_count += held->kind->of_member ? 0 : 1;
 }
 
-void muster_watchers_take(struct muster_watchers *watchers, struct muster_watcher *watcher)
+void muster_held_requests_remove(struct muster_held_requests *requests,
+                                 struct muster_held_request *held)
 {
-    struct muster_watcher **list = list_of(watchers, watcher);
-    DL_DELETE(*list, watcher);
-    watchers->wait_count -= watcher->method == MUSTER_RPC_WAIT;
+    struct muster_held_request **list = list_of(requests, held);
+    DL_DELETE(*list, held);
+    requests->wait_count -= held->kind->of_member ? 0 : 1;
 }
 
-struct muster_watcher *muster_watchers_of_member(const struct muster_watchers *watchers,
-                                                 const char *member)
+struct muster_held_request *
+muster_held_requests_find_member(const struct muster_held_requests *requests, const char *member)
 {
-    struct muster_watcher *watcher = NULL;
-    DL_FOREACH(watchers->members, watcher)
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(requests->members, held)
     {
-        if (strcmp(watcher->member, member) == 0) {
-            return watcher;
+        if (strcmp(held->id.member, member) == 0) {
+            return held;
         }
     }
     return NULL;
 }
 
-struct muster_watcher *muster_watchers_by_serial(const struct muster_watchers *watchers,
-                                                 uint64_t serial)
+static struct muster_held_request *find_serial(struct muster_held_request *list, uint64_t serial)
 {
-    struct muster_watcher *watcher = NULL;
-    DL_FOREACH(watchers->members, watcher)
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(list, held)
     {
-        if (watcher->serial == serial) {
-            return watcher;
-        }
-    }
-    DL_FOREACH(watchers->waits, watcher)
-    {
-        if (watcher->serial == serial) {
-            return watcher;
+        if (held->id.serial == serial) {
+            return held;
         }
     }
     return NULL;
 }
 
-int64_t muster_watchers_next_ns(const struct muster_watchers *watchers)
+struct muster_held_request *
+muster_held_requests_find_serial(const struct muster_held_requests *requests, uint64_t serial)
 {
-    int64_t members_ns = watchers->members != NULL ? watchers->members->deadline_ns : MUSTER_NEVER;
-    int64_t waits_ns = watchers->waits != NULL ? watchers->waits->deadline_ns : MUSTER_NEVER;
+    struct muster_held_request *held = find_serial(requests->members, serial);
+    return held != NULL ? held : find_serial(requests->waits, serial);
+}
+
+int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests)
+{
+    int64_t members_ns = requests->members != NULL ? requests->members->deadline_ns : MUSTER_NEVER;
+    int64_t waits_ns = requests->waits != NULL ? requests->waits->deadline_ns : MUSTER_NEVER;
     return members_ns < waits_ns ? members_ns : waits_ns;
 }
 
-void muster_answers_add(struct muster_answers *answers, struct muster_watcher *watcher,
-                        struct muster_rpc_answer answer)
+void muster_ready_responses_add(struct muster_ready_responses *responses,
+                                struct muster_held_request *held,
+                                struct muster_rpc_response response)
 {
-    watcher->given = answer;
-    LL_PREPEND(answers->first, watcher);
+    held->response = response;
+    LL_PREPEND(responses->first, held);
 }
 
-void muster_answers_deliver(struct muster_answers *answers)
+void muster_ready_responses_send(struct muster_ready_responses *responses)
 {
-    struct muster_watcher *watcher = answers->first;
-    answers->first = NULL;
-    while (watcher != NULL) {
-        struct muster_watcher *next = watcher->next; /* answer() may free it */
-        watcher->answer(watcher, watcher->given);
-        watcher = next;
+    struct muster_held_request *held = responses->first;
+    responses->first = NULL;
+    while (held != NULL) {
+        struct muster_held_request *next = held->next; /* respond() may free it */
+        held->respond(held, held->response);
+        held = next;
     }
 }

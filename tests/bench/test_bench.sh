@@ -112,7 +112,7 @@ refuse "tcp" allreduce -n 2 --hosts 2 --shape 1gbit --transport inproc
 refuse "\"udp\"" allreduce -n 2 --transport udp
 refuse "\"float8\"" allreduce -n 2 --type float8
 refuse "\"xor\"" allreduce -n 2 --op xor
-refuse "is not one for float16" allreduce -n 2 --type float16 --op bitwise_xor
+refuse "float16 has no operation bitwise_xor" allreduce -n 2 --type float16 --op bitwise_xor
 refuse "\"rign\"" allreduce -n 2 --algorithm rign
 refuse "--devices" allreduce -n 2 --devices rxe0
 refuse "empty" allreduce -n 2 --transport verbs --devices rxe0,

@@ -201,7 +201,7 @@ static void a_resize_down_ends_the_workers_of_the_highest_ranks(void **state)
     start_job(&job, "-n 3 --min 1", "");
     await(&job, ": 3 workers on 1 host");
     resize(&job, "1");
-    await(&job, "the job is to have 1 worker now\n");
+    await(&job, "the job's target size is now 1 worker\n");
     await(&job, "worker 2 (pid ");
     await(&job, "worker 1 (pid ");
     await(&job, ": 1 worker on 1 host");
@@ -234,7 +234,7 @@ static void a_job_that_nobody_can_complete_ends_at_once(void **state)
     await(&job, ": 3 workers on 1 host");
     assert_int_equal(kill(pid_of(&job, 1), SIGKILL), 0);
     await(&job,
-          "only 2 of at least 3 workers are left (--min), and none will come: ending the job");
+          "only 2 of at least 3 workers are left (--min), and no others will join: ending the job");
     end_job(&job, 128 + SIGKILL, &summary);
     finish_job(&job, summary);
 }

@@ -5,6 +5,7 @@
 #include "tests/support/group.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
+#include "worker/base/statistics.h"
 #include "worker/device/cuda/gpu.h"
 
 #include <dlfcn.h>
@@ -191,16 +192,9 @@ static void every_collective_takes_memory_of_a_gpu(void **state)
 
 /* Figures -------------------------------------------------------------------------------------- */
 
-static int compare(const void *one, const void *other)
+static double median_ns(struct group_member *member, void *in, void *out)
 {
-    int64_t a = *(const int64_t *)one;
-    int64_t b = *(const int64_t *)other;
-    return (a > b) - (a < b);
-}
-
-static int64_t median_ns(struct group_member *member, void *in, void *out)
-{
-    int64_t took_ns[TIMED_CALLS] = {0};
+    double took_ns[TIMED_CALLS] = {0};
     for (int i = 0; i < TIMED_CALLS; i++) {
         const struct muster_request request = {.collective = MUSTER_ALLREDUCE,
                                                .in = in,
@@ -214,10 +208,9 @@ static int64_t median_ns(struct group_member *member, void *in, void *out)
             group_fail(member, "%s", muster_last_error());
             break;
         }
-        took_ns[i] = muster_clock_ns() - started_ns;
+        took_ns[i] = (double)(muster_clock_ns() - started_ns);
     }
-    qsort(took_ns, TIMED_CALLS, sizeof took_ns[0], compare);
-    return took_ns[TIMED_CALLS / 2];
+    return muster_statistics_median_high(took_ns, TIMED_CALLS);
 }
 
 static void time_one(struct group_member *member, void *argument)
@@ -227,11 +220,11 @@ static void time_one(struct group_member *member, void *argument)
     expect(member, cuda.ctx_set_current(context), "cuCtxSetCurrent");
     struct buffer in = make_buffer(member, size_bytes);
     struct buffer out = make_buffer(member, size_bytes);
-    int64_t host_ns = median_ns(member, in.host, out.host);
-    int64_t gpu_ns = median_ns(member, as_pointer(in.there), as_pointer(out.there));
+    double host_ns = median_ns(member, in.host, out.host);
+    double gpu_ns = median_ns(member, as_pointer(in.there), as_pointer(out.there));
     if (member->rank == 0) {
         (void)printf("allreduce of %zu bytes, %d ranks of one process: %.2f ms, of a GPU %.2f ms\n",
-                     size_bytes, TIMED_RANKS, (double)host_ns / 1e6, (double)gpu_ns / 1e6);
+                     size_bytes, TIMED_RANKS, host_ns / 1e6, gpu_ns / 1e6);
     }
     free_buffer(&in);
     free_buffer(&out);

@@ -44,15 +44,3 @@ void test_blocks_finish(struct test_blocks *blocks)
     free(blocks->output);
     *blocks = (struct test_blocks){0};
 }
-
-const uint64_t *test_blocks_of_all(const struct muster_shape *shape)
-{
-    static _Thread_local uint64_t all[MUSTER_ALL_COUNTS_RANKS_MAX * MUSTER_ALL_COUNTS_RANKS_MAX];
-    if (shape->ranks > MUSTER_ALL_COUNTS_RANKS_MAX) {
-        return NULL;
-    }
-    for (size_t i = 0; i < (size_t)shape->ranks * shape->ranks; i++) {
-        all[i] = between(shape, i / shape->ranks, i % shape->ranks);
-    }
-    return all;
-}

@@ -14,8 +14,4 @@ struct test_blocks {
 struct test_blocks test_blocks_make(struct muster_shape *shape);
 void test_blocks_finish(struct test_blocks *blocks);
 
-/* What an alltoallv of this shape is about: what such blocks of all members hold, in the order of
- * muster_plan.all_counts. Until the same thread asks again; NULL where there are too many ranks. */
-const uint64_t *test_blocks_of_all(const struct muster_shape *shape);
-
 #endif

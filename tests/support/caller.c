@@ -1,35 +1,42 @@
+/* Calls of musterd's methods: the storage of a held request, and a condition that its response
+ * signals. */
 #include "tests/support/caller.h"
 
+#include "tests/support/part.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATIENCE_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+#include <cmocka.h>
 
-static void take_answer(struct test_call *call, struct muster_rpc_answer answer)
+enum { WAIT_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
+
+static void take_response(struct test_call *call, struct muster_rpc_response response)
 {
     AUTO_LOCK(&call->mutex);
-    call->code = answer.code;
-    call->json = answer.body != NULL ? json_loads(answer.body, 0, NULL) : NULL;
+    call->code = response.code;
+    call->json = response.body != NULL ? json_loads(response.body, 0, NULL) : NULL;
     call->answered = true;
-    free(answer.body);
+    free(response.body);
     (void)pthread_cond_signal(&call->changed);
 }
 
-static void answer_held(struct muster_watcher *watcher, struct muster_rpc_answer answer)
+static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
 {
-    take_answer((struct test_call *)watcher, answer);
+    take_response((struct test_call *)held, response);
 }
 
 void test_call_start_bytes(struct test_call *call, struct muster_service *service,
                            enum muster_rpc_method method, const char *token, const char *body,
                            size_t size_bytes)
 {
-    *call = (struct test_call){.watcher = {.answer = answer_held}};
+    *call = (struct test_call){.request = {.respond = respond_held}};
     muster_mutex_init(&call->mutex);
     muster_condition_init(&call->changed);
     const struct muster_rpc_request rpc = {
@@ -39,9 +46,9 @@ void test_call_start_bytes(struct test_call *call, struct muster_service *servic
         .size_bytes = size_bytes,
         .timeout_ms = UINT32_MAX,
     };
-    struct muster_rpc_answer answer;
-    if (muster_rpc_call(service, &rpc, &call->watcher, &answer)) {
-        take_answer(call, answer);
+    struct muster_rpc_response response;
+    if (muster_rpc_handle(service, &rpc, &call->request, &response)) {
+        take_response(call, response);
     } else {
         call->held = true;
     }
@@ -63,7 +70,7 @@ void test_call_start(struct test_call *call, struct muster_service *service,
 
 bool test_call_wait(struct test_call *call)
 {
-    int64_t deadline_ns = muster_clock_after_ms(PATIENCE_MS);
+    int64_t deadline_ns = muster_clock_after_ms(WAIT_MS);
     AUTO_LOCK(&call->mutex);
     while (!call->answered) {
         if (!muster_condition_wait(&call->changed, &call->mutex, deadline_ns)) {
@@ -71,6 +78,16 @@ bool test_call_wait(struct test_call *call)
         }
     }
     return true;
+}
+
+void test_call_expect(struct test_call *call, enum muster_rpc_code code, const char *part)
+{
+    assert_true(test_call_wait(call));
+    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
+        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
+                 test_part_text(call->json, "message"));
+    }
+    test_call_finish(call);
 }
 
 void test_call_finish(struct test_call *call)

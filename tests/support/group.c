@@ -94,7 +94,7 @@ static void make_context(struct group_member *member, muster_scope scope,
         .rank = rank,
         .model = &muster_cost_model_default,
         .algorithm = algorithm,
-        .orders = orders,
+        .member_orders = orders,
     };
     must(muster_context_create(&options, &member->contexts[scope]));
 }

@@ -103,7 +103,7 @@ static bool fits_slots(const struct memory_call *call)
         uint64_t count = muster_shape_input_count(&shape);
         most = count > most ? count : most;
     }
-    return most * sizeof *call->in <= MUSTER_MEMORY_SLOT_BYTES;
+    return most * sizeof *call->in <= MUSTER_GROUP_STAGING_BYTES;
 }
 
 static void draw_method(struct memory_call *call, bool buffers)
@@ -173,21 +173,20 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
     }
 }
 
-struct muster_group_memory_work memory_call_work(const struct memory_call *call,
-                                                 int64_t deadline_ns, muster_group_memory_look look,
-                                                 void *user)
+struct muster_group_step memory_call_work(const struct memory_call *call, int64_t deadline_ns,
+                                          muster_group_memory_check look, void *user)
 {
-    return (struct muster_group_memory_work){.sequence = call->sequence,
-                                             .call = &call->call,
-                                             .shape = &call->shape,
-                                             .reduction = &call->reduction,
-                                             .method = call->method,
-                                             .buffers = call->buffers,
-                                             .in = call->in,
-                                             .out = call->out,
-                                             .deadline_ns = deadline_ns,
-                                             .look = look,
-                                             .user = user};
+    return (struct muster_group_step){.sequence = call->sequence,
+                                      .call = &call->call,
+                                      .shape = &call->shape,
+                                      .reduction = &call->reduction,
+                                      .method = call->method,
+                                      .buffers = call->buffers,
+                                      .in = call->in,
+                                      .out = call->out,
+                                      .deadline_ns = deadline_ns,
+                                      .check = look,
+                                      .user = user};
 }
 
 /* Checking ------------------------------------------------------------------------------------ */

@@ -30,9 +30,8 @@ size_t memory_calls_room(uint32_t ranks);
 void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, uint32_t rank,
                       uint32_t ranks, bool buffers, uint64_t *room, struct memory_call *ret_call);
 
-struct muster_group_memory_work memory_call_work(const struct memory_call *call,
-                                                 int64_t deadline_ns, muster_group_memory_look look,
-                                                 void *user);
+struct muster_group_step memory_call_work(const struct memory_call *call, int64_t deadline_ns,
+                                          muster_group_memory_check look, void *user);
 
 /* False: ret_text (size bytes) says what is wrong with the output; or with the input. */
 bool memory_call_check(const struct memory_call *call, char *ret_text, size_t size);

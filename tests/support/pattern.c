@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "collectives/call/request.h"
 #include "tests/support/blocks.h"
-#include "worker/context/request.h"
 
 /* Values repeat with this period, which is no divisor of usual block sizes. */
 enum { PERIOD = 56 };
@@ -210,10 +210,11 @@ size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32
         sums[i] = reduced(request, ranks, i);
     }
     for (uint64_t i = 0; i < count;) {
-        struct muster_promise promise = muster_shape_promise(all.shapes, rank, i);
-        for (uint64_t end = i + promise.count; i < end; i++, promise.origin++) {
-            uint64_t index = promise.origin % PERIOD;
-            double wanted = promise.reduced ? sums[index] : value_of(request, promise.rank, index);
+        struct muster_expected expected = muster_shape_expected(all.shapes, rank, i);
+        for (uint64_t end = i + expected.count; i < end; i++, expected.origin++) {
+            uint64_t index = expected.origin % PERIOD;
+            double wanted =
+                expected.reduced ? sums[index] : value_of(request, expected.rank, index);
             double got = muster_type_load(request->out, i, request->type);
             if (differs(request->type, wanted, got) && wrong++ == 0) {
                 (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i,

@@ -99,25 +99,25 @@ static bool watch(const void *base, size_t size_bytes)
     return true;
 }
 
-static bool collect(uint64_t *position, struct muster_unmapped_news *ret_news)
+static bool collect(uint64_t *position, struct muster_unmap_report *ret_report)
 {
     if (model.busy) {
         return false;
     }
-    memset(ret_news, 0, sizeof *ret_news);
-    ret_news->everything = model.forgets;
+    memset(ret_report, 0, sizeof *ret_report);
+    ret_report->everything = model.forgets;
     if (model.forgets) {
         *position = model.logged;
         model.forgets = false;
     }
-    while (*position < model.logged && ret_news->count < 2) {
-        ret_news->gone[ret_news->count++] = model.log[(*position)++ % LOG_MAX];
+    while (*position < model.logged && ret_report->count < 2) {
+        ret_report->gone[ret_report->count++] = model.log[(*position)++ % LOG_MAX];
     }
-    ret_news->more = *position < model.logged;
+    ret_report->more = *position < model.logged;
     return true;
 }
 
-static const struct muster_unmapped_ops pretended = {
+static const struct muster_unmap_watch_ops pretended = {
     .hold = hold_watch, .release = release_watch, .watch = watch, .collect = collect};
 
 void model_begin(uint64_t bound, bool with_watch)

@@ -1,8 +1,8 @@
 #include "tests/support/sweep.h"
 
+#include "collectives/call/request.h"
 #include "tests/support/pattern.h"
 #include "worker/base/clock.h"
-#include "worker/context/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,9 +130,7 @@ static unsigned ways_of(enum muster_collective collective)
 static bool fits(const struct group_member *member, size_t algorithm)
 {
     char why[MUSTER_ERROR_MAX];
-    static const uint64_t any[GROUP_SIZE_MAX * GROUP_SIZE_MAX];
     const struct muster_plan plan = {
-        .all_counts = any,
         .collective = muster_algorithms[algorithm % MUSTER_ALGORITHM_ROWS_MAX].collective,
         .topology = &member->group->topology,
         .rank = member->rank,

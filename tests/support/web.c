@@ -1,3 +1,4 @@
+/* Raw HTTP/1.1 over a socket. */
 #include "tests/support/web.h"
 
 #include <arpa/inet.h>
@@ -10,11 +11,11 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 20 };
+enum { READ_TIMEOUT_S = 20 };
 
 int web_open(uint16_t port)
 {
-    const struct timeval retry_policy = {.tv_sec = PATIENCE_S};
+    const struct timeval read_timeout = {.tv_sec = READ_TIMEOUT_S};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -22,7 +23,7 @@ int web_open(uint16_t port)
         perror("connect");
         return -1;
     }
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &retry_policy, sizeof retry_policy);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &read_timeout, sizeof read_timeout);
     return fd;
 }
 
@@ -53,29 +54,29 @@ bool web_post(int fd, const char *method, const char *more, const char *body)
     return whole < (int)sizeof text && web_send(fd, text, (size_t)whole);
 }
 
-/* Up to and with the empty line; false: it closed before. */
-static bool read_head(int fd, struct web_answer *answer)
+/* Up to the empty line, including it; false: the connection closed before. */
+static bool read_head(int fd, struct web_response *response)
 {
     size_t used = 0;
-    while (used + 1 < sizeof answer->head) {
-        if (recv(fd, answer->head + used, 1, 0) != 1) {
+    while (used + 1 < sizeof response->head) {
+        if (recv(fd, response->head + used, 1, 0) != 1) {
             return false;
         }
-        answer->head[++used] = '\0';
-        if (used >= 4 && strcmp(answer->head + used - 4, "\r\n\r\n") == 0) {
+        response->head[++used] = '\0';
+        if (used >= 4 && strcmp(response->head + used - 4, "\r\n\r\n") == 0) {
             return true;
         }
     }
     return false;
 }
 
-struct web_answer web_read(int fd)
+struct web_response web_read(int fd)
 {
-    struct web_answer answer = {0};
-    if (!read_head(fd, &answer)) {
-        return answer;
+    struct web_response response = {0};
+    if (!read_head(fd, &response)) {
+        return response;
     }
-    const char *length = strcasestr(answer.head, "content-length:");
+    const char *length = strcasestr(response.head, "content-length:");
     size_t size_bytes = length != NULL ? strtoul(length + 15, NULL, 10) : 0;
     char *body = calloc(1, size_bytes + 1);
     size_t used = 0;
@@ -86,10 +87,10 @@ struct web_answer web_read(int fd)
         }
         used += (size_t)got;
     }
-    answer.status = atoi(answer.head + sizeof "HTTP/1.1");
-    answer.json = body != NULL && used == size_bytes ? json_loadb(body, used, 0, NULL) : NULL;
+    response.status = atoi(response.head + sizeof "HTTP/1.1");
+    response.json = body != NULL && used == size_bytes ? json_loadb(body, used, 0, NULL) : NULL;
     free(body);
-    return answer;
+    return response;
 }
 
 bool web_closed(int fd)
@@ -98,8 +99,8 @@ bool web_closed(int fd)
     return recv(fd, &byte, 1, 0) <= 0;
 }
 
-void web_answer_finish(struct web_answer *answer)
+void web_response_finish(struct web_response *response)
 {
-    json_decref(answer->json);
-    answer->json = NULL;
+    json_decref(response->json);
+    response->json = NULL;
 }

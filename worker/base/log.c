@@ -1,3 +1,4 @@
+/* The log: one line on standard error, written as a whole. */
 #include "worker/base/log.h"
 
 #include <stdarg.h>
@@ -76,5 +77,5 @@ void muster_log(enum muster_log_level level, const char *format, ...)
     }
     line[used] = '\n';
     ssize_t written = write(STDERR_FILENO, line, (size_t)used + 1);
-    (void)written; /* nowhere left to say that the log is gone */
+    (void)written; /* there is nowhere to report that the log is gone */
 }

@@ -1,13 +1,29 @@
 /*
- * How long who waits looks for news itself before it sleeps. Pure: times come in as arguments.
+ * How long a thread that waits for another process polls before it sleeps. Pure: its user reads the
+ * clock, yields, sleeps and moves.
  *
- * Looking saves a sleep and a wake, tens of microseconds. Between the looks it gives way
- * (sched_yield()), so that members that share a core hand it to each other without sleeping. That
- * goes wrong twice: where a quota pays for less than the members can use, looking spends what the
- * work needs; and where other work computes on the core, who gives way gets it back only after a
- * slice of milliseconds, and sleeping is better, since a wake goes before such work. So who finds
- * nobody else on its core gives way less and less often: work of the lowest priority, which would
- * not take the core from it, is not handed it.
+ * Polling saves a sleep and a wake, tens of microseconds. Between polls the thread yields
+ * (sched_yield()), so that members that share a core hand it to each other without sleeping. How
+ * long a yield takes tells who else wants the core:
+ *
+ *   a yield takes   who else runs on the core     what follows
+ *   up to 2 us      nobody                        The thread polls for longer between two yields: a
+ *                                                 yield hands the core even to work of the lowest
+ *                                                 priority, for a slice, which would not have taken
+ *                                                 the core by itself.
+ *   up to 500 us    another member                The thread polls for a shorter time between two
+ *                                                 yields. After many such yields in a row it sleeps
+ *                                                 once: the scheduler looks for an idle core only
+ *                                                 when a thread wakes up. If that was in vain, the
+ *                                                 thread moves to a core of its own. The next times
+ *                                                 are twice as far apart, four times over.
+ *   more            other work, for a slice       The next waits sleep at once: the scheduler
+ *                                                 prefers a thread that wakes up to such work, but
+ *                                                 not one that has yielded.
+ *
+ * Where a quota pays for fewer cores than the members can use, each wait sleeps at once: polling
+ * would spend what the work needs. Where there are more members than cores, the pause between two
+ * yields stays 0, and no thread moves.
  */
 #ifndef MUSTER_WORKER_BASE_SPIN_POLICY_H
 #define MUSTER_WORKER_BASE_SPIN_POLICY_H
@@ -16,67 +32,96 @@
 #include <stdint.h>
 
 enum {
-    /* Some times what a sleep and a wake cost, up to 50 us on a virtual machine: with less, two
-     * that wait for each other sleep in turn for good once one of them was late. */
-    MUSTER_SPIN_POLICY_NS = 200 * 1000,
-    /* To be woken by a device costs more: it is asked for that, interrupts, and is thanked. */
-    MUSTER_SPIN_POLICY_DEVICE_NS = 2000 * 1000,
-    /* Who gave way for longer had to wait for a whole slice of other work. */
-    MUSTER_SPIN_POLICY_SLICE_NS = 500 * 1000,
-    /* Who gave way for less found nobody else on its core. */
-    MUSTER_SPIN_POLICY_ALONE_NS = 2 * 1000,
-    MUSTER_SPIN_POLICY_LOOKS_MAX = 100, /* at memory, before it looks at descriptors */
-    /* Longer than most waits of small calls, and short beside the time that it looks at all. */
-    MUSTER_SPIN_POLICY_PAUSE_MAX_NS = 50 * 1000,
-    MUSTER_SPIN_POLICY_PAUSE_STEP_NS = 1000,
-    MUSTER_SPIN_POLICY_PAUSE_SURE_NS = 4000, /* who has come to this is alone on its core */
-    MUSTER_SPIN_POLICY_REST_MIN = 16,        /* waits without a look, after a slice */
-    MUSTER_SPIN_POLICY_REST_MAX = 4096,
-    /* Members that share a core though another one is free stay there as long as they only give
-     * way: the scheduler looks for a free core when one wakes up. So after so many times one
-     * sleeps, and if that was in vain, moves; then after twice as many, and so on. */
-    MUSTER_SPIN_POLICY_SHARED_MIN = 16,
-    MUSTER_SPIN_POLICY_SHARED_MAX = 256,
+    MUSTER_SPIN_ALONE_NS = 2 * 1000,
+    MUSTER_SPIN_SLICE_NS = 500 * 1000,
+    MUSTER_SPIN_DOUBLINGS = 4,
+    MUSTER_SPIN_RESTS_MAX = 4096,
+};
+
+/* What differs between the users of the policy. The pause is how long the thread polls between two
+ * yields, in the unit of its user; it begins with 0. */
+struct muster_spin_parameters {
+    /* How long a wait polls, at most. Several times the cost of a sleep and a wake, which is up to
+     * 50 us on a virtual machine: with less, two threads that wait for each other sleep in turn for
+     * good once one of them was late. */
+    int64_t poll_ns;
+    /* The same for a member that may have links over RDMA, and a core of its own: a wake by a
+     * device costs more, namely a request, an interrupt and an acknowledgement. */
+    int64_t poll_device_ns;
+    /* Polls of memory before descriptors are polled, at most. 1 after a yield that found others,
+     * and one more after each that found nobody. */
+    uint32_t polls_max;
+    /* After a yield that found nobody: pause x factor + step, within the bounds. After one that
+     * found others: half the pause, or 0, within the bounds. */
+    uint32_t pause_min, pause_max, pause_factor, pause_step;
+    bool pause_halves;
+    /* A thread with at least this pause is alone on its core: sleeps and moves are forgotten. */
+    uint32_t pause_alone;
+    /* After so many yields in a row that found another member the thread sleeps, and the next time
+     * moves; after each move the number doubles, MUSTER_SPIN_DOUBLINGS times. With more members
+     * than cores the second number counts, which stays, and the thread always sleeps. */
+    uint32_t shared_max, shared_max_crowded;
+    /* Waits that sleep at once after the first lost slice: doubled by each further slice, one fewer
+     * after each wait that polling ended. 0: none ever. */
+    uint32_t rests_min;
+};
+
+/* For the leader of a fabric, which polls rings and descriptors. Pauses are nanoseconds. */
+extern const struct muster_spin_parameters muster_spin_on_links;
+/* For a rank of a host's group, which polls one word of memory. Pauses are polls. */
+extern const struct muster_spin_parameters muster_spin_on_memory;
+
+/* What the host has for the thread's member. */
+struct muster_spin_host {
+    uint32_t members;
+    uint32_t index; /* of this one among them */
+    uint32_t cores; /* that it may use */
+    bool has_device;
+    uint64_t quota_millis; /* thousandths of a core; UINT64_MAX: none */
 };
 
 struct muster_spin_policy {
-    bool looks_at_all;
-    int64_t look_ns;  /* at most, in one wait */
-    uint32_t looks;   /* at memory, before it looks at descriptors */
-    int64_t pause_ns; /* so long it only looks before it gives way */
-    bool cores_for_all;
-    uint32_t place;      /* of this member among those of this host */
-    uint32_t shared;     /* times in a row that somebody else was on the core */
-    uint32_t shared_max; /* then it is to do something about that */
-    uint32_t slept;      /* times that it has slept for that */
-    uint32_t moved;      /* and moved */
-    uint32_t resting;    /* so many of the next waits sleep at once */
-    uint32_t rest;       /* after the next slice that was lost */
+    const struct muster_spin_parameters *parameters;
+    bool polls;   /* false: the quota is too small */
+    bool crowded; /* more members than cores */
+    uint32_t index;
+    int64_t poll_ns; /* how long a wait polls, at most */
+    uint32_t polls_of_memory;
+    uint32_t pause;
+    uint32_t shared; /* yields in a row that found another member */
+    uint32_t steps;  /* sleeps and moves, in turn, because of that */
+    uint32_t rests_left;
+    uint32_t rests; /* after the next lost slice */
 };
 
-/* Where a member is when a generation begins. */
-struct muster_spin_policy_place {
-    uint32_t members_here; /* on this host */
-    uint32_t index;        /* of this one among them */
-    uint32_t cores;        /* that it may use */
-    bool has_device;       /* it may have links over RDMA */
-    uint64_t
-        quota_millis; /* thousandths of a core; UINT64_MAX: none (muster_cores_quota_millis()) */
+void muster_spin_policy_init(struct muster_spin_policy *policy,
+                             const struct muster_spin_parameters *parameters,
+                             const struct muster_spin_host *host);
+
+enum muster_spin_action {
+    MUSTER_SPIN_SLEEP, /* at once, without a poll */
+    MUSTER_SPIN_POLL,
+    MUSTER_SPIN_MOVE, /* to core number `index` of the member's (muster_core_move()), then poll */
 };
 
-void muster_spin_policy_begin(struct muster_spin_policy *spin_policy,
-                              const struct muster_spin_policy_place *place);
+/* A wait begins. */
+enum muster_spin_action muster_spin_policy_begin_wait(struct muster_spin_policy *policy);
 
-/* A wait begins: whether to look for a while, or to sleep at once. */
-bool muster_spin_policy_looks(struct muster_spin_policy *spin_policy);
+/* The thread has yielded, which took so long. */
+void muster_spin_policy_note_yield(struct muster_spin_policy *policy, int64_t took_ns);
 
-/* Before it looks: whether to move to the core that is its own (muster_cores_move()). */
-bool muster_spin_policy_moves(struct muster_spin_policy *spin_policy, uint32_t *ret_place);
+/* What the thread waited for came while it polled. */
+void muster_spin_policy_note_success(struct muster_spin_policy *policy);
 
-/* It gave way for so long. */
-void muster_spin_policy_gave_way(struct muster_spin_policy *spin_policy, int64_t took_ns);
-
-/* The looking has found what it waited for. */
-void muster_spin_policy_found(struct muster_spin_policy *spin_policy);
+/* Between two polls of memory that another core writes: polls without a break slow that core down.
+ */
+static inline void muster_spin_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 #endif

@@ -1,4 +1,4 @@
-/* What the subcommands share: how they say what went wrong, and numbers in options. */
+/* What the subcommands share: error messages, and numbers in options. */
 #include "worker/cli/cli.h"
 
 #include "worker/base/option_parse.h"

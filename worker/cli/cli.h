@@ -1,9 +1,9 @@
 /*
  * The `muster` command: its subcommands, and what they share. Nothing in here is installed.
  *
- * A subcommand gets its own arguments, argv[0] being "muster NAME" (so argp's usage and error lines
- * read well), and returns the process's exit status. Options are argp's: a wrong one is one line, a
- * hint, and exit status MUSTER_CLI_USAGE.
+ * A subcommand gets its own arguments and returns the exit status of the process. argv[0] is
+ * "muster NAME", which argp prints in usage and error lines. argp parses the options: a wrong one
+ * prints one line and a hint, and the exit status is MUSTER_CLI_USAGE.
  */
 #ifndef MUSTER_WORKER_CLI_CLI_H
 #define MUSTER_WORKER_CLI_CLI_H
@@ -16,7 +16,7 @@ enum muster_cli_exit {
     MUSTER_CLI_DONE = 0,
     MUSTER_CLI_FAILED = 1,
     MUSTER_CLI_USAGE = 2,
-    MUSTER_CLI_NOT_EXECUTABLE = 126, /* the command is there but cannot be run */
+    MUSTER_CLI_NOT_EXECUTABLE = 126, /* the command exists but cannot be executed */
     MUSTER_CLI_NOT_FOUND = 127,
 };
 
@@ -26,8 +26,8 @@ int muster_cli_plan(int argc, char **argv);
 int muster_cli_job(int argc, char **argv);
 int muster_cli_timeline(int argc, char **argv);
 
-/* Whole decimal numbers only. MUSTER_INVALID names `what` ("--min", "-n"), the text and the
- * range. */
+/* Accepts whole decimal numbers only. MUSTER_INVALID names `what` ("--min", "-n"), the text and
+ * the range. */
 MUSTER_CHECKED muster_status muster_cli_parse_number(const char *what, const char *text,
                                                      uint32_t min, uint32_t max,
                                                      uint32_t *ret_number);
@@ -35,8 +35,8 @@ MUSTER_CHECKED muster_status muster_cli_parse_number(const char *what, const cha
 /* Prints "muster: " and the last error on standard error, and returns `exit_status`. */
 int muster_cli_fail(int exit_status);
 
-/* The same with a hint at `muster COMMAND --help', for options that parse but make no sense.
- * Returns MUSTER_CLI_USAGE. */
+/* The same with a hint at `muster COMMAND --help', for options that contradict each other. Returns
+ * MUSTER_CLI_USAGE. */
 int muster_cli_misuse(const char *command);
 
 #endif

@@ -1,4 +1,4 @@
-/* The `muster` command: picks the subcommand. */
+/* The `muster` command: finds the subcommand and calls it. */
 #include "worker/cli/cli.h"
 
 #include <argp.h>
@@ -22,21 +22,21 @@ struct choice {
 };
 
 static const char doc[] =
-    "Runs jobs whose workers come and go, looks at them, and measures what they do."
+    "Runs jobs whose workers may join and leave, shows and resizes them, and measures collectives."
     "\v"
     "Commands:\n"
-    "  run      start workers and keep them together until the job is over\n"
+    "  run      start the workers of a job and supervise them until it ends\n"
     "             muster run -n 4 -- ./train --epochs 3\n"
     "  job      list, show, resize or end the jobs of a rendezvous server\n"
     "             muster job resize train 6 --rendezvous http://127.0.0.1:7070\n"
     "  bench    measure collectives\n"
     "             muster bench allreduce -n 4 --bytes 1K,1M --transport tcp\n"
-    "  plan     draw and check who sends what to whom in a collective\n"
+    "  plan     draw, check and compare the schedules of a collective\n"
     "             muster plan allreduce --ranks 8 --algorithm ring_two_phase\n"
-    "  timeline say what the time of a member went to\n"
+    "  timeline show what the members of a job spent their time on\n"
     "             muster timeline /tmp/t.1.0.json\n"
     "\n"
-    "`muster COMMAND --help' explains a command and its options.";
+    "`muster COMMAND --help' describes a command and its options.";
 
 static const struct command *find_command(const char *name)
 {
@@ -65,7 +65,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             return EINVAL;
         }
         choice->first = state->next - 1;
-        state->next = state->argc; /* the rest belongs to the command */
+        state->next = state->argc; /* the remaining arguments are the subcommand's */
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "a command is missing: run, job, bench, plan or timeline");
@@ -86,9 +86,9 @@ int main(int argc, char **argv)
     static const struct argp argp = {.parser = parse, .args_doc = "COMMAND [ARGS...]", .doc = doc};
     argp_program_version_hook = print_version;
     argp_err_exit_status = MUSTER_CLI_USAGE;
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file beyond ulimit -f is an error like a full disk */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file beyond `ulimit -f` is an error, as on a full disk */
     struct choice choice = {0};
-    char me[] = "muster"; /* in messages, however it was started */
+    char me[] = "muster"; /* in messages, whatever path the command was started by */
     argv[0] = me;
     error_t failed = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
     if (failed != 0 || choice.command == NULL) {

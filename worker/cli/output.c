@@ -1,3 +1,5 @@
+/* What workers print: whole lines with a prefix, from many pipes to two outputs, without blocking.
+ */
 #include "worker/cli/output.h"
 
 #include "worker/base/clock.h"
@@ -13,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COLOURS = 6, FIRST_COLOUR = 31, SAY_MAX_BYTES = 1024 };
+enum { COLOURS = 6, FIRST_COLOUR = 31, PRINT_MAX_BYTES = 1024 };
 
 static bool colour_is_wanted(int fd)
 {
@@ -33,7 +35,7 @@ muster_status muster_sink_init(struct muster_sink *sink, int fd)
     struct stat about;
     sink->regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
     if (!sink->regular) {
-        /* O_NONBLOCK on fd itself would change it for everyone who shares it. */
+        /* O_NONBLOCK on fd itself would change it for every process that shares it. */
         char path[64];
         (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         sink->own_fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -74,7 +76,7 @@ void muster_sink_flush(struct muster_sink *sink)
     while (sink->end > sink->start && can_write(sink)) {
         size_t size_bytes = sink->end - sink->start;
         if (sink->own_fd < 0 && !sink->regular && size_bytes > PIPE_BUF) {
-            size_bytes = PIPE_BUF; /* so much does not block after POLLOUT */
+            size_bytes = PIPE_BUF; /* after POLLOUT a write of this size does not block */
         }
         ssize_t written = write(sink_fd(sink), sink->buffer + sink->start, size_bytes);
         if (written > 0) {
@@ -116,9 +118,9 @@ static bool append(struct muster_sink *sink, const char *bytes, size_t size_byte
     return true;
 }
 
-void muster_sink_say(struct muster_sink *sink, const char *format, ...)
+void muster_sink_print(struct muster_sink *sink, const char *format, ...)
 {
-    char line[SAY_MAX_BYTES];
+    char line[PRINT_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line - 1, format, arguments);
@@ -188,7 +190,7 @@ muster_status muster_stream_read(struct muster_stream *stream)
     return MUSTER_OK;
 }
 
-/* Bytes of the first whole line, its newline included; 0: there is none yet. */
+/* Bytes of the first whole line, with its newline; 0: no line is complete yet. */
 static size_t first_line(const struct muster_stream *stream, size_t start)
 {
     size_t left = stream->used - start;

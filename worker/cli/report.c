@@ -1,4 +1,7 @@
+/* The history of a job: its generations, departures and members, and the figures of its links. */
 #include "worker/cli/report.h"
+
+#include "worker/cli/print.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +9,7 @@
 
 /* Generations --------------------------------------------------------------------------------- */
 
-/* Milliseconds from the end of a generation to the formation of the next; -1: none formed. */
+/* Milliseconds from the end of a generation to the start of the next one; -1: there is none. */
 static int64_t next_after_ms(const struct muster_job_response *job, uint32_t index)
 {
     const struct muster_generation_record *this = &job->generations[index];
@@ -16,7 +19,8 @@ static int64_t next_after_ms(const struct muster_job_response *job, uint32_t ind
     return this[1].formed_ms - this->revoked_ms;
 }
 
-/* How long it lasted; -1: it runs. One that nobody revoked ended with its last member. */
+/* How long a generation lasted; -1: it is running. A generation that was not revoked ended when its
+ * last member departed. */
 static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
 {
     const struct muster_generation_record *record = &job->generations[index];
@@ -31,11 +35,6 @@ static int64_t lasted_ms(const struct muster_job_response *job, uint32_t index)
         }
     }
     return end_ms > record->formed_ms ? end_ms - record->formed_ms : 0;
-}
-
-static double seconds(int64_t ms)
-{
-    return (double)ms / 1000;
 }
 
 const char *muster_report_generation_head(void)
@@ -53,7 +52,7 @@ const char *muster_report_generation(const struct muster_job_response *job, uint
         (void)snprintf(next, sizeof next, "%" PRId64 " ms", next_after_ms(job, index));
     }
     if (lasted_ms(job, index) >= 0) {
-        (void)snprintf(lasted, sizeof lasted, "%.2f s", seconds(lasted_ms(job, index)));
+        (void)snprintf(lasted, sizeof lasted, "%.2f s", muster_cli_seconds(lasted_ms(job, index)));
     }
     const char *why = record->why;
     if (record->revoked_ms == 0) {
@@ -98,8 +97,10 @@ static const char *departure_word(enum muster_leave_reason reason)
     }
 }
 
-/* The server's reasons are whole sentences; here their beginning has been said already. */
-static const char *rest_of_reason(const struct muster_departure_record *record, const char *who)
+/* The server's reasons are whole sentences, "rank 2 (host a, pid 4711) died: ...". The line printed
+ * here already begins with the member: only the text after the colon is added. */
+static const char *strip_repeated_subject(const struct muster_departure_record *record,
+                                          const char *who)
 {
     const char *why = record->why;
     if (strncmp(why, who, strlen(who)) == 0) {
@@ -119,10 +120,10 @@ const char *muster_report_departure(const struct muster_departure_record *record
     } else {
         (void)snprintf(who, sizeof who, "a newcomer (host %s, pid %u)", record->host, record->pid);
     }
-    const char *why = rest_of_reason(record, who);
+    const char *why = strip_repeated_subject(record, who);
     (void)snprintf(line, size, "%s %s after %.2f s, in generation %" PRIu64 "%s%s", who,
-                   departure_word(record->reason), seconds(record->at_ms), record->generation,
-                   why[0] != '\0' ? ": " : "", why);
+                   departure_word(record->reason), muster_cli_seconds(record->at_ms),
+                   record->generation, why[0] != '\0' ? ": " : "", why);
     return line;
 }
 

@@ -1,5 +1,5 @@
-/* A job's history, as lines for people and as JSON for programs: what `muster run` says at the end
- * and `muster job show` at any time. */
+/* The history of a job, as lines for people and as JSON for programs: `muster run` prints it at the
+ * end, `muster job show` at any time. */
 #ifndef MUSTER_WORKER_CLI_REPORT_H
 #define MUSTER_WORKER_CLI_REPORT_H
 
@@ -8,7 +8,8 @@
 
 enum { MUSTER_REPORT_LINE_SIZE = 512 };
 
-/* The head of the table of generations, and a row of it, written to `line` and returned. */
+/* The head of the table of generations, and one row of it, which is written to `line` and
+ * returned. */
 const char *muster_report_generation_head(void);
 const char *muster_report_generation(const struct muster_job_response *job, uint32_t index,
                                      char *line, size_t size);
@@ -19,12 +20,12 @@ const char *muster_report_departure(const struct muster_departure_record *record
 const char *muster_report_phase(enum muster_job_phase phase);
 const char *muster_report_member_phase(enum muster_member_phase phase);
 
-/* NULL when memory is out. */
+/* NULL: out of memory. */
 json_t *muster_report_generations_json(const struct muster_job_response *job);
 json_t *muster_report_departures_json(const struct muster_job_response *job);
 json_t *muster_report_members_json(const struct muster_job_response *job);
 
-/* Link figures, on standard output, a line a level. */
+/* Prints link figures on standard output, one line for each level. */
 void muster_report_figures(const struct muster_figures *figures);
 
 #endif

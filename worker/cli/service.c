@@ -1,3 +1,4 @@
+/* The calls that the command makes to a rendezvous server, one attempt each. */
 #include "worker/cli/service.h"
 
 #include "worker/base/clock.h"
@@ -80,7 +81,7 @@ muster_status muster_service_read_token(const char *path,
     size_t length = got != NULL ? strcspn(line, "\r\n") : 0;
     if (length == 0 || length > MUSTER_TOKEN_MAX_BYTES) {
         return muster_error_set(MUSTER_INVALID,
-                                "token file %s: its first line has to be 1 to %d bytes", path,
+                                "token file %s: the first line must have 1 to %d bytes", path,
                                 MUSTER_TOKEN_MAX_BYTES);
     }
     memcpy(ret_token, line, length);

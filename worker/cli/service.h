@@ -1,6 +1,6 @@
 /*
- * The calls that the command makes to a rendezvous server. Each is one attempt: it blocks until it
- * is answered, refused or out of time, and whoever wants to try again does so knowingly.
+ * The calls that the command makes to a rendezvous server. Each is one attempt without retries: it
+ * blocks until the answer, an error or the timeout.
  *
  * Threads: as for a muster_client.
  */
@@ -23,7 +23,7 @@ MUSTER_CHECKED muster_status muster_service_resize(struct muster_client *client,
 MUSTER_CHECKED muster_status muster_service_end_job(struct muster_client *client, const char *job,
                                                     const char *why, uint32_t timeout_ms);
 
-/* Reads a token, the file's first line. MUSTER_INVALID names the file. */
+/* Reads a token, which is the first line of the file. MUSTER_INVALID names the file. */
 MUSTER_CHECKED muster_status muster_service_read_token(const char *path,
                                                        char ret_token[MUSTER_TOKEN_MAX_BYTES + 1]);
 

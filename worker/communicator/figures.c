@@ -1,15 +1,16 @@
-/* What link figures may be: defaults and bounds. */
+/* Link figures: defaults, bounds, and for whom they are valid. */
 #include "worker/communicator/figures.h"
 
 #include "worker/base/status.h"
+#include "worker/communicator/measure_pairs.h"
 
 void muster_figures_init(struct muster_figures *ret_figures)
 {
     *ret_figures = (struct muster_figures){.model = muster_cost_model_default};
 }
 
-/* What no machine that this runs on has. Algorithms are simulated by these: numbers that are out of
- * proportion would only be a long way to a useless choice. */
+/* Bounds that no machine of today exceeds. Algorithms are simulated with these figures: absurd ones
+ * would make the simulation long and the choice useless. */
 static const double time_us_max = 60e6;
 static const double rate_GBps_min = 1e-6;
 static const double rate_GBps_max = 1e6;
@@ -63,4 +64,13 @@ muster_status muster_figures_check(const struct muster_figures *figures)
     }
     TRY(muster_tuned_check(&figures->tuned));
     return muster_cost_model_check(model);
+}
+
+bool muster_figures_match(const struct muster_figures *figures,
+                          const struct muster_topology *topology, uint32_t hosts_digest,
+                          uint32_t shape_digest)
+{
+    unsigned levels = muster_measure_levels(topology);
+    return figures->hosts_digest == hosts_digest && figures->shape_digest == shape_digest &&
+           (levels & ~figures->levels) == 0;
 }

@@ -1,3 +1,4 @@
+/* Measures the links and cores of a generation, by all its members together. */
 #include "worker/communicator/measure.h"
 
 #include <math.h>
@@ -5,11 +6,13 @@
 #include <string.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
 #include "worker/communicator/measure_core.h"
 #include "worker/communicator/measure_link.h"
 
-/* What one rank has measured; NAN: nothing. The figures of a level follow each other. */
+/* The figures that one rank has measured, by index; NAN: not measured. Those of a level follow each
+ * other. */
 enum sample {
     SAMPLE_REDUCE,
     SAMPLE_COPY,
@@ -22,15 +25,15 @@ enum sample {
     SAMPLE_COUNT = SAMPLE_LEVELS + SAMPLES_PER_LEVEL * MUSTER_LEVEL_COUNT,
 };
 
-/* Numbers of contexts, from the options' first one on. */
-enum { CONTEXT_ALL, CONTEXT_SOME, CONTEXT_PAIRS };
+/* Context numbers, counted from the options' first one. */
+enum { CONTEXT_ALL, CONTEXT_MEASURING, CONTEXT_PAIRS };
 
 struct measuring {
     const struct muster_measure_options *options;
     struct muster_context *all;
-    struct muster_context *some; /* those who measure; NULL: not this rank */
+    struct muster_context *some; /* the ranks that measure; NULL: this one does not */
     struct muster_measure_pairs pairs;
-    struct muster_core_figures core; /* who shares them */
+    struct muster_core_figures core; /* how many ranks share how many */
     char *in;                        /* [MUSTER_MEASURE_SOURCE_BYTES]; borrowed */
     char *out;                       /* [MUSTER_MEASURE_TARGET_BYTES]; borrowed */
     double samples[SAMPLE_COUNT];
@@ -39,10 +42,10 @@ struct measuring {
 
 /* Contexts ------------------------------------------------------------------------------------- */
 
-/* Of the ranks listed, which rise; `index` is this one's among them. */
-static muster_status make_context(const struct muster_measure_options *options, uint32_t number,
-                                  const uint32_t *ranks, uint32_t count, uint32_t index,
-                                  struct muster_context **ret_context)
+/* A context of these ranks, ascending; `index` is the place of this rank among them. */
+static muster_status create_context(const struct muster_measure_options *options, uint32_t number,
+                                    const uint32_t *ranks, uint32_t count, uint32_t index,
+                                    struct muster_context **ret_context)
 {
     struct muster_topology topology;
     TRY(muster_topology_init_some(options->topology, ranks, count, &topology));
@@ -61,7 +64,7 @@ static muster_status make_context(const struct muster_measure_options *options, 
     return status;
 }
 
-static muster_status make_context_of_all(struct measuring *measuring)
+static muster_status create_context_of_all(struct measuring *measuring)
 {
     const struct muster_measure_options *options = measuring->options;
     uint32_t count = options->topology->ranks;
@@ -72,10 +75,10 @@ static muster_status make_context_of_all(struct measuring *measuring)
     for (uint32_t i = 0; i < count; i++) {
         ranks[i] = i;
     }
-    return make_context(options, CONTEXT_ALL, ranks, count, options->rank, &measuring->all);
+    return create_context(options, CONTEXT_ALL, ranks, count, options->rank, &measuring->all);
 }
 
-static muster_status make_context_of_some(struct measuring *measuring)
+static muster_status create_context_of_some(struct measuring *measuring)
 {
     const struct muster_measure_options *options = measuring->options;
     AUTO_FREE uint32_t *ranks = calloc(options->topology->ranks, sizeof *ranks);
@@ -85,15 +88,15 @@ static muster_status make_context_of_some(struct measuring *measuring)
         return muster_error_set(MUSTER_FATAL, "no memory to measure with");
     }
     for (uint32_t rank = 0; rank < options->topology->ranks; rank++) {
-        if (muster_measure_takes_part(&measuring->pairs, rank)) {
+        if (muster_measure_has_role(&measuring->pairs, rank)) {
             index = rank == options->rank ? count : index;
             ranks[count++] = rank;
         }
     }
-    return make_context(options, CONTEXT_SOME, ranks, count, index, &measuring->some);
+    return create_context(options, CONTEXT_MEASURING, ranks, count, index, &measuring->some);
 }
 
-/* By names: to choose by cost would take longer than to do it. */
+/* Algorithms are named: choosing one by cost would take longer than the collective. */
 static muster_status run(struct measuring *measuring, struct muster_context *context,
                          const char *algorithm, struct muster_request request)
 {
@@ -102,45 +105,47 @@ static muster_status run(struct measuring *measuring, struct muster_context *con
     return muster_context_run(context, &request, measuring->suspect);
 }
 
-/* Stages --------------------------------------------------------------------------------------- */
+/* Measuring ------------------------------------------------------------------------------------ */
 
 static double *samples_of(struct measuring *measuring, enum muster_link_level level)
 {
     return &measuring->samples[SAMPLE_LEVELS + SAMPLES_PER_LEVEL * level];
 }
 
-/* Ranks that share the cores of one machine with too many others sleep when they wait. An exchange
- * between two of them takes a machine that is idle the longer the deeper its cores sleep, which
- * they do not in a collective: what counts is how long an exchange keeps a core busy when all
- * exchange. */
-static muster_status measure_crowd(struct measuring *measuring, enum muster_link_level level,
-                                   struct muster_measure_pair *pair, double *ret_latency_us)
+/* Where more ranks than cores share a machine, replaces the latency. Ranks that wait sleep there,
+ * so an exchange of one pair on an idle machine takes the longer the deeper its cores sleep. In a
+ * collective they do not: there it matters how long an exchange keeps a core busy when all ranks
+ * exchange at once. */
+static muster_status measure_oversubscribed(struct measuring *measuring,
+                                            enum muster_link_level level,
+                                            struct muster_measure_pair *pair,
+                                            double *ret_latency_us)
 {
-    uint32_t busy = muster_measure_busy(&measuring->pairs, level, MUSTER_MEASURE_SHARED);
-    if (measuring->core.one_machine == 0 || busy <= measuring->core.cores) {
+    uint32_t active = muster_measure_count_active(&measuring->pairs, level, MUSTER_MEASURE_SHARED);
+    if (measuring->core.one_machine == 0 || active <= measuring->core.cores) {
         return MUSTER_OK;
     }
     double exchange_us;
     double posting_us;
     TRY(muster_measure_latency(pair, &exchange_us, &posting_us, measuring->suspect));
-    *ret_latency_us = exchange_us * measuring->core.cores / busy;
+    *ret_latency_us = exchange_us * measuring->core.cores / active;
     return MUSTER_OK;
 }
 
 static muster_status measure_pair(struct measuring *measuring, enum muster_link_level level,
                                   enum muster_measure_stage stage,
-                                  const struct muster_measure_part *part)
+                                  const struct muster_measure_role *role)
 {
     const struct muster_measure_options *options = measuring->options;
-    bool lower = options->rank < part->peer;
+    bool lower = options->rank < role->peer;
     double *samples = samples_of(measuring, level);
     struct muster_measure_pair pair = {
         .fabric = options->fabric,
         .generation = options->generation,
         .context = options->context + CONTEXT_PAIRS,
-        .ranks = {lower ? options->rank : part->peer, lower ? part->peer : options->rank},
+        .ranks = {lower ? options->rank : role->peer, lower ? role->peer : options->rank},
         .index = lower ? 0 : 1,
-        .sequence = (uint64_t)(2 * level + stage) << 32, /* stages may have the same pair */
+        .sequence = (uint64_t)(2 * level + stage) << 32, /* both stages may have this pair */
         .in = measuring->in,
         .out = measuring->out,
         .deadline_ns = options->deadline_ns,
@@ -150,47 +155,38 @@ static muster_status measure_pair(struct measuring *measuring, enum muster_link_
                                    measuring->suspect));
         return muster_measure_rate(&pair, false, &samples[SAMPLE_BANDWIDTH], measuring->suspect);
     }
-    /* At once, while all begin at the same time. */
+    /* The rate first: all pairs have just left the same barrier. */
     TRY(muster_measure_rate(&pair, true, &samples[SAMPLE_SHARED], measuring->suspect));
-    return measure_crowd(measuring, level, &pair, &samples[SAMPLE_LATENCY]);
+    return measure_oversubscribed(measuring, level, &pair, &samples[SAMPLE_LATENCY]);
 }
 
-/* Nobody begins before those that are still at the stage before are through. */
+/* The barrier makes sure that no pair begins a stage before all have finished the one before. */
 static muster_status run_stages(struct measuring *measuring, enum muster_link_level level)
 {
     for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
-        struct muster_measure_part part =
-            muster_measure_part(&measuring->pairs, measuring->options->rank, level, stage);
+        struct muster_measure_role role =
+            muster_measure_role(&measuring->pairs, measuring->options->rank, level, stage);
         TRY(run(measuring, measuring->some, "dissemination",
                 (struct muster_request){.collective = MUSTER_BARRIER}));
-        if (part.present) {
-            TRY(measure_pair(measuring, level, stage, &part));
+        if (role.active) {
+            TRY(measure_pair(measuring, level, stage, &role));
         }
     }
     return MUSTER_OK;
 }
 
-/* Figures --------------------------------------------------------------------------------------
- */
+/* Combining ------------------------------------------------------------------------------------ */
 
-static int compare(const void *left, const void *right)
+/* The median of the values that are not NAN; NAN if all are. Overwrites the values. */
+static double median_of_measured(double *values, size_t count)
 {
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Of those that are there; NAN if none is. Sorts them. */
-static double median(double *values, size_t count)
-{
-    size_t there = 0;
+    size_t measured = 0;
     for (size_t i = 0; i < count; i++) {
         if (!isnan(values[i])) {
-            values[there++] = values[i];
+            values[measured++] = values[i];
         }
     }
-    qsort(values, there, sizeof *values, compare);
-    return there > 0 ? values[there / 2] : NAN;
+    return measured > 0 ? muster_statistics_median_high(values, measured) : NAN;
 }
 
 static bool is_shared(size_t sample)
@@ -203,8 +199,8 @@ static enum muster_link_level level_of(size_t sample)
     return (enum muster_link_level)((sample - SAMPLE_LEVELS) / SAMPLES_PER_LEVEL);
 }
 
-/* Streams may share unevenly: what is shared is what all of them get together. The ranks whose
- * streams belong together follow each other. Writes a sum for each such group, returns how many. */
+/* Streams may share unevenly, so what is shared is the sum over the streams that share it. Their
+ * ranks follow each other. Writes one sum for each such group; returns the number of groups. */
 static size_t sum_streams(const struct measuring *measuring, enum muster_link_level level,
                           const double *column, double *ret_sums)
 {
@@ -212,15 +208,15 @@ static size_t sum_streams(const struct measuring *measuring, enum muster_link_le
     uint32_t summed = 0;
     double sum = 0;
     for (uint32_t rank = 0, index = 0; rank < measuring->options->topology->ranks; rank++) {
-        if (!muster_measure_takes_part(&measuring->pairs, rank)) {
+        if (!muster_measure_has_role(&measuring->pairs, rank)) {
             continue;
         }
-        const struct muster_measure_part part =
-            muster_measure_part(&measuring->pairs, rank, level, MUSTER_MEASURE_SHARED);
-        sum += part.present ? column[index] : 0;
-        summed += part.present ? 1 : 0;
+        const struct muster_measure_role role =
+            muster_measure_role(&measuring->pairs, rank, level, MUSTER_MEASURE_SHARED);
+        sum += role.active ? column[index] : 0;
+        summed += role.active ? 1 : 0;
         index++;
-        if (part.present && summed == part.streams) {
+        if (role.active && summed == role.streams) {
             ret_sums[count++] = sum;
             sum = 0;
             summed = 0;
@@ -229,30 +225,30 @@ static size_t sum_streams(const struct measuring *measuring, enum muster_link_le
     return count;
 }
 
-/* A time or a rate that can be; else what was there stays. */
-static void take_figure(const double *medians, size_t index, double *figure)
+/* A time or rate that is not positive, or not measured, does not replace the figure. */
+static void set_figure(const double *medians, size_t index, double *figure)
 {
     if (isfinite(medians[index]) && medians[index] > 0) {
         *figure = medians[index];
     }
 }
 
-static void take_figures(const double *medians, struct muster_cost_model *model)
+static void set_figures(const double *medians, struct muster_cost_model *model)
 {
-    take_figure(medians, SAMPLE_REDUCE, &model->core.reduce_GBps);
-    take_figure(medians, SAMPLE_COPY, &model->core.copy_GBps);
+    set_figure(medians, SAMPLE_REDUCE, &model->core.reduce_GBps);
+    set_figure(medians, SAMPLE_COPY, &model->core.copy_GBps);
     for (size_t level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         const double *figures = medians + SAMPLE_LEVELS + level * SAMPLES_PER_LEVEL;
         struct muster_link_figures *link = &model->links[level];
-        take_figure(figures, SAMPLE_LATENCY, &link->latency_us);
-        take_figure(figures, SAMPLE_POSTING, &link->posting_us);
-        take_figure(figures, SAMPLE_BANDWIDTH, &link->bandwidth_GBps);
-        take_figure(figures, SAMPLE_SHARED, &link->shared_GBps);
+        set_figure(figures, SAMPLE_LATENCY, &link->latency_us);
+        set_figure(figures, SAMPLE_POSTING, &link->posting_us);
+        set_figure(figures, SAMPLE_BANDWIDTH, &link->bandwidth_GBps);
+        set_figure(figures, SAMPLE_SHARED, &link->shared_GBps);
         link->posting_us = fmin(link->posting_us, link->latency_us);
     }
 }
 
-/* Of those who measured, to those who measured. */
+/* The ranks that measured exchange what they found and take the medians. */
 static muster_status combine(struct measuring *measuring, struct muster_cost_model *model)
 {
     uint32_t ranks = muster_context_size(measuring->some);
@@ -278,31 +274,32 @@ static muster_status combine(struct measuring *measuring, struct muster_cost_mod
             count = sum_streams(measuring, level_of(i), column, sums);
             memcpy(column, sums, count * sizeof *column);
         }
-        medians[i] = median(column, count);
+        medians[i] = median_of_measured(column, count);
     }
-    take_figures(medians, model);
+    set_figures(medians, model);
     return MUSTER_OK;
 }
 
-/* Together ------------------------------------------------------------------------------------- */
+/* All steps ------------------------------------------------------------------------------------ */
 
-static muster_status share_cores(struct measuring *measuring, struct muster_core_figures *core)
+static muster_status exchange_cores(struct measuring *measuring, struct muster_core_figures *core)
 {
-    enum { FACTS = sizeof(struct muster_core_facts) / sizeof(double) };
+    enum { NUMBERS = sizeof(struct muster_core_description) / sizeof(double) };
     const struct muster_topology *topology = measuring->options->topology;
-    const struct muster_core_facts mine = muster_core_describe();
-    AUTO_FREE struct muster_core_facts *facts = calloc(topology->ranks, sizeof *facts);
-    if (facts == NULL) {
+    const struct muster_core_description mine = muster_core_describe();
+    AUTO_FREE struct muster_core_description *descriptions =
+        calloc(topology->ranks, sizeof *descriptions);
+    if (descriptions == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the cores of %u ranks",
                                 topology->ranks);
     }
     TRY(run(measuring, measuring->all, "bruck",
             (struct muster_request){.collective = MUSTER_ALLGATHER,
                                     .in = &mine,
-                                    .out = facts,
-                                    .count = FACTS,
+                                    .out = descriptions,
+                                    .count = NUMBERS,
                                     .type = MUSTER_FLOAT64}));
-    return muster_core_share(topology, facts, core);
+    return muster_core_count_shared(topology, descriptions, core);
 }
 
 static muster_status measure_some(struct measuring *measuring, struct muster_cost_model *model)
@@ -313,11 +310,13 @@ static muster_status measure_some(struct measuring *measuring, struct muster_cos
     if (in == NULL || out == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory to measure with");
     }
-    memset(in, 0, MUSTER_MEASURE_SOURCE_BYTES); /* else it would be one page many times */
+    memset(
+        in, 0,
+        MUSTER_MEASURE_SOURCE_BYTES); /* untouched, it would be one zero page mapped many times */
     measuring->in = in;
     measuring->out = out;
-    TRY(make_context_of_some(measuring));
-    if (muster_measure_tries_core(&measuring->pairs, measuring->options->rank)) {
+    TRY(create_context_of_some(measuring));
+    if (muster_measure_measures_core(&measuring->pairs, measuring->options->rank)) {
         muster_core_measure(measuring->in, measuring->out, &measuring->samples[SAMPLE_REDUCE],
                             &measuring->samples[SAMPLE_COPY]);
     }
@@ -332,11 +331,11 @@ static muster_status measure_some(struct measuring *measuring, struct muster_cos
 static muster_status measure_all(struct measuring *measuring, struct muster_cost_model *model)
 {
     const struct muster_measure_options *options = measuring->options;
-    TRY(make_context_of_all(measuring));
-    TRY(share_cores(measuring, &model->core));
+    TRY(create_context_of_all(measuring));
+    TRY(exchange_cores(measuring, &model->core));
     measuring->core = model->core;
     TRY(muster_measure_pairs_init(options->topology, &model->core, &measuring->pairs));
-    if (muster_measure_takes_part(&measuring->pairs, options->rank)) {
+    if (muster_measure_has_role(&measuring->pairs, options->rank)) {
         TRY(measure_some(measuring, model));
     }
     return run(measuring, measuring->all, "binomial",

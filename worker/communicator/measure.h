@@ -1,13 +1,16 @@
 /*
- * Link figures: what the links of each level and the cores can do, measured by the members of a
- * generation together, for the cost model. Some 10 ms where each rank has a core, some 40 where
- * links are slow or ranks share cores.
+ * Link figures: what the links of each level and the cores can do, for the cost model. The members
+ * of a generation measure them together, in some 10 ms where each rank has a core, and in some 40
+ * ms where links are slow or ranks share cores.
  *
- * All tell each other which cores they may use. Then a few pairs of ranks at each level measure
- * (measure_pairs.h), first by themselves (latency, posting, a port's bandwidth), then all that
- * share something (what is shared); the others wait. Those who measured take the medians of what
- * they found, and rank 0 tells everybody, so that all have the same. All but the first and the last
- * step is done by a few ranks, however many there are.
+ *   1. An allgather of all members shows which cores each may use.
+ *   2. A few pairs of ranks measure each level (measure_pairs.h): first one pair at a time on what
+ * it uses (latency, posting, the bandwidth of a port), then all that share something. The other
+ *      ranks wait.
+ *   3. Those that measured take the medians of what they found, and rank 0 broadcasts them, so that
+ *      all members have the same.
+ *
+ * Only steps 1 and 3 involve all members; the work of step 2 does not grow with the job.
  *
  * May use: context, executor, fabric, collectives, base. May not know: the session, the service.
  */
@@ -17,19 +20,19 @@
 #include "worker/communicator/measure_pairs.h"
 #include "worker/context/context.h"
 
-enum { MUSTER_MEASURE_CONTEXTS = 3 }; /* numbers that it uses */
+enum { MUSTER_MEASURE_CONTEXTS = 3 }; /* context numbers that it uses */
 
 struct muster_measure_options {
     struct muster_fabric *fabric; /* borrowed; has begun the generation */
     uint64_t generation;
-    uint32_t context;                       /* the first of its numbers */
+    uint32_t context;                       /* the first of these numbers */
     const struct muster_topology *topology; /* of all members */
     uint32_t rank;
     int64_t deadline_ns;
 };
 
-/* Called by all members alike. *ret_model must hold a model: levels that the topology lacks keep
- * their figures. MUSTER_REJOIN: a member died, or was not there before the deadline; ret_suspect as
+/* Called by all members alike. Blocks. *ret_model must hold a model: levels that the topology lacks
+ * keep their figures. MUSTER_REJOIN: a member died, or was missing at the deadline; ret_suspect as
  * in muster_context_run(). */
 MUSTER_CHECKED muster_status muster_measure(const struct muster_measure_options *options,
                                             struct muster_cost_model *ret_model,

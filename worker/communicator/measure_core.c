@@ -1,3 +1,5 @@
+/* Which cores a rank may use, how many ranks share them, and how fast one core reduces and copies.
+ */
 #include "worker/communicator/measure_core.h"
 
 #include <math.h>
@@ -18,13 +20,13 @@
 
 enum {
     REPEATS = 3,
-    CORES_MAX = 1 << 16, /* more cannot be */
+    CORES_MAX = 1 << 16, /* a description with more is ignored */
 };
 
-/* Facts ---------------------------------------------------------------------------------------- */
+/* Cores ---------------------------------------------------------------------------------------- */
 
-/* Hosts may be pretended, and then share the cores of one machine. */
-static double machine_number(void)
+/* Needed because several hosts of a job may be simulated on one machine. */
+static double machine_digest(void)
 {
     char text[40] = "";
     uint32_t number = 0;
@@ -38,7 +40,7 @@ static double machine_number(void)
     return number;
 }
 
-static uLong add_group(uLong crc)
+static uLong add_control_group(uLong crc)
 {
     char line[256];
     struct stat namespace = {0};
@@ -49,75 +51,75 @@ static uLong add_group(uLong crc)
     if (file != NULL) {
         (void)fclose(file);
     }
-    /* Two containers may both see their own group as the root. */
+    /* The namespace counts, too: two containers may both see their own group as the root. */
     if (stat("/proc/self/ns/cgroup", &namespace) == 0) {
         crc = crc32(crc, (const Bytef *)&namespace.st_ino, sizeof namespace.st_ino);
     }
     return crc;
 }
 
-/* Of those who may use the same cores, and live on the same quota. */
-static double share_number(void)
+/* The same for processes that may use the same cores and share one quota. */
+static double core_set_digest(void)
 {
     cpu_set_t cores;
     uLong crc = crc32(0, NULL, 0);
     if (sched_getaffinity(0, sizeof cores, &cores) == 0) {
         crc = crc32(crc, (const Bytef *)&cores, sizeof cores);
     }
-    return (double)(muster_cores_quota_millis("") < UINT64_MAX ? add_group(crc) : crc);
+    return (double)(muster_cores_quota_millis("") < UINT64_MAX ? add_control_group(crc) : crc);
 }
 
-struct muster_core_facts muster_core_describe(void)
+struct muster_core_description muster_core_describe(void)
 {
-    return (struct muster_core_facts){.machine = machine_number(),
-                                      .share = share_number(),
-                                      .cores = muster_cores_usable(),
-                                      .online = (double)sysconf(_SC_NPROCESSORS_ONLN)};
+    return (struct muster_core_description){.machine = machine_digest(),
+                                            .core_set = core_set_digest(),
+                                            .cores = muster_cores_usable(),
+                                            .online = (double)sysconf(_SC_NPROCESSORS_ONLN)};
 }
 
-/* A share with what it has, once. */
-static int compare_facts(const void *left, const void *right)
+static int compare_core_sets(const void *left, const void *right)
 {
-    const struct muster_core_facts *a = left;
-    const struct muster_core_facts *b = right;
-    return (a->share > b->share) - (a->share < b->share);
+    const struct muster_core_description *a = left;
+    const struct muster_core_description *b = right;
+    return (a->core_set > b->core_set) - (a->core_set < b->core_set);
 }
 
-/* Of the ranks that share a machine: what all their shares have together, 0 if nobody knows. Sorts
- * the facts. */
-static double cores_of(struct muster_core_facts *facts, uint32_t count)
+/* The number of cores that the ranks of one machine have together: each core set counts once, and
+ * core sets may overlap. 0: unknown. Sorts the descriptions. */
+static double count_cores(struct muster_core_description *descriptions, uint32_t count)
 {
     double cores = 0;
-    qsort(facts, count, sizeof *facts, compare_facts);
+    qsort(descriptions, count, sizeof *descriptions, compare_core_sets);
     for (uint32_t i = 0; i < count; i++) {
-        if ((i == 0 || facts[i].share != facts[i - 1].share) && facts[i].cores >= 1 &&
-            facts[i].cores <= CORES_MAX) {
-            cores += facts[i].cores;
+        const struct muster_core_description *each = &descriptions[i];
+        if ((i == 0 || each->core_set != descriptions[i - 1].core_set) && each->cores >= 1 &&
+            each->cores <= CORES_MAX) {
+            cores += each->cores;
         }
     }
-    return facts[0].online >= 1 ? fmin(cores, facts[0].online) : cores; /* shares may overlap */
+    return descriptions[0].online >= 1 ? fmin(cores, descriptions[0].online) : cores;
 }
 
-muster_status muster_core_share(const struct muster_topology *topology,
-                                const struct muster_core_facts *facts,
-                                struct muster_core_figures *core)
+muster_status muster_core_count_shared(const struct muster_topology *topology,
+                                       const struct muster_core_description *descriptions,
+                                       struct muster_core_figures *core)
 {
     bool one_machine = topology->hosts > 1;
     for (uint32_t rank = 0; rank < topology->ranks; rank++) {
-        one_machine &= facts[rank].machine == facts[0].machine;
+        one_machine &= descriptions[rank].machine == descriptions[0].machine;
     }
-    AUTO_FREE struct muster_core_facts *sorted =
+    AUTO_FREE struct muster_core_description *sorted =
         calloc((size_t)topology->ranks + 1, sizeof *sorted);
     if (sorted == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for the cores of %u ranks",
                                 topology->ranks);
     }
-    memcpy(sorted, facts, topology->ranks * sizeof *sorted);
+    memcpy(sorted, descriptions, topology->ranks * sizeof *sorted);
     double least = INFINITY;
     for (uint32_t host = 0; host < (one_machine ? 1 : topology->hosts); host++) {
-        uint32_t crowd = one_machine ? topology->ranks : topology->host_sizes[host];
-        double cores = cores_of(&sorted[topology->host_first[host]], crowd);
-        least = cores >= 1 && cores < crowd && cores < least ? cores : least;
+        uint32_t ranks = one_machine ? topology->ranks : topology->host_sizes[host];
+        double cores = count_cores(&sorted[topology->host_first[host]], ranks);
+        least = cores >= 1 && cores < ranks && cores < least ? cores : least;
     }
     core->cores = isfinite(least) ? (uint32_t)least : 0;
     core->one_machine = one_machine && core->cores > 0 ? 1 : 0;
@@ -136,7 +138,7 @@ void muster_core_measure(const char *in, char *out, double *ret_reduce_GBps, dou
     muster_reduce_function reduce = muster_reduce_kernel(MUSTER_FLOAT32, MUSTER_SUM);
     int64_t reduce_ns = INT64_MAX;
     int64_t copy_ns = INT64_MAX;
-    memset(out, 0, MUSTER_MEASURE_TARGET_BYTES); /* so that the memory is there */
+    memset(out, 0, MUSTER_MEASURE_TARGET_BYTES); /* maps its pages */
     for (int i = 0; i < REPEATS; i++) {
         int64_t start_ns = muster_clock_ns();
         for (size_t at = 0; at < MUSTER_MEASURE_TARGET_BYTES; at += MUSTER_MEASURE_SOURCE_BYTES) {

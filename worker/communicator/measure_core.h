@@ -1,5 +1,6 @@
 /*
- * Link figures: what one rank finds out alone, about its core and who it shares it with.
+ * Link figures: what one rank measures alone about its core, and how many ranks share how many
+ * cores.
  *
  * May use: collectives, base.
  */
@@ -8,32 +9,32 @@
 
 #include "collectives/select/cost.h"
 
-/* What a member tells the others; as numbers that travel. */
-struct muster_core_facts {
-    double machine; /* another one on another machine */
-    double share;   /* the same in those that share the cores that they may use */
-    double cores;   /* that it may use, by affinity and quota */
-    double online;  /* that the machine has */
+/* The cores that a member may use; exchanged by all members, so all are of one type. */
+struct muster_core_description {
+    double machine;  /* a digest of the machine's boot id */
+    double core_set; /* a digest: the same for members that share the cores they may use */
+    double cores;    /* that it may use, by affinity and quota */
+    double online;   /* that the machine has */
 };
 
-/* Reads files of the kernel. */
-struct muster_core_facts muster_core_describe(void);
+/* Of this process. Reads files of the kernel. */
+struct muster_core_description muster_core_describe(void);
 
-/* Who shares cores, from all members' facts [ranks]: fills in core->cores and core->one_machine.
- * What counts is the most crowded host, or all of them if they are one machine. Facts that cannot
- * be count as none. Pure. MUSTER_FATAL: no memory. */
-MUSTER_CHECKED muster_status muster_core_share(const struct muster_topology *topology,
-                                               const struct muster_core_facts *facts,
-                                               struct muster_core_figures *core);
+/* From all members' descriptions [ranks] fills in core->cores, the number of cores that ranks share
+ * (0: each has its own), and core->one_machine. The most crowded host counts, or all hosts together
+ * if they are one machine. Impossible descriptions are ignored. Pure. MUSTER_FATAL: no memory. */
+MUSTER_CHECKED muster_status muster_core_count_shared(
+    const struct muster_topology *topology, const struct muster_core_description *descriptions,
+    struct muster_core_figures *core);
 
-/* What is reduced as it arrives is in the cache, and what it is reduced into is not. */
+/* Data that is reduced as it arrives is in the cache; the buffer that it is reduced into is not. */
 enum {
     MUSTER_MEASURE_SOURCE_BYTES = 256 << 10,
     MUSTER_MEASURE_TARGET_BYTES = 4 << 20,
 };
 
-/* In GB/s, the best of a few: anything else was disturbed. in is [MUSTER_MEASURE_SOURCE_BYTES], out
- * is [MUSTER_MEASURE_TARGET_BYTES]. */
+/* The best of a few repeats, as slower ones were disturbed. in: [MUSTER_MEASURE_SOURCE_BYTES], out:
+ * [MUSTER_MEASURE_TARGET_BYTES]. */
 void muster_core_measure(const char *in, char *out, double *ret_reduce_GBps, double *ret_copy_GBps);
 
 #endif

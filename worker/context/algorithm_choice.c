@@ -1,3 +1,4 @@
+/* Which algorithm the calls of a context run with, cached by size class. */
 #include "worker/context/algorithm_choice.h"
 
 #include <stdlib.h>
@@ -12,8 +13,14 @@ void muster_choices_clear(struct muster_choices *choices)
     choices->made = 0;
 }
 
-/* What all members know of the call: they must choose alike. In an alltoallv each has sizes of its
- * own, so that only the messages count. zeros is [ranks + 1]. */
+bool muster_choices_has_override(const struct muster_choices *choices,
+                                 enum muster_collective collective)
+{
+    return choices->override.by_collective[collective].is_set;
+}
+
+/* The part of the plan that is the same on all ranks, so that they choose alike. In an alltoallv
+ * each rank has its own sizes, so that only the number of messages counts. zeros is [ranks + 1]. */
 static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint64_t *zeros)
 {
     struct muster_plan agreed = *plan;
@@ -25,7 +32,8 @@ static struct muster_plan agreed_plan(const struct muster_plan *plan, const uint
     return agreed;
 }
 
-/* Up, so that what suits it suits the count: memory has room for so much and no more. */
+/* Rounded up, so that an algorithm which fits the result fits the count: shared memory has bounds.
+ */
 static uint64_t rounded(uint64_t count)
 {
     unsigned size = 64 - (unsigned)__builtin_clzll(count | 1);
@@ -38,11 +46,12 @@ static const struct muster_choice *find(const struct muster_choices *choices,
 {
     uint32_t count = choices->made < MUSTER_CHOICES_MAX ? choices->made : MUSTER_CHOICES_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        const struct muster_choice *kept = &choices->kept[i];
-        if (kept->count == wanted->count && kept->collective == wanted->collective &&
-            kept->root == wanted->root && kept->element_size_bytes == wanted->element_size_bytes &&
-            kept->ordered == wanted->ordered) {
-            return kept;
+        const struct muster_choice *cached = &choices->cached[i];
+        if (cached->count == wanted->count && cached->collective == wanted->collective &&
+            cached->root == wanted->root &&
+            cached->element_size_bytes == wanted->element_size_bytes &&
+            cached->ordered == wanted->ordered) {
+            return cached;
         }
     }
     return NULL;
@@ -59,18 +68,19 @@ static muster_status choose_for_class(struct muster_choices *choices,
                                    .collective = plan->collective,
                                    .root = plan->root,
                                    .element_size_bytes = (uint32_t)element_size_bytes,
-                                   .ordered = plan->contributors != NULL};
-    const struct muster_choice *kept = find(choices, &wanted);
-    if (kept == NULL) {
+                                   .ordered = plan->reduction_order != NULL};
+    const struct muster_choice *cached = find(choices, &wanted);
+    if (cached == NULL) {
         TRY(muster_select(&rough, element_size_bytes, &choices->model, &wanted.algorithm));
-        kept = &choices->kept[choices->made % MUSTER_CHOICES_MAX];
-        choices->kept[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
+        cached = &choices->cached[choices->made % MUSTER_CHOICES_MAX];
+        choices->cached[choices->made++ % MUSTER_CHOICES_MAX] = wanted;
     }
-    *ret_algorithm = kept->algorithm;
+    *ret_algorithm = cached->algorithm;
     return MUSTER_OK;
 }
 
-/* Sizes of blocks are all alike or none: those that differ are chosen for as they are. */
+/* Calls with blocks of different sizes have no size class: the algorithm is chosen for each list of
+ * sizes. */
 static muster_status choose_by_cost(struct muster_choices *choices, const struct muster_plan *plan,
                                     size_t element_size_bytes, size_t *ret_algorithm)
 {
@@ -93,12 +103,12 @@ muster_status muster_choices_make(struct muster_choices *choices, const struct m
         return muster_error_set(MUSTER_FATAL, "no memory to choose an algorithm");
     }
     const struct muster_plan agreed = agreed_plan(plan, zeros);
-    uint32_t forced = choices->forced.plus_one[plan->collective];
-    if (forced != 0 && plan->contributors != NULL) {
-        /* To take another would not be what was asked for. */
-        TRY(muster_plan_check(forced - 1, &agreed));
+    if (choices->override.by_collective[plan->collective].is_set && plan->reduction_order != NULL) {
+        /* A reproducible call that the override does not fit is refused, not run with another. */
+        TRY(muster_plan_check(choices->override.by_collective[plan->collective].algorithm,
+                              &agreed));
     }
-    if (muster_algorithm_override_find(&choices->forced, &agreed, ret_algorithm)) {
+    if (muster_algorithm_override_find(&choices->override, &agreed, ret_algorithm)) {
         return MUSTER_OK;
     }
     return choose_by_cost(choices, &agreed, element_size_bytes, ret_algorithm);

@@ -1,7 +1,8 @@
 /*
- * Which algorithm a context's calls run with: the one that is forced, or the cheapest. Choosing by
- * cost may take milliseconds, so calls of about the same size are chosen for once: a count stands
- * for those below it that share its first four binary digits, at most an eighth apart.
+ * Which algorithm the calls of a context run with: the overridden one, or the cheapest by the cost
+ * model. A choice by cost may take milliseconds, so that it is made once for calls of about the
+ * same size: those whose counts are the same when they are rounded up to four binary digits, which
+ * are at most an eighth apart.
  *
  * May use: collectives, base.
  */
@@ -22,19 +23,23 @@ struct muster_choice {
     size_t algorithm;
 };
 
-/* What was chosen by these figures; the newest are kept. */
+/* What was chosen by these figures; the newest choices are cached. */
 struct muster_choices {
-    struct muster_algorithm_override forced;
+    struct muster_algorithm_override override;
     struct muster_cost_model model;
-    struct muster_choice kept[MUSTER_CHOICES_MAX];
+    struct muster_choice cached[MUSTER_CHOICES_MAX];
     uint32_t made; /* so far; kept[made % MUSTER_CHOICES_MAX] is the oldest */
 };
 
-/* Forgets them, as something else has changed that they depend on. */
+/* Drops all choices: something that they depend on has changed. */
 void muster_choices_clear(struct muster_choices *choices);
 
-/* All members choose alike, as the choice depends on what they agree on. MUSTER_INVALID: the forced
- * algorithm cannot do it, or none. */
+/* Whether the algorithm of this collective is overridden. */
+bool muster_choices_has_override(const struct muster_choices *choices,
+                                 enum muster_collective collective);
+
+/* All ranks choose alike, as the choice depends only on what they agree on. MUSTER_INVALID: no
+ * algorithm fits, or not the overridden one. */
 MUSTER_CHECKED muster_status muster_choices_make(struct muster_choices *choices,
                                                  const struct muster_plan *plan,
                                                  size_t element_size_bytes, size_t *ret_algorithm);

@@ -1,9 +1,9 @@
 /*
- * The operations that a context keeps, by what their schedules depend on, because a training loop
- * asks for the same few again and again. The table is bounded in entries and in steps; what was not
- * used for the longest time goes first.
+ * The cache of a context's operations, by the keys of their requests: a training loop makes the
+ * same few calls again and again. The cache is bounded in operations and in steps; the least
+ * recently used operation goes first.
  *
- * Private to the context. May use: request.h, executor.h, collectives, base.
+ * Private to the context. May use: executor.h, collectives, base.
  */
 #ifndef MUSTER_WORKER_CONTEXT_CACHED_OPERATIONS_H
 #define MUSTER_WORKER_CONTEXT_CACHED_OPERATIONS_H
@@ -13,65 +13,46 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "collectives/call/request.h"
 #include "collectives/select/host_memory.h"
-#include "worker/context/request.h"
 #include "worker/executor/executor.h"
 
-enum { MUSTER_KEY_BY_COST = 0 }; /* an algorithm in a key; else 1 + the index of the named one */
-
-/* What a schedule depends on. Without padding: it is hashed and compared as bytes. */
-struct muster_call_key {
-    uint64_t count;
-    uint32_t collective;
-    uint32_t root;
-    uint32_t algorithm;
-    uint32_t element_size_bytes; /* selection depends on it */
-    uint32_t in_place;
-    uint32_t ordered;
-    uint32_t bound_count;
-    uint32_t untuned;
-    uint64_t
-        bounds[]; /* [bound_count] of the input, then of the output; then all members' counts */
-};
-
-/* The most that bounds of a call of so many ranks may take. */
-#define MUSTER_KEY_ROOM(ranks)   \
-    (MUSTER_BOUNDS_ROOM(ranks) + \
-     ((ranks) <= MUSTER_ALL_COUNTS_RANKS_MAX ? (size_t)(ranks) * (ranks) : 0))
-
-struct muster_kept {
-    struct muster_call_key *key;        /* owned */
-    struct muster_operation *operation; /* owned; NULL: it is done in memory */
-    enum muster_memory_method method;   /* then */
+struct muster_cached_operation {
+    struct muster_request_key *key;     /* owned */
+    struct muster_launch launch;        /* the part that all launches of it share */
+    struct muster_operation *operation; /* owned; NULL: it runs in shared memory */
+    enum muster_memory_method method;   /* then; else 0 */
     size_t algorithm;
-    bool tuned; /* what it is done by may still change: it is looked for with every call */
+    size_t element_size_bytes;
+    bool tuned; /* autotuning has not chosen the algorithm yet: every call asks for it */
     uint64_t scratch_bytes;
     size_t step_count;
-    TAILQ_ENTRY(muster_kept) order;
+    TAILQ_ENTRY(muster_cached_operation) order;
     UT_hash_handle hh;
 };
 
-struct muster_kept_table {
-    struct muster_kept *by_key;
-    TAILQ_HEAD(muster_kept_order, muster_kept) order; /* by last use, newest first */
+struct muster_operation_cache {
+    struct muster_cached_operation *by_key;
+    TAILQ_HEAD(muster_operation_cache_order, muster_cached_operation) order; /* newest use first */
     size_t steps;
 };
 
-void muster_kept_init(struct muster_kept_table *ret_table);
+void muster_operation_cache_init(struct muster_operation_cache *ret_cache);
 /* Leaves it empty. */
-void muster_kept_clear(struct muster_kept_table *table);
+void muster_operation_cache_clear(struct muster_operation_cache *cache);
 
-void muster_kept_drop(struct muster_kept_table *table, struct muster_kept *kept);
+void muster_operation_cache_drop(struct muster_operation_cache *cache,
+                                 struct muster_cached_operation *cached);
 
-/* NULL: it is not there. Else it is now the newest. */
-struct muster_kept *muster_kept_find(struct muster_kept_table *table,
-                                     const struct muster_call_key *key);
+/* NULL: it is not there. Else it is now the most recently used one. */
+struct muster_cached_operation *muster_operation_cache_find(struct muster_operation_cache *cache,
+                                                            const struct muster_request_key *key);
 
-/* Under a copy of the key. Takes the operation, also on failure; key and links of made are not
- * read. *ret_kept is borrowed until the next one is added. */
-MUSTER_CHECKED muster_status muster_kept_add(struct muster_kept_table *table,
-                                             const struct muster_call_key *key,
-                                             const struct muster_kept *made,
-                                             struct muster_kept **ret_kept);
+/* Adds it under a copy of the key, to which the bounds of its launch then point. Takes the
+ * operation, also on failure; made->key and the links are not read. *ret_cached is borrowed until
+ * the next one is added. */
+MUSTER_CHECKED muster_status muster_operation_cache_add(
+    struct muster_operation_cache *cache, const struct muster_request_key *key,
+    const struct muster_cached_operation *made, struct muster_cached_operation **ret_cached);
 
 #endif

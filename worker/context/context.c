@@ -1,4 +1,4 @@
-/* What a context is: its members, its turns, its memory; and what it is asked. */
+/* A context: its ranks, whose turn it is, its memory; and the answers to questions about it. */
 #include "worker/context/context.h"
 
 #include <stdatomic.h>
@@ -15,34 +15,37 @@
 
 /* Making -------------------------------------------------------------------------------------- */
 
-struct contributor {
+/* A rank and its member's `order` (muster.h), while they are sorted. */
+struct ordered_rank {
     uint32_t order, rank;
 };
 
-static int compare_contributors(const void *left_contributor, const void *right_contributor)
+/* By order; ranks break ties. */
+static int compare_ordered_ranks(const void *left_rank, const void *right_rank)
 {
-    const struct contributor *left = left_contributor;
-    const struct contributor *right = right_contributor;
+    const struct ordered_rank *left = left_rank;
+    const struct ordered_rank *right = right_rank;
     if (left->order != right->order) {
         return left->order < right->order ? -1 : 1;
     }
     return left->rank < right->rank ? -1 : 1;
 }
 
-static muster_status sort_contributors(struct muster_context *context, const uint32_t *orders,
-                                       uint32_t ranks)
+static muster_status init_reduction_order(struct muster_context *context,
+                                          const uint32_t *member_orders, uint32_t ranks)
 {
-    AUTO_FREE struct contributor *contributors = calloc(ranks, sizeof *contributors);
-    context->contributors = calloc(ranks, sizeof *context->contributors);
-    if (contributors == NULL || context->contributors == NULL) {
+    AUTO_FREE struct ordered_rank *sorted = calloc(ranks, sizeof *sorted);
+    context->reduction_order = calloc(ranks, sizeof *context->reduction_order);
+    if (sorted == NULL || context->reduction_order == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", context->name);
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        contributors[rank] = (struct contributor){orders != NULL ? orders[rank] : rank, rank};
+        sorted[rank] =
+            (struct ordered_rank){member_orders != NULL ? member_orders[rank] : rank, rank};
     }
-    qsort(contributors, ranks, sizeof *contributors, compare_contributors);
+    qsort(sorted, ranks, sizeof *sorted, compare_ordered_ranks);
     for (uint32_t i = 0; i < ranks; i++) {
-        context->contributors[i] = contributors[i].rank;
+        context->reduction_order[i] = sorted[i].rank;
     }
     return MUSTER_OK;
 }
@@ -58,13 +61,13 @@ static muster_status copy_options(struct muster_context *context,
     context->choices.model = *options->model;
     context->name = strdup(options->name);
     context->ranks = calloc(topology->ranks, sizeof *context->ranks);
-    size_t bounds_bytes = MUSTER_KEY_ROOM(topology->ranks) * sizeof context->key->bounds[0];
+    size_t bounds_bytes = MUSTER_BOUNDS_MAX(topology->ranks) * sizeof context->key->bounds[0];
     context->key = malloc(sizeof *context->key + bounds_bytes);
     if (context->name == NULL || context->ranks == NULL || context->key == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
     memcpy(context->ranks, options->ranks, topology->ranks * sizeof *context->ranks);
-    TRY(sort_contributors(context, options->orders, topology->ranks));
+    TRY(init_reduction_order(context, options->member_orders, topology->ranks));
     return muster_topology_init_copy(topology, &context->topology);
 }
 
@@ -75,18 +78,18 @@ muster_status muster_context_create(const struct muster_context_options *options
         return muster_error_set(MUSTER_INVALID, "context %s: rank %u of %u", options->name,
                                 options->rank, options->topology->ranks);
     }
-    struct muster_algorithm_override forced = {0};
+    struct muster_algorithm_override override = {0};
     if (options->algorithm != NULL) {
-        TRY(muster_algorithm_override_parse(options->algorithm, &forced));
+        TRY(muster_algorithm_override_parse(options->algorithm, &override));
     }
     struct muster_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for context %s", options->name);
     }
-    context->choices.forced = forced;
+    context->choices.override = override;
     muster_mutex_init(&context->mutex);
-    muster_condition_init(&context->given_back);
-    muster_kept_init(&context->kept);
+    muster_condition_init(&context->turn_ended);
+    muster_operation_cache_init(&context->cache);
     muster_status status = copy_options(context, options);
     if (status != MUSTER_OK) {
         muster_context_destroy(context);
@@ -101,18 +104,16 @@ void muster_context_destroy(struct muster_context *context)
     if (context == NULL) {
         return;
     }
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     muster_tuning_clear(&context->tuning);
     muster_group_memory_destroy(context->shared.memory);
     muster_topology_finish(&context->topology);
-    pthread_cond_destroy(&context->given_back);
+    pthread_cond_destroy(&context->turn_ended);
     pthread_mutex_destroy(&context->mutex);
     free(context->scratch);
     free(context->staging.memory);
-    free(context->counts.all);
-    free(context->counts.heard);
     free(context->ranks);
-    free(context->contributors);
+    free(context->reduction_order);
     free(context->key);
     free(context->name);
     free(context);
@@ -135,17 +136,18 @@ uint64_t muster_context_progress(const struct muster_context *context)
 
 /* Turns --------------------------------------------------------------------------------------- */
 
-/* One caller at a time, in the order in which they came, and no lock held meanwhile: a user's
- * function may run in between. NULL: the deadline came first; nobody's order matters any more. */
-static struct muster_context *take_turn_by(struct muster_context *context, int64_t deadline_ns)
+/* Callers have their turns in the order in which they came. No lock is held during a turn, because
+ * a user's function may run in it. NULL: the deadline passed first; the order of the other callers
+ * no longer matters then, as this context can run no operation any more. */
+static struct muster_context *acquire_turn_by(struct muster_context *context, int64_t deadline_ns)
 {
     AUTO_LOCK(&context->mutex);
     uint64_t ticket = context->tickets++;
     while (context->taken || (ticket != context->turn && !atomic_load(&context->missed))) {
-        if (!muster_condition_wait(&context->given_back, &context->mutex, deadline_ns) &&
+        if (!muster_condition_wait(&context->turn_ended, &context->mutex, deadline_ns) &&
             (context->taken || ticket != context->turn)) {
             atomic_store(&context->missed, true);
-            (void)pthread_cond_broadcast(&context->given_back);
+            (void)pthread_cond_broadcast(&context->turn_ended);
             return NULL;
         }
     }
@@ -153,13 +155,13 @@ static struct muster_context *take_turn_by(struct muster_context *context, int64
     return context;
 }
 
-/* Who has it gives it back by its own deadline. */
-static struct muster_context *take_turn(struct muster_context *context)
+/* The wait ends because each turn ends by the deadline of its caller. */
+static struct muster_context *acquire_turn(struct muster_context *context)
 {
-    return take_turn_by(context, MUSTER_NEVER);
+    return acquire_turn_by(context, MUSTER_NEVER);
 }
 
-static void give_turn(struct muster_context **context)
+static void release_turn(struct muster_context **context)
 {
     if (*context == NULL) {
         return;
@@ -167,18 +169,18 @@ static void give_turn(struct muster_context **context)
     AUTO_LOCK(&(*context)->mutex);
     (*context)->taken = false;
     (*context)->turn++;
-    (void)pthread_cond_broadcast(&(*context)->given_back);
+    (void)pthread_cond_broadcast(&(*context)->turn_ended);
 }
 
 /* Until the scope ends. */
-#define AUTO_TURN(context)                                                          \
-    __attribute__((cleanup(give_turn), unused)) struct muster_context *auto_turn_ = \
-        take_turn(context)
+#define AUTO_TURN(context)                                                             \
+    __attribute__((cleanup(release_turn), unused)) struct muster_context *auto_turn_ = \
+        acquire_turn(context)
 
 void muster_context_set_model(struct muster_context *context, const struct muster_cost_model *model)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     context->choices.model = *model;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -187,7 +189,7 @@ void muster_context_set_model(struct muster_context *context, const struct muste
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept);
+    muster_operation_cache_clear(&context->cache);
     context->tunes = list != NULL;
     muster_tuning_clear(&context->tuning);
     if (list != NULL) {
@@ -207,7 +209,7 @@ void muster_context_set_shared(struct muster_context *context,
                                const struct muster_context_memory *shared)
 {
     AUTO_TURN(context);
-    muster_kept_clear(&context->kept); /* they were chosen without it */
+    muster_operation_cache_clear(&context->cache); /* chosen without shared memory */
     context->shared = *shared;
     muster_choices_clear(&context->choices);
     muster_tuning_clear(&context->tuning);
@@ -215,7 +217,8 @@ void muster_context_set_shared(struct muster_context *context,
 
 /* Running ------------------------------------------------------------------------------------- */
 
-/* The other members count a call that this one has not begun: their numbers are no longer alike. */
+/* The other ranks have numbered a call that this rank has not begun, so that the numbers no longer
+ * agree. */
 static muster_status miss_turn(const struct muster_context *context,
                                const struct muster_request *request)
 {
@@ -232,57 +235,40 @@ muster_status muster_context_run(struct muster_context *context,
     uint32_t unused = UINT32_MAX;
     uint32_t *suspect = ret_suspect != NULL ? ret_suspect : &unused;
     *suspect = UINT32_MAX;
-    __attribute__((cleanup(give_turn))) struct muster_context *turn =
-        take_turn_by(context, request->deadline_ns);
+    __attribute__((cleanup(release_turn))) struct muster_context *turn =
+        acquire_turn_by(context, request->deadline_ns);
     if (turn == NULL || atomic_load(&context->missed)) {
         return miss_turn(context, request);
     }
-    struct muster_asked asked;
-    TRY(muster_context_check(context, request, &asked));
     if (context->broken != MUSTER_OK) {
         return muster_error_set(context->broken, "%s", context->broken_text);
     }
-    struct muster_kept *kept;
-    TRY(muster_context_learn_counts(context, request, &asked, suspect));
-    TRY(muster_context_find(context, request, &asked, &kept));
-    if (kept->tuned) {
-        return muster_context_run_tuned(context, request, &asked, kept, suspect);
-    }
-    return muster_context_run_numbered(context, request, &asked, kept, 0, suspect);
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    return cached->tuned ? muster_context_launch_tuned(context, request, cached, suspect)
+                         : muster_context_launch(context, request, cached, 0, suspect);
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
-
-/* What the next such call would run with. */
-static muster_status find_asked(struct muster_context *context,
-                                const struct muster_request *request,
-                                struct muster_asked *ret_asked, struct muster_kept **ret_kept)
-{
-    TRY(muster_context_check(context, request, ret_asked));
-    TRY(muster_context_assume_counts(context, request, ret_asked));
-    return muster_context_find(context, request, ret_asked, ret_kept);
-}
+/* Questions ----------------------------------------------------------------------------------- */
 
 muster_status muster_context_algorithm(struct muster_context *context,
                                        const struct muster_request *request, size_t *ret_algorithm)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
     /* The analyzer does not see that MUSTER_OK means that there is one. */
-    *ret_algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
+    *ret_algorithm = cached->algorithm; /* NOLINT(clang-analyzer-core.NullDereference) */
     return MUSTER_OK;
 }
 
-muster_status muster_context_is_settled(struct muster_context *context,
-                                        const struct muster_request *request, bool *ret_settled)
+muster_status muster_context_is_tuned(struct muster_context *context,
+                                      const struct muster_request *request, bool *ret_tuned)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
-    *ret_settled = !kept->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    *ret_tuned = !cached->tuned; /* NOLINT(clang-analyzer-core.NullDereference): as above */
     return MUSTER_OK;
 }
 
@@ -290,11 +276,11 @@ muster_status muster_context_predict(struct muster_context *context,
                                      const struct muster_request *request, double *ret_us)
 {
     AUTO_TURN(context);
-    struct muster_asked asked;
-    struct muster_kept *kept;
-    TRY(find_asked(context, request, &asked, &kept));
-    const struct muster_plan plan = muster_context_plan(context, &asked);
-    size_t algorithm = kept->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
-    return muster_select_cost_us(algorithm, &plan, context->key->element_size_bytes,
+    struct muster_cached_operation *cached;
+    TRY(muster_context_find(context, request, &cached));
+    const struct muster_plan plan = muster_context_plan(context, cached);
+    size_t algorithm =
+        cached->algorithm; /* NOLINT(clang-analyzer-core.NullDereference): as above */
+    return muster_select_cost_us(algorithm, &plan, cached->element_size_bytes,
                                  &context->choices.model, ret_us);
 }

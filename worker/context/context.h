@@ -1,17 +1,18 @@
 /*
  * A context: a group of ranks that run collectives together in one generation.
  *
- * It numbers the operations, chooses algorithms, keeps their schedules, and has one executor. The
- * way from a call to the wire takes no allocation, no lock of the context for long, and no log once
- * the schedule is cached.
+ * It numbers the operations, chooses algorithms, caches operations with their schedules, and runs
+ * them by the executor or in memory that the ranks share. Once an operation is cached, a call
+ * allocates nothing, logs nothing and holds no lock for long.
  *
- * Threads: one collective at a time (a second caller waits for the first).
+ * Threads: one call at a time; further callers wait for their turn.
  *
- * May use: executor, fabric, collectives, base. May not know: the session, the service.
+ * May use: executor, device, fabric, collectives, base. May not know: the session, the service.
  */
 #ifndef MUSTER_WORKER_CONTEXT_CONTEXT_H
 #define MUSTER_WORKER_CONTEXT_CONTEXT_H
 
+#include "collectives/call/request.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/select/algorithm_override.h"
 #include "collectives/select/select.h"
@@ -29,11 +30,11 @@ struct muster_context_options {
     const uint32_t *ranks;                  /* [topology->ranks] their global ranks; copied */
     uint32_t rank;                          /* this member's rank in the group */
     const struct muster_cost_model *model;  /* same on all members; copied */
-    const char *algorithm;  /* forced, as muster_algorithm_override_parse() takes it; where it
-                               does not fit, and if NULL: chosen by cost */
-    const uint32_t *orders; /* [topology->ranks] the logical numbers of those who
-                               contribute, ranks break ties; NULL: the ranks;
-                               copied */
+    const char *algorithm;                  /* as algorithm_override.h parses it; where it
+                                               does not fit, and if NULL: chosen by cost */
+    const uint32_t *member_orders; /* [topology->ranks] each member's `order` (muster.h), by which
+                                       reproducible sums are ordered; ranks break ties; NULL: by
+                                       rank; copied */
 };
 
 MUSTER_CHECKED muster_status muster_context_create(const struct muster_context_options *options,
@@ -43,84 +44,60 @@ void muster_context_destroy(struct muster_context *context);
 uint32_t muster_context_rank(const struct muster_context *context);
 uint32_t muster_context_size(const struct muster_context *context);
 
-/* From now on algorithms are chosen by these figures. All members do it between the same calls. */
+/* From now on algorithms are chosen by these figures. All ranks call this between the same
+ * collectives. */
 void muster_context_set_model(struct muster_context *context,
                               const struct muster_cost_model *model);
 
-/* From now on it finds out by the first calls of each kind which algorithm is the fastest, where
- * none is named or forced; it has found out this much. NULL: it does not (as in a new context). All
- * members do it between the same calls. Times that a model predicts are then only where it begins.
- */
+/* From now on the first calls of each size class find out which algorithm is the fastest
+ * (autotuning), where none is named or overridden; `list` is what was found before. NULL: no
+ * autotuning, as in a new context. All ranks call this between the same collectives. */
 void muster_context_tune(struct muster_context *context, const struct muster_tuned_list *list);
 
-/* What it has found out; *ret_list stays as it is if it was never told to. */
+/* What autotuning has found; *ret_list is unchanged in a context without autotuning. */
 void muster_context_tuned(struct muster_context *context, struct muster_tuned_list *ret_list);
 
-/* Brings the members to memory that they share, if they are all on one host and this can be done:
- * algorithms that use it are then chosen where they are the fastest. If it cannot be done nothing
- * changes, and that is MUSTER_OK. Once, before other threads use the context; collective, with the
+/* Sets up memory that the ranks share, if they are all on one host and it is possible: then
+ * algorithms that use it are chosen where they are the fastest. If it is not possible, nothing
+ * changes, and that is MUSTER_OK. Once, before other threads use the context. Collective, with the
  * statuses of muster_context_run(). */
 MUSTER_CHECKED muster_status muster_context_share_memory(struct muster_context *context,
                                                          int64_t deadline_ns,
                                                          uint32_t *ret_suspect);
 
-/* Operations finished since the context was made: the progress counter. Any thread. */
+/* Operations finished since the context was created: the progress counter. Any thread. */
 uint64_t muster_context_progress(const struct muster_context *context);
 
-/* One collective. Unused members are 0; a broadcast's data is `out`. Root and count are those of
- * struct muster_shape. */
-struct muster_request {
-    enum muster_collective collective;
-    const void *in;
-    void *out;
-    uint64_t count;
-    /* Or how many elements each block of a buffer has: [size], borrowed until the call returns, or
-     * NULL; count then has no meaning. */
-    const size_t *in_counts;
-    const size_t *out_counts;
-    muster_type type;
-    muster_op op;
-    uint32_t root;
-    muster_user_function user_function; /* of op USER */
-    void *user_data;
-    double prescale, postscale; /* 0 and 1 both mean none */
-    /* Several buffers of this member in place of one; in and out are then the first of them. */
-    uint32_t buffer_count;     /* 0: in and out are all there are */
-    const void *const *inputs; /* [buffer_count]; NULL where there is no `in` */
-    void *const *outputs;      /* [buffer_count] */
-    const char *algorithm;     /* or NULL */
-    bool untuned;              /* by predicted cost, whatever has been found out */
-    bool reproducible;         /* the result depends on the contributors' logical numbers only */
-    int64_t deadline_ns;
-};
-
-/* Runs it. Statuses are those of muster.h's collectives. When the deadline passes the text names
- * the ranks it waited for, and the status is MUSTER_REJOIN; ret_suspect (may be NULL) then gets the
- * global rank of the first of them, and UINT32_MAX in all other cases. A lost link also sets it.
- * Texts name global ranks.
+/* Runs a collective; blocks until this rank's part is done. Statuses are those of the collectives
+ * in muster.h. All texts name global ranks.
  *
- * Where the members disagree all get MUSTER_INVALID, and the context goes on to serve the next
- * operation; members that only had to send (a broadcast's root) may have been done before. A
- * request that is wrong in itself is refused here before it gets a number: the others do not hear
- * of it and wait, until this member makes the call it should have made or their deadline passes.
- * After MUSTER_REJOIN the context is of no more use; each call repeats the status and the text. */
+ * MUSTER_REJOIN: a link was lost, or the deadline passed; the text names the ranks that were waited
+ * for, and *ret_suspect (ret_suspect may be NULL) is the global rank of the first of them. In all
+ * other cases it is UINT32_MAX. The context is of no more use then: every further call returns the
+ * same status and text.
+ *
+ * MUSTER_INVALID: the ranks disagree about the call. All of them get this status, but for ranks
+ * that only send (the root of a broadcast) and may have been done before; the context can run
+ * further operations. A request that is wrong in itself gets this status here, before it has a
+ * number. The other ranks do not learn of it: they wait until this rank makes the call that it
+ * should have made, or until their deadline. */
 MUSTER_CHECKED muster_status muster_context_run(struct muster_context *context,
                                                 const struct muster_request *request,
                                                 uint32_t *ret_suspect);
 
-/* Number of the algorithm that a request would run with; in a trial, if it did not count there. */
+/* The number of the algorithm that the request would run with; during autotuning, without it. */
 MUSTER_CHECKED muster_status muster_context_algorithm(struct muster_context *context,
                                                       const struct muster_request *request,
                                                       size_t *ret_algorithm);
 
-/* Whether it is known which algorithm that will be from now on: calls without a name may find out
- * for a while. */
-MUSTER_CHECKED muster_status muster_context_is_settled(struct muster_context *context,
-                                                       const struct muster_request *request,
-                                                       bool *ret_settled);
+/* Whether that algorithm is final: autotuning is over for such requests, or does not concern them.
+ */
+MUSTER_CHECKED muster_status muster_context_is_tuned(struct muster_context *context,
+                                                     const struct muster_request *request,
+                                                     bool *ret_tuned);
 
-/* How long it would take by the cost model. Of an alltoallv a member knows only its own blocks, and
- * takes it that those of the others are like them. */
+/* The time that the cost model predicts. Of an alltoallv a rank knows only its own blocks, and
+ * assumes that the others have blocks of the same sizes. */
 MUSTER_CHECKED muster_status muster_context_predict(struct muster_context *context,
                                                     const struct muster_request *request,
                                                     double *ret_us);

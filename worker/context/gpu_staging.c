@@ -1,14 +1,21 @@
+/* Calls on memory of a GPU: finds it, and copies between it and memory of the host. */
 #include "worker/context/gpu_staging.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/reduce/reduce.h"
 #include "worker/trace/timeline.h"
 
 enum {
     ALIGNMENT = 64, /* a cache line */
     BLOCK_BYTES = 256 * 1024,
 };
+
+static uint32_t buffers_of(const struct muster_request *request)
+{
+    return request->buffer_count > 0 ? request->buffer_count : 1;
+}
 
 static const void *input_of(const struct muster_request *request, uint32_t index)
 {
@@ -21,13 +28,19 @@ static void *output_of(const struct muster_request *request, uint32_t index)
     return request->buffer_count > 0 ? request->outputs[index] : request->out;
 }
 
+/* The inputs, then the outputs. */
+static const void *buffer_of(const struct muster_request *request, uint32_t index)
+{
+    uint32_t count = buffers_of(request);
+    return index < count ? input_of(request, index) : output_of(request, index - count);
+}
+
 bool muster_request_is_of_gpu(const struct muster_request *request)
 {
     struct muster_gpu_memory memory;
-    uint32_t count = muster_gpu_may_be_there() ? muster_request_buffers(request) : 0;
+    uint32_t count = muster_gpu_may_be_there() ? 2 * buffers_of(request) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (muster_gpu_find(input_of(request, i), &memory) ||
-            muster_gpu_find(output_of(request, i), &memory)) {
+        if (muster_gpu_find(buffer_of(request, i), &memory)) {
             return true;
         }
     }
@@ -41,8 +54,7 @@ static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes
         return MUSTER_OK;
     }
     if (posix_memalign(&memory, ALIGNMENT, size_bytes) != 0) {
-        return muster_error_set(MUSTER_FATAL,
-                                "no memory for %llu bytes that stand in for memory of a GPU",
+        return muster_error_set(MUSTER_FATAL, "no memory to stage %llu bytes of a GPU's memory",
                                 (unsigned long long)size_bytes);
     }
     free(staging->memory);
@@ -52,47 +64,46 @@ static muster_status reserve(struct muster_staging *staging, uint64_t size_bytes
 
 /* Direct -------------------------------------------------------------------------------------- */
 
-muster_status muster_direct_begin(struct muster_direct *ret_direct,
-                                  const struct muster_request *request)
+/* The output may be memory of another GPU than the input, or of none. */
+static muster_status begin_direct(struct muster_gpu_call *call)
 {
-    struct muster_direct direct = {.in_there = false};
+    const struct muster_request *request = call->original;
+    struct muster_gpu_pair *pair = &call->pairs[0];
     const void *in = request->collective == MUSTER_BROADCAST ? request->out : request->in;
-    direct.in_there = muster_gpu_find(in, &direct.in);
-    direct.out_there = muster_gpu_find(request->out, &direct.out);
-    if (direct.in_there) {
-        TRY(muster_gpu_wait(&direct.in));
+    pair->in_on_gpu = muster_gpu_find(in, &pair->in_memory);
+    pair->out_on_gpu = muster_gpu_find(request->out, &pair->out_memory);
+    bool same_gpu = pair->in_on_gpu && pair->in_memory.context == pair->out_memory.context;
+    if (pair->in_on_gpu) {
+        TRY(muster_gpu_wait(&pair->in_memory));
     }
-    if (direct.out_there && !(direct.in_there && direct.in.context == direct.out.context)) {
-        TRY(muster_gpu_wait(&direct.out));
+    if (pair->out_on_gpu && !same_gpu) {
+        TRY(muster_gpu_wait(&pair->out_memory));
     }
-    *ret_direct = direct;
+    call->request = *request;
     return MUSTER_OK;
 }
 
-static muster_status finish_block(const struct muster_gpu_memory *memory,
-                                  const struct muster_local_work *work, char *at, char *here,
+static muster_status finish_block(const struct muster_launch *launch, char *at, char *here,
                                   uint64_t size_bytes)
 {
-    uint64_t count = size_bytes / muster_type_size_bytes(work->request->type);
-    TRY(muster_gpu_copy(memory, here, at, size_bytes));
-    muster_reduction_finish(&work->reduction, here, count, work->contributions);
-    return muster_gpu_copy(memory, at, here, size_bytes);
+    uint64_t count = size_bytes / muster_type_size_bytes(launch->reduction.type);
+    TRY(muster_gpu_copy(launch->out_gpu, here, at, size_bytes));
+    muster_reduction_finish(&launch->reduction, here, count, launch->contributions);
+    return muster_gpu_copy(launch->out_gpu, at, here, size_bytes);
 }
 
-muster_status muster_direct_end(const struct muster_direct *direct,
-                                const struct muster_local_work *work,
-                                struct muster_staging *staging)
+muster_status muster_gpu_call_finish(const struct muster_launch *launch,
+                                     struct muster_staging *staging)
 {
-    const struct muster_request *request = work->request;
-    uint64_t size_bytes = work->output_count * muster_type_size_bytes(request->type);
-    if (!muster_collective_reduces(request->collective) || size_bytes == 0 ||
-        !muster_reduction_has_finish(&work->reduction, work->contributions)) {
+    uint64_t size_bytes = launch->sizes.out_bytes;
+    if (!muster_collective_reduces(launch->shape.collective) || size_bytes == 0 ||
+        !muster_reduction_has_finish(&launch->reduction, launch->contributions)) {
         return MUSTER_OK;
     }
     TRY(reserve(staging, BLOCK_BYTES));
     for (uint64_t done = 0; done < size_bytes; done += BLOCK_BYTES) {
         uint64_t left = size_bytes - done;
-        TRY(finish_block(&direct->out, work, (char *)request->out + done, staging->memory,
+        TRY(finish_block(launch, (char *)launch->out + done, staging->memory,
                          left < BLOCK_BYTES ? left : BLOCK_BYTES));
     }
     return MUSTER_OK;
@@ -105,111 +116,104 @@ static uint64_t aligned(uint64_t size_bytes)
     return (size_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static bool overlap(uintptr_t one, uint64_t one_bytes, uintptr_t other, uint64_t other_bytes)
+/* Places the pair in the staging memory from `offset` on, and returns where it ends. Buffers that
+ * overlap do so in the same way there. */
+static uint64_t lay_out(struct muster_gpu_call *call, uint32_t index, uint64_t offset)
 {
-    return one < other + other_bytes && other < one + one_bytes;
-}
-
-/* Gives the pair its place from `at` on, and returns where it ends. What overlaps does so in the
- * same way there. */
-static uint64_t lay_out(struct muster_staged_call *call, uint32_t index, uint64_t at)
-{
-    struct muster_staged *pair = &call->pairs[index];
-    const void *input = input_of(call->asked, index);
-    const void *output = output_of(call->asked, index);
+    struct muster_gpu_pair *pair = &call->pairs[index];
+    const void *input = input_of(call->original, index);
+    const void *output = output_of(call->original, index);
     uintptr_t in = (uintptr_t)input;
     uintptr_t out = (uintptr_t)output;
-    pair->in_there = call->in_bytes > 0 && muster_gpu_find(input, &pair->in_memory);
-    pair->out_there = call->out_bytes > 0 && muster_gpu_find(output, &pair->out_memory);
-    pair->in_at = pair->out_at = at;
-    if (pair->in_there && pair->out_there && overlap(in, call->in_bytes, out, call->out_bytes)) {
+    pair->in_on_gpu = call->in_bytes > 0 && muster_gpu_find(input, &pair->in_memory);
+    pair->out_on_gpu = call->out_bytes > 0 && muster_gpu_find(output, &pair->out_memory);
+    pair->in_offset = pair->out_offset = offset;
+    if (pair->in_on_gpu && pair->out_on_gpu &&
+        muster_buffers_overlap(input, call->in_bytes, output, call->out_bytes)) {
         uintptr_t first = in < out ? in : out;
         uint64_t in_end = in + call->in_bytes - first;
         uint64_t out_end = out + call->out_bytes - first;
-        pair->in_at += in - first;
-        pair->out_at += out - first;
-        return at + aligned(in_end > out_end ? in_end : out_end);
+        pair->in_offset += in - first;
+        pair->out_offset += out - first;
+        return offset + aligned(in_end > out_end ? in_end : out_end);
     }
-    pair->out_at += pair->in_there ? aligned(call->in_bytes) : 0;
-    return pair->out_at + (pair->out_there ? aligned(call->out_bytes) : 0);
+    pair->out_offset += pair->in_on_gpu ? aligned(call->in_bytes) : 0;
+    return pair->out_offset + (pair->out_on_gpu ? aligned(call->out_bytes) : 0);
 }
 
-static void make_request(struct muster_staged_call *call, char *memory)
+static void make_request(struct muster_gpu_call *call, char *memory)
 {
-    const struct muster_request *asked = call->asked;
+    const struct muster_request *original = call->original;
     for (uint32_t i = 0; i < call->count; i++) {
-        const struct muster_staged *pair = &call->pairs[i];
-        call->inputs[i] = pair->in_there ? memory + pair->in_at : input_of(asked, i);
-        call->outputs[i] = pair->out_there ? memory + pair->out_at : output_of(asked, i);
+        const struct muster_gpu_pair *pair = &call->pairs[i];
+        call->inputs[i] = pair->in_on_gpu ? memory + pair->in_offset : input_of(original, i);
+        call->outputs[i] = pair->out_on_gpu ? memory + pair->out_offset : output_of(original, i);
     }
-    call->request = *asked;
+    call->request = *original;
     call->request.in = call->inputs[0];
     call->request.out = call->outputs[0];
-    if (asked->buffer_count > 0) {
-        call->request.inputs = asked->inputs != NULL ? call->inputs : NULL;
+    if (original->buffer_count > 0) {
+        call->request.inputs = original->inputs != NULL ? call->inputs : NULL;
         call->request.outputs = call->outputs;
     }
 }
 
 /* Copying ------------------------------------------------------------------------------------- */
 
-static muster_status copy(const struct muster_staged_call *call,
+static muster_status copy(const struct muster_gpu_call *call,
                           const struct muster_gpu_memory *memory, void *to, const void *from,
                           uint64_t size_bytes)
 {
     int64_t started_ns = muster_timeline_clock(call->timeline);
     TRY(muster_gpu_copy(memory, to, from, size_bytes));
-    if (call->timeline != NULL) {
-        muster_timeline_add(call->timeline,
-                            &(struct muster_timeline_span){.stage = MUSTER_TIMELINE_GPU_COPY,
-                                                           .peer = MUSTER_TIMELINE_NOBODY,
-                                                           .start_ns = started_ns,
-                                                           .bytes = size_bytes});
-    }
+    muster_timeline_add_local(call->timeline, MUSTER_TIMELINE_GPU_COPY, started_ns, size_bytes,
+                              (struct muster_timeline_operation){.sequence = 0});
     return MUSTER_OK;
 }
 
-muster_status muster_staged_call_begin(struct muster_staged_call *call,
-                                       struct muster_staging *staging,
-                                       struct muster_timeline *timeline,
-                                       const struct muster_request *request,
-                                       const struct muster_shape *shape)
+/* A broadcast reads and writes its output buffer. */
+static muster_status begin_staged(struct muster_gpu_call *call, struct muster_staging *staging)
 {
-    uint64_t element_bytes = muster_type_size_bytes(request->type);
-    bool broadcasts = request->collective == MUSTER_BROADCAST; /* out of its output */
     uint64_t end = 0;
-    *call = (struct muster_staged_call){
-        .asked = request,
-        .timeline = timeline,
-        .in_bytes = broadcasts ? 0 : element_bytes * muster_shape_input_count(shape),
-        .out_bytes = element_bytes * muster_shape_output_count(shape),
-        .brings_output = broadcasts && shape->rank == shape->root,
-        .count = muster_request_buffers(request)};
     for (uint32_t i = 0; i < call->count; i++) {
         end = lay_out(call, i, end);
     }
     TRY(reserve(staging, end));
     make_request(call, staging->memory);
     for (uint32_t i = 0; i < call->count; i++) {
-        const struct muster_staged *pair = &call->pairs[i];
-        if (pair->in_there) {
-            TRY(copy(call, &pair->in_memory, (void *)call->inputs[i], input_of(request, i),
+        const struct muster_gpu_pair *pair = &call->pairs[i];
+        if (pair->in_on_gpu) {
+            TRY(copy(call, &pair->in_memory, (void *)call->inputs[i], input_of(call->original, i),
                      call->in_bytes));
         }
-        if (pair->out_there && call->brings_output) {
-            TRY(copy(call, &pair->out_memory, call->outputs[i], output_of(request, i),
+        if (pair->out_on_gpu && call->output_is_input) {
+            TRY(copy(call, &pair->out_memory, call->outputs[i], output_of(call->original, i),
                      call->out_bytes));
         }
     }
     return MUSTER_OK;
 }
 
-muster_status muster_staged_call_end(const struct muster_staged_call *call)
+muster_status muster_gpu_call_begin(struct muster_gpu_call *call, struct muster_staging *staging,
+                                    const struct muster_request *request,
+                                    const struct muster_launch *launch)
 {
-    for (uint32_t i = 0; i < call->count; i++) {
-        const struct muster_staged *pair = &call->pairs[i];
-        if (pair->out_there) {
-            TRY(copy(call, &pair->out_memory, output_of(call->asked, i), call->outputs[i],
+    const struct muster_shape *shape = &launch->shape;
+    bool broadcasts = shape->collective == MUSTER_BROADCAST;
+    call->original = request;
+    call->in_bytes = broadcasts ? 0 : launch->sizes.in_bytes;
+    call->out_bytes = launch->sizes.out_bytes;
+    call->output_is_input = broadcasts && shape->rank == shape->root;
+    call->count = buffers_of(request);
+    return call->direct ? begin_direct(call) : begin_staged(call, staging);
+}
+
+muster_status muster_gpu_call_end(const struct muster_gpu_call *call)
+{
+    for (uint32_t i = 0; i < call->count && !call->direct; i++) {
+        const struct muster_gpu_pair *pair = &call->pairs[i];
+        if (pair->out_on_gpu) {
+            TRY(copy(call, &pair->out_memory, output_of(call->original, i), call->outputs[i],
                      call->out_bytes));
         }
     }

@@ -1,57 +1,72 @@
+/* What a rank does alone, before and after the operation of a call. */
 #include "worker/context/local_work.h"
 
 #include <string.h>
 
-/* Whether the schedule may find its input in the output buffer: what is as long on every member,
- * and is written by none before it is read. */
-static bool gathers_in_output(const struct muster_request *request)
+#include "collectives/reduce/reduce.h"
+
+static double given_factor(double factor)
 {
-    return request->collective == MUSTER_ALLREDUCE;
+    return factor == 0 ? 1 : factor;
 }
 
-void muster_local_plan(const struct muster_request *request, const struct muster_shape *shape,
-                       struct muster_local_work *ret_work)
+struct muster_reduction muster_local_reduction(const struct muster_request *request)
 {
-    struct muster_local_work work = {
-        .request = request,
-        .reduction = muster_request_reduction(request),
-        .input_count = muster_shape_input_count(shape),
-        .output_count = muster_shape_output_count(shape),
-        .contributions = (uint64_t)shape->ranks * muster_request_buffers(request),
+    return (struct muster_reduction){
+        .type = request->type,
+        .op = request->op,
+        .user_function = request->user_function,
+        .user_data = request->user_data,
+        .prescale = given_factor(request->prescale),
+        .postscale = given_factor(request->postscale),
     };
-    work.gathers = muster_collective_reduces(request->collective) && work.input_count > 0 &&
-                   (muster_request_buffers(request) > 1 || work.reduction.prescale != 1);
-    if (work.gathers && !gathers_in_output(request)) {
-        work.scratch_bytes = work.input_count * muster_type_size_bytes(request->type);
-    }
-    *ret_work = work;
 }
 
-const void *muster_local_begin(const struct muster_local_work *work, void *scratch)
+/* Whether the input is first scaled, or reduced from several buffers. */
+static bool gathers(const struct muster_request *request, const struct muster_launch *launch)
 {
-    const struct muster_request *request = work->request;
-    if (request->collective == MUSTER_BROADCAST) {
+    return muster_collective_reduces(launch->shape.collective) && launch->sizes.in_count > 0 &&
+           (request->buffer_count > 1 || launch->reduction.prescale != 1);
+}
+
+/* Whether it is gathered in the output buffer: that one must be as long as the input on every rank,
+ * and the schedule must read it before it writes it. */
+static bool gathers_in_output(const struct muster_launch *launch)
+{
+    return launch->shape.collective == MUSTER_ALLREDUCE;
+}
+
+uint64_t muster_local_scratch_bytes(const struct muster_request *request,
+                                    const struct muster_launch *launch)
+{
+    return gathers(request, launch) && !gathers_in_output(launch) ? launch->sizes.in_bytes : 0;
+}
+
+const void *muster_local_begin(const struct muster_request *request,
+                               const struct muster_launch *launch, void *scratch)
+{
+    if (launch->shape.collective == MUSTER_BROADCAST) {
         return request->out;
     }
-    if (!work->gathers) {
+    if (!gathers(request, launch)) {
         return request->in;
     }
-    void *target = gathers_in_output(request) ? request->out : scratch;
+    void *target = gathers_in_output(launch) ? request->out : scratch;
     bool several = request->buffer_count > 0;
-    muster_reduction_gather(&work->reduction, target, several ? request->inputs : &request->in,
-                            several ? request->buffer_count : 1, work->input_count);
+    muster_reduction_gather(&launch->reduction, target, several ? request->inputs : &request->in,
+                            several ? request->buffer_count : 1, launch->sizes.in_count);
     return target;
 }
 
-void muster_local_end(const struct muster_local_work *work)
+muster_status muster_local_end(const struct muster_request *request,
+                               const struct muster_launch *launch)
 {
-    const struct muster_request *request = work->request;
-    if (muster_collective_reduces(request->collective)) {
-        muster_reduction_finish(&work->reduction, request->out, work->output_count,
-                                work->contributions);
+    if (muster_collective_reduces(launch->shape.collective)) {
+        muster_reduction_finish(&launch->reduction, request->out, launch->sizes.out_count,
+                                launch->contributions);
     }
-    size_t size_bytes = work->output_count * muster_type_size_bytes(request->type);
-    for (uint32_t i = 1; i < request->buffer_count && size_bytes > 0; i++) {
-        memcpy(request->outputs[i], request->out, size_bytes);
+    for (uint32_t i = 1; i < request->buffer_count && launch->sizes.out_bytes > 0; i++) {
+        memcpy(request->outputs[i], request->out, launch->sizes.out_bytes);
     }
+    return MUSTER_OK;
 }

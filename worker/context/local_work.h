@@ -1,31 +1,29 @@
 /*
- * What a member does alone, before and after the schedule of a call: it scales its input and
- * reduces its buffers to one, and at the end divides, scales and copies what came out.
+ * What a rank does alone, before and after the operation of a call: it scales its input and
+ * reduces its several buffers to one; at the end it averages, scales and copies the result to its
+ * further buffers.
  *
  * Private to the context. May use: collectives, base.
  */
 #ifndef MUSTER_WORKER_CONTEXT_LOCAL_WORK_H
 #define MUSTER_WORKER_CONTEXT_LOCAL_WORK_H
 
-#include "worker/context/request.h"
+#include "collectives/call/request.h"
 
-struct muster_local_work {
-    const struct muster_request *request; /* borrowed */
-    struct muster_reduction reduction;
-    uint64_t input_count, output_count; /* elements of one buffer of this member */
-    uint64_t contributions;             /* of all members */
-    uint64_t scratch_bytes;             /* that muster_local_begin() needs */
-    bool gathers;                       /* there is something to do before */
-};
+/* How the request reduces. */
+struct muster_reduction muster_local_reduction(const struct muster_request *request);
 
-/* The request has been checked, and this is what it asks for. */
-void muster_local_plan(const struct muster_request *request, const struct muster_shape *shape,
-                       struct muster_local_work *ret_work);
+/* Scratch that muster_local_begin() needs. Of launch, here and below, the shared part and the
+ * reduction count. */
+uint64_t muster_local_scratch_bytes(const struct muster_request *request,
+                                    const struct muster_launch *launch);
 
-/* Returns what the schedule is to take for INPUT. scratch is work->scratch_bytes long. */
-const void *muster_local_begin(const struct muster_local_work *work, void *scratch);
+/* Returns what the operation is to take for INPUT. */
+const void *muster_local_begin(const struct muster_request *request,
+                               const struct muster_launch *launch, void *scratch);
 
-/* Makes the results of what the schedule has left in OUTPUT. */
-void muster_local_end(const struct muster_local_work *work);
+/* Makes the results of what the operation has left in OUTPUT. Always MUSTER_OK. */
+MUSTER_CHECKED muster_status muster_local_end(const struct muster_request *request,
+                                              const struct muster_launch *launch);
 
 #endif

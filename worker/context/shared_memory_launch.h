@@ -14,14 +14,14 @@
 struct muster_context_memory {
     struct muster_group_memory *memory; /* NULL: there is none */
     struct muster_memory_reach reach;
-    const uint32_t *ranks; /* of the context, global; borrowed */
+    struct muster_fabric *fabric; /* borrowed */
+    const uint32_t *ranks;        /* of the context, global; borrowed */
 };
 
 /* An operation in it; or, with method 0, only the word that it is done elsewhere. The statuses of
  * muster_operation_run(): where the members disagree, all have been told. */
 MUSTER_CHECKED muster_status muster_context_memory_run(const struct muster_context_memory *shared,
-                                                       const struct muster_binding *binding,
-                                                       const struct muster_shape *shape,
+                                                       const struct muster_launch *launch,
                                                        unsigned method, uint32_t *ret_suspect);
 
 #endif

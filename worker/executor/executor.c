@@ -1,25 +1,26 @@
 /*
- * How an operation moves.
+ * How an operation makes progress.
  *
- * Each lane has a window of steps, the round under way, and a count of what is outstanding in it.
- * Who takes the count to zero starts the next round: a done function (under the fabric's lock, so
- * that the next message leaves without waking anybody), or the owner, the thread in
- * muster_operation_run(). Whoever starts a round holds one unit of the count itself until all of
- * the round is posted, so that messages that are done at once can neither start a round that is
- * still being posted nor recurse through the rounds.
+ * Each lane has a window of steps, the present round, and a count of what is outstanding in it. The
+ * thread that takes the count to zero starts the next round. That is a done function (under the
+ * fabric's lock, so that the next message is posted without waking a thread), or the owner, which
+ * is the thread in muster_operation_run(). Whoever starts a round holds one unit of the count until
+ * all of the round is posted. So messages that complete at once can neither start the next round
+ * too early nor recurse through the rounds.
  *
- * With a round go the receives of the next one that nothing in this round touches: whoever sends
- * them then hears early that it may, and does not stand still for as long as that word takes, which
- * has to pass what this rank and others of its host have in the uplink's queue. They count for
- * their own round, whose count has its starter's unit from then on.
+ * Receives of the next round that touch nothing of the present round are posted with the present
+ * one. Their senders then get the grant early, and do not stand still while it travels, which may
+ * take long behind other data of this rank and of its host. Such receives are counted in their own
+ * round, whose count has the unit of its starter from then on.
  *
- * Local steps (copy, reduce) may be long, and a done function must not do long work: whoever starts
- * a round with local steps leaves its unit with the lane, sets local_work and wakes the owner, who
- * does them without the lock, while the messages that were posted move.
+ * Local steps (copy, reduce) may take long, and a done function must be short. So whoever starts a
+ * round with local steps leaves its unit with the lane, sets local_work and wakes the owner. The
+ * owner does the local steps without the lock, while the posted messages move.
  *
- * What is shared: lane windows belong to who starts the round (handed over by the count); pending
- * and failure are written under the fabric's lock, and read by the owner after
- * muster_fabric_withdraw(), which takes that lock and ends all calls of done functions.
+ * What threads share: the window of a lane belongs to the thread that starts the round; the count
+ * hands it over. `pending` and `failure` are written under the fabric's lock. The owner reads them
+ * after muster_fabric_withdraw(), which takes that lock and waits until no done function is called
+ * any more.
  */
 #include "worker/executor/executor_parts.h"
 
@@ -29,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/reduce/reduce.h"
 #include "worker/base/status.h"
 #include "worker/executor/executor_gpu.h"
 #include "worker/trace/timeline.h"
@@ -38,8 +40,9 @@ static bool is_local(const struct muster_step *step)
     return step->kind == MUSTER_STEP_COPY || step->kind == MUSTER_STEP_REDUCE;
 }
 
-/* The fabric reads the flag under its lock; the owner clears it without, hence the atomics. */
-static void wake(struct muster_operation *operation)
+/* The fabric reads the flag under its lock; the owner clears it without the lock, hence the
+ * atomics. */
+static void wake_owner(struct muster_operation *operation)
 {
     __atomic_store_n(&operation->awake, true, __ATOMIC_SEQ_CST);
 }
@@ -64,7 +67,7 @@ static muster_status run_local_step(const struct muster_operation *operation,
         return muster_operation_step_gpu(operation, step);
     }
     if (step->kind == MUSTER_STEP_REDUCE) {
-        muster_reduction_combine(operation->binding->reduction, target, target, source,
+        muster_reduction_combine(&operation->launch->reduction, target, target, source,
                                  step->span.count);
     } else if (target != source) {
         memcpy(target, source, step->span.count * operation->element_size_bytes);
@@ -75,17 +78,12 @@ static muster_status run_local_step(const struct muster_operation *operation,
 static void add_span(const struct muster_operation *operation, const struct muster_step *step,
                      int64_t started_ns)
 {
-    if (operation->timeline == NULL) {
-        return;
-    }
-    const struct muster_timeline_span span = {
-        .stage = step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
-        .peer = MUSTER_TIMELINE_NOBODY,
-        .start_ns = started_ns,
-        .bytes = step->span.count * operation->element_size_bytes,
-        .sequence = operation->binding->sequence,
-        .context = operation->binding->context};
-    muster_timeline_add(operation->timeline, &span);
+    muster_timeline_add_local(
+        operation->timeline,
+        step->kind == MUSTER_STEP_REDUCE ? MUSTER_TIMELINE_REDUCE : MUSTER_TIMELINE_COPY,
+        started_ns, step->span.count * operation->element_size_bytes,
+        (struct muster_timeline_operation){.sequence = operation->launch->sequence,
+                                           .context = operation->launch->context});
 }
 
 static muster_status run_local_steps(struct lane *lane)
@@ -110,7 +108,7 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
     const struct muster_step *step = message->step;
     char *target = address_of(operation, step->target, step->at) + offset_bytes;
     const char *source = address_of(operation, step->source, step->span.offset) + offset_bytes;
-    muster_reduction_combine(operation->binding->reduction, target, source, data,
+    muster_reduction_combine(&operation->launch->reduction, target, source, data,
                              size_bytes / operation->element_size_bytes);
 }
 
@@ -118,19 +116,19 @@ static void consume_and_reduce(struct muster_transfer *transfer, uint64_t offset
 
 static void when_done(struct muster_transfer *transfer);
 
-static void bind_message(struct message *message)
+static void prepare_message(struct message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     const struct muster_step *step = message->step;
     bool sends = step->kind == MUSTER_STEP_SEND;
     message->transfer = (struct muster_transfer){
-        .key = {.generation = binding->generation,
-                .sequence = binding->sequence,
-                .context = binding->context,
+        .key = {.generation = launch->generation,
+                .sequence = launch->sequence,
+                .context = launch->context,
                 .ordinal = message->ordinal,
                 .lane = step->lane},
-        .call = &binding->call,
+        .call = &launch->call,
         .direction = sends ? MUSTER_SEND : MUSTER_RECEIVE,
         .peer = operation->ranks[step->peer],
         .data = sends ? address_of(operation, step->source, step->span.offset)
@@ -143,11 +141,11 @@ static void bind_message(struct message *message)
     };
     message->pending = true;
     if (operation->on_gpu) {
-        muster_message_bind_gpu(message);
+        muster_message_prepare_gpu(message);
     }
 }
 
-/* Moves the window to the next round. True: it has local steps. */
+/* Moves the window to the next round. True: the round has local steps. */
 static bool enter_next_round(struct lane *lane)
 {
     const struct muster_step *steps = lane->operation->schedule.steps;
@@ -163,10 +161,10 @@ static bool enter_next_round(struct lane *lane)
 
 static muster_status post_message(struct message *message, uint8_t turn)
 {
-    bind_message(message);
+    prepare_message(message);
     message->turn = turn;
     atomic_fetch_add(&message->lane->waiting[turn], 1);
-    return muster_fabric_post_locked(message->lane->operation->binding->fabric, &message->transfer);
+    return muster_fabric_post_locked(message->lane->operation->fabric, &message->transfer);
 }
 
 static muster_status post_round(struct lane *lane)
@@ -188,21 +186,21 @@ static muster_status post_round(struct lane *lane)
     return MUSTER_OK;
 }
 
-/* Gives back one unit of the round. True if that was the last one: the round is over. */
-static bool give_unit(struct lane *lane, uint8_t turn)
+/* Returns one unit of the round's count. True: it was the last one, so the round is over. */
+static bool return_unit(struct lane *lane, uint8_t turn)
 {
     return atomic_fetch_sub(&lane->waiting[turn], 1) == 1;
 }
 
-/* Starts the next round, and the ones after it for as long as they are over at once. Under the
- * fabric's lock. */
+/* Starts the next round, and further ones as long as each is over at once. Under the fabric's lock.
+ */
 static muster_status start_rounds(struct lane *lane)
 {
     struct muster_operation *operation = lane->operation;
     do {
         if (lane->next == lane->end) {
             if (atomic_fetch_sub(&operation->lanes_left, 1) == 1) {
-                wake(operation);
+                wake_owner(operation);
             }
             return MUSTER_OK;
         }
@@ -210,14 +208,14 @@ static muster_status start_rounds(struct lane *lane)
         TRY(post_round(lane));
         if (has_local) {
             atomic_store(&lane->local_work, true);
-            wake(operation);
+            wake_owner(operation);
             return MUSTER_OK;
         }
-    } while (give_unit(lane, lane->turn));
+    } while (return_unit(lane, lane->turn));
     return MUSTER_OK;
 }
 
-/* Keeps why, in whoever's thread it happened. Under the fabric's lock; the first one counts. */
+/* Stores the first failure with its text, from whichever thread. Under the fabric's lock. */
 static void fail(struct muster_operation *operation, muster_status status)
 {
     if (!atomic_load(&operation->failed)) {
@@ -225,7 +223,7 @@ static void fail(struct muster_operation *operation, muster_status status)
         (void)snprintf(operation->reason, sizeof operation->reason, "%s", muster_last_error());
         atomic_store(&operation->failed, true);
     }
-    wake(operation);
+    wake_owner(operation);
 }
 
 static void when_done(struct muster_transfer *transfer)
@@ -242,7 +240,7 @@ static void when_done(struct muster_transfer *transfer)
         fail(operation, ended);
         return;
     }
-    if (give_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
+    if (return_unit(lane, message->turn) && !atomic_load(&operation->failed)) {
         muster_status status = start_rounds(lane);
         if (status != MUSTER_OK) {
             fail(operation, status);
@@ -252,18 +250,20 @@ static void when_done(struct muster_transfer *transfer)
 
 /* Runs ---------------------------------------------------------------------------------------- */
 
-static void bind_operation(struct muster_operation *operation, const struct muster_binding *binding)
+static void prepare_operation(struct muster_operation *operation,
+                              const struct muster_launch *launch)
 {
-    const struct muster_call *call = &binding->call;
-    operation->binding = binding;
-    operation->timeline = muster_fabric_timeline(binding->fabric);
-    operation->buffers[MUSTER_INPUT] = (char *)binding->in; /* only ever read */
-    operation->buffers[MUSTER_OUTPUT] = binding->out;
-    operation->buffers[MUSTER_SCRATCH] = binding->scratch;
-    operation->gpu[MUSTER_INPUT] = binding->in_gpu;
-    operation->gpu[MUSTER_OUTPUT] = binding->out_gpu;
+    const struct muster_call *call = &launch->call;
+    operation->launch = launch;
+    operation->timeline =
+        operation->fabric != NULL ? muster_fabric_timeline(operation->fabric) : NULL;
+    operation->buffers[MUSTER_INPUT] = (char *)launch->in; /* only ever read */
+    operation->buffers[MUSTER_OUTPUT] = launch->out;
+    operation->buffers[MUSTER_SCRATCH] = launch->scratch;
+    operation->gpu[MUSTER_INPUT] = launch->in_gpu;
+    operation->gpu[MUSTER_OUTPUT] = launch->out_gpu;
     operation->gpu_reason[0] = '\0';
-    operation->on_gpu = binding->in_gpu != NULL || binding->out_gpu != NULL;
+    operation->on_gpu = launch->in_gpu != NULL || launch->out_gpu != NULL;
     operation->element_size_bytes = muster_type_size_bytes((muster_type)call->type);
     operation->failure = MUSTER_OK;
     operation->awake = false;
@@ -280,11 +280,11 @@ static void bind_operation(struct muster_operation *operation, const struct must
     }
 }
 
-/* So many lanes, one after the other; where there is nobody to post to, there may be no fabric. */
+/* Starts the first round of `count` lanes. An operation without messages needs no fabric. */
 static muster_status start_lanes(const struct muster_operation *operation, struct lane *lanes,
                                  uint32_t count)
 {
-    struct muster_fabric *fabric = operation->binding->fabric;
+    struct muster_fabric *fabric = operation->fabric;
     muster_status status = MUSTER_OK;
     if (operation->peer_count > 0) {
         muster_fabric_hold(fabric);
@@ -298,14 +298,14 @@ static muster_status start_lanes(const struct muster_operation *operation, struc
     return status;
 }
 
-/* Does the local work that is left with the lanes. */
-static muster_status serve_lanes(struct muster_operation *operation)
+/* Does the local steps that done functions have left to the owner. */
+static muster_status run_local_work(struct muster_operation *operation)
 {
     for (uint32_t i = 0; i < operation->schedule.lanes; i++) {
         struct lane *lane = &operation->lanes[i];
         while (atomic_exchange(&lane->local_work, false)) {
             TRY(run_local_steps(lane));
-            if (give_unit(lane, lane->turn)) {
+            if (return_unit(lane, lane->turn)) {
                 TRY(start_lanes(operation, lane, 1));
             }
         }
@@ -313,40 +313,39 @@ static muster_status serve_lanes(struct muster_operation *operation)
     return MUSTER_OK;
 }
 
-/* A done function on another thread may have ended the last lane and still be on its way out; when
- * this returns it has left the fabric's lock, and the operation is the owner's alone. */
-static void settle(const struct muster_operation *operation)
+/* Waits for the fabric's lock once: a done function that has ended the last lane on another thread
+ * may still hold it. Afterwards only the owner uses the operation. */
+static void wait_for_done_functions(const struct muster_operation *operation)
 {
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     const bool finished = true;
     muster_status status =
-        muster_fabric_wait(binding->fabric, binding->generation, &finished, binding->deadline_ns);
-    (void)status; /* this rank's part is done, whatever has become of the generation */
+        muster_fabric_wait(operation->fabric, launch->generation, &finished, launch->deadline_ns);
+    (void)status; /* this rank's part is done, even if the generation has been revoked since */
 }
 
-/* The owner's part. MUSTER_OK: finished, or failed is set. */
+/* The owner's loop. MUSTER_OK: the operation has finished, or operation->failed is set. */
 static muster_status drive(struct muster_operation *operation)
 {
-    const struct muster_binding *binding = operation->binding;
-    const struct muster_message_key key = {.generation = binding->generation,
-                                           .sequence = binding->sequence,
-                                           .context = binding->context};
+    const struct muster_launch *launch = operation->launch;
+    const struct muster_message_key key = {
+        .generation = launch->generation, .sequence = launch->sequence, .context = launch->context};
     TRY(start_lanes(operation, operation->lanes, operation->schedule.lanes));
     while (true) {
-        /* Cleared before looking: what comes after the look sets it again. */
+        /* Cleared before the checks: whatever comes after them sets it again. */
         __atomic_store_n(&operation->awake, false, __ATOMIC_SEQ_CST);
-        TRY(serve_lanes(operation));
+        TRY(run_local_work(operation));
         if (atomic_load(&operation->lanes_left) == 0 || atomic_load(&operation->failed)) {
             return MUSTER_OK;
         }
-        TRY(muster_fabric_wait_in(binding->fabric, &key, &operation->awake, binding->deadline_ns));
+        TRY(muster_fabric_wait_in(operation->fabric, &key, &operation->awake, launch->deadline_ns));
     }
 }
 
 muster_status muster_operation_run(struct muster_operation *operation,
-                                   const struct muster_binding *binding, uint32_t *ret_suspect)
+                                   const struct muster_launch *launch, uint32_t *ret_suspect)
 {
-    bind_operation(operation, binding);
+    prepare_operation(operation, launch);
     muster_status status = drive(operation);
     if (atomic_load(&operation->lanes_left) > 0) {
         uint32_t suspect = UINT32_MAX;
@@ -357,21 +356,21 @@ muster_status muster_operation_run(struct muster_operation *operation,
         return status;
     }
     if (operation->peer_count > 0) {
-        settle(operation);
+        wait_for_done_functions(operation);
     }
     return MUSTER_OK;
 }
 
-bool muster_operation_reads_gpu(const struct muster_operation *operation,
-                                struct muster_fabric *fabric, uint64_t generation)
+bool muster_operation_reads_gpu(const struct muster_operation *operation, uint64_t generation)
 {
-    return muster_fabric_reads_gpu(fabric, generation, operation->peers, operation->peer_count);
+    return muster_fabric_reads_gpu(operation->fabric, generation, operation->peers,
+                                   operation->peer_count);
 }
 
 /* Making -------------------------------------------------------------------------------------- */
 
-/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks], all 0, and is left
- * so. */
+/* Numbers the messages of each (lane, peer, direction). counts is [2 x ranks]; all are 0 before and
+ * after. */
 static void number_lane(struct muster_operation *operation, const struct lane *lane,
                         uint32_t *counts)
 {
@@ -406,10 +405,10 @@ static void cut_lanes(struct muster_operation *operation, uint32_t *counts)
         lane->end = next;
         number_lane(operation, lane, counts);
     }
-    assert(next == schedule->step_count); /* ordered by lane: the builder's promise */
+    assert(next == schedule->step_count); /* the builder orders steps by lane */
 }
 
-/* seen is [2 x ranks], all 0. */
+/* seen is [2 x ranks], all 0 before. */
 static void list_peers(struct muster_operation *operation, uint32_t *seen)
 {
     const struct muster_schedule *schedule = &operation->schedule;
@@ -431,7 +430,8 @@ static size_t at_least_one(size_t count)
     return count == 0 ? 1 : count;
 }
 
-muster_status muster_operation_create(struct muster_schedule *schedule, const uint32_t *ranks,
+muster_status muster_operation_create(struct muster_fabric *fabric,
+                                      struct muster_schedule *schedule, const uint32_t *ranks,
                                       struct muster_operation **ret_operation)
 {
     struct muster_operation *operation = calloc(1, sizeof *operation);
@@ -445,6 +445,7 @@ muster_status muster_operation_create(struct muster_schedule *schedule, const ui
     size_t peers_max =
         schedule->step_count < schedule->ranks ? schedule->step_count : schedule->ranks;
     uint32_t *counts = calloc(2 * (size_t)schedule->ranks, sizeof *counts);
+    operation->fabric = fabric;
     operation->ranks = ranks;
     operation->messages = calloc(at_least_one(schedule->step_count), sizeof *operation->messages);
     operation->lanes = calloc(at_least_one(schedule->lanes), sizeof *operation->lanes);

@@ -1,4 +1,5 @@
-/* How an operation ends that has failed: who is waited for, who is to be told, and what to say. */
+/* How a failed operation ends: which ranks it waited for, which peers learn of it, and its error
+ * text. */
 #include "worker/executor/executor_parts.h"
 
 #include <stdio.h>
@@ -35,7 +36,8 @@ static void note_waited(struct waited *waited, uint32_t rank, const struct muste
     waited->ranks[waited->count++] = rank;
 }
 
-/* Whose messages have not come; only then who has not taken ours, which may be a mere echo. */
+/* First the ranks whose messages have not arrived; only then those that have not received ours,
+ * which may be a mere consequence. */
 static struct waited find_waited(const struct muster_operation *operation)
 {
     struct waited waited = {.count = 0};
@@ -74,72 +76,74 @@ static muster_status report_deadline(const struct muster_operation *operation,
                             waited.step->kind == MUSTER_STEP_SEND ? "send" : "receive");
 }
 
-/* Whether the reason came from a peer, who has put its own name before it. */
-static bool is_hearsay(const char *reason)
+/* Whether the reason came from a peer, which has put its own rank before it. */
+static bool is_from_peer(const char *reason)
 {
     int used = 0;
     (void)sscanf(reason, "rank %*u says: %n", &used);
     return used > 0;
 }
 
-void muster_binding_abort(const struct muster_binding *binding, const uint32_t *ranks, size_t count,
-                          const char *reason)
+void muster_launch_abort(struct muster_fabric *fabric, const struct muster_launch *launch,
+                         const uint32_t *ranks, size_t count, const char *reason)
 {
     char text[MUSTER_ERROR_MAX];
     (void)snprintf(text, sizeof text, "%s", muster_last_error());
     for (size_t i = 0; i < count; i++) {
-        muster_fabric_abort(binding->fabric, ranks[i], binding->generation, binding->context,
-                            binding->sequence, reason);
+        muster_fabric_abort(fabric, ranks[i], launch->generation, launch->context, launch->sequence,
+                            reason);
     }
-    /* Who knows when this caller will wait again. */
+    /* This caller may not wait again for long, and nothing moves while no thread waits. */
     const bool never = false;
     int64_t limit_ns = muster_clock_after_ms(ABORT_GRACE_MS);
     muster_status status =
-        muster_fabric_wait(binding->fabric, binding->generation, &never,
-                           limit_ns < binding->deadline_ns ? limit_ns : binding->deadline_ns);
-    (void)status; /* what counts was said before */
+        muster_fabric_wait(fabric, launch->generation, &never,
+                           limit_ns < launch->deadline_ns ? limit_ns : launch->deadline_ns);
+    (void)status; /* the failure that led here is the one that counts */
     (void)muster_error_set(MUSTER_INVALID, "%s", text);
 }
 
-/* Who found out says who it is; who was told passes it on as it is, once. */
-static void tell_peers(const struct muster_operation *operation)
+/* The rank that found the failure names itself; a rank that received it from a peer passes it on
+ * unchanged, once. */
+static void abort_at_peers(const struct muster_operation *operation)
 {
     const char *text = muster_last_error();
     char reason[MUSTER_REASON_SIZE];
-    if (is_hearsay(text)) {
+    if (is_from_peer(text)) {
         (void)snprintf(reason, sizeof reason, "%.255s", text);
     } else {
         (void)snprintf(reason, sizeof reason, "rank %u says: %.230s",
                        operation->ranks[operation->schedule.rank], text);
     }
-    muster_binding_abort(operation->binding, operation->peers, operation->peer_count, reason);
+    muster_launch_abort(operation->fabric, operation->launch, operation->peers,
+                        operation->peer_count, reason);
 }
 
 muster_status muster_operation_end_failed(struct muster_operation *operation, muster_status status,
                                           uint32_t *ret_suspect)
 {
-    const struct muster_binding *binding = operation->binding;
+    const struct muster_launch *launch = operation->launch;
     char own_reason[MUSTER_ERROR_MAX];
     char lost_reason[MUSTER_REASON_SIZE];
     (void)snprintf(own_reason, sizeof own_reason, "%s", muster_last_error());
-    muster_fabric_withdraw(binding->fabric, binding->generation, binding->context,
-                           binding->sequence);
+    muster_fabric_withdraw(operation->fabric, launch->generation, launch->context,
+                           launch->sequence);
     if (atomic_load(&operation->failed)) {
         status = muster_error_set(operation->failure, "%s", operation->reason);
     } else if (status != MUSTER_RETRY) {
         (void)muster_error_set(status, "%s", own_reason);
     }
     if ((status == MUSTER_REJOIN || status == MUSTER_RETRY) &&
-        muster_fabric_exhausted(binding->fabric, binding->generation, lost_reason)) {
+        muster_fabric_exhausted(operation->fabric, launch->generation, lost_reason)) {
         return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
     }
     if (status == MUSTER_RETRY) {
         return report_deadline(operation, ret_suspect);
     }
     if (status == MUSTER_INVALID) {
-        tell_peers(operation);
+        abort_at_peers(operation);
     } else if (status == MUSTER_REJOIN) {
-        (void)muster_fabric_lost_peer(binding->fabric, binding->generation, ret_suspect,
+        (void)muster_fabric_lost_peer(operation->fabric, launch->generation, ret_suspect,
                                       lost_reason);
     }
     return status;

@@ -1,5 +1,8 @@
+/* Steps and messages of an operation on memory of a GPU: copies, and reductions by blocks in memory
+ * of the host. */
 #include "worker/executor/executor_gpu.h"
 
+#include "collectives/reduce/reduce.h"
 #include "worker/base/cleanup.h"
 #include "worker/device/cuda/gpu.h"
 #include "worker/trace/timeline.h"
@@ -8,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 128 * 1024 }; /* as large as what a link over RDMA hands over at once */
+enum { BLOCK_BYTES = 128 * 1024 }; /* a segment of a link over RDMA */
 
-/* Bytes of a buffer, or of what has come. */
+/* Bytes of a buffer, or of arrived data. */
 struct place {
     char *at;
-    const struct muster_gpu_memory *gpu; /* NULL: the host's */
+    const struct muster_gpu_memory *gpu; /* NULL: memory of the host */
 };
 
 static struct place place_of(const struct muster_operation *operation, uint8_t buffer,
@@ -30,27 +33,22 @@ static struct place behind(struct place place, uint64_t offset_bytes)
     return place;
 }
 
-/* At least one of the two is a GPU's. */
+/* At least one of the two is memory of a GPU. */
 static muster_status copy(const struct muster_operation *operation, struct place to,
                           struct place from, size_t size_bytes)
 {
     int64_t started_ns = muster_timeline_clock(operation->timeline);
     TRY(muster_gpu_copy(to.gpu != NULL ? to.gpu : from.gpu, to.at, from.at, size_bytes));
-    if (operation->timeline != NULL) {
-        muster_timeline_add(operation->timeline,
-                            &(struct muster_timeline_span){.stage = MUSTER_TIMELINE_GPU_COPY,
-                                                           .peer = MUSTER_TIMELINE_NOBODY,
-                                                           .start_ns = started_ns,
-                                                           .bytes = size_bytes,
-                                                           .sequence = operation->binding->sequence,
-                                                           .context = operation->binding->context});
-    }
+    muster_timeline_add_local(
+        operation->timeline, MUSTER_TIMELINE_GPU_COPY, started_ns, size_bytes,
+        (struct muster_timeline_operation){.sequence = operation->launch->sequence,
+                                           .context = operation->launch->context});
     return MUSTER_OK;
 }
 
-/* Where the CPU finds it: in the block, if it is a GPU's. */
-static muster_status bring(const struct muster_operation *operation, struct place from,
-                           struct place block, size_t size_bytes, struct place *ret_here)
+/* *ret_here is where the CPU can read it: copied to the block, if it is memory of a GPU. */
+static muster_status copy_to_host(const struct muster_operation *operation, struct place from,
+                                  struct place block, size_t size_bytes, struct place *ret_here)
 {
     *ret_here = from.gpu != NULL ? block : from;
     return from.gpu != NULL ? copy(operation, block, from, size_bytes) : MUSTER_OK;
@@ -74,9 +72,9 @@ static muster_status combine(const struct muster_operation *operation, struct pl
         struct place result = to.gpu != NULL ? block : to;
         struct place one;
         struct place other;
-        TRY(bring(operation, behind(left, done), block, size, &one));
-        TRY(bring(operation, behind(right, done), second, size, &other));
-        muster_reduction_combine(operation->binding->reduction, result.at, one.at, other.at,
+        TRY(copy_to_host(operation, behind(left, done), block, size, &one));
+        TRY(copy_to_host(operation, behind(right, done), second, size, &other));
+        muster_reduction_combine(&operation->launch->reduction, result.at, one.at, other.at,
                                  size / element_bytes);
         if (to.gpu != NULL) {
             TRY(copy(operation, to, result, size));
@@ -87,7 +85,8 @@ static muster_status combine(const struct muster_operation *operation, struct pl
 
 /* Messages ------------------------------------------------------------------------------------ */
 
-/* What has come is handed over by one thread at a time, so the first failure can be kept. */
+/* One thread at a time delivers arrived data, so that the first failure can be stored without a
+ * lock. */
 static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, const void *data,
                     size_t size_bytes)
 {
@@ -95,29 +94,29 @@ static void consume(struct muster_transfer *transfer, uint64_t offset_bytes, con
     struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
     struct place target = behind(place_of(operation, step->target, step->at), offset_bytes);
-    const struct place came = {.at = (char *)data}; /* only read */
+    const struct place arrived = {.at = (char *)data}; /* only read */
     muster_status status;
     if (transfer->to_gpu) {
         status = muster_gpu_copy(target.gpu, target.at, data, size_bytes);
     } else {
         status = combine(operation, target,
                          behind(place_of(operation, step->source, step->span.offset), offset_bytes),
-                         came, size_bytes);
+                         arrived, size_bytes);
     }
-    message->spoilt = message->spoilt || status != MUSTER_OK;
+    message->failed_copy = message->failed_copy || status != MUSTER_OK;
     if (status != MUSTER_OK && operation->gpu_reason[0] == '\0') {
         (void)snprintf(operation->gpu_reason, sizeof operation->gpu_reason, "%.120s",
                        muster_last_error());
     }
 }
 
-void muster_message_bind_gpu(struct message *message)
+void muster_message_prepare_gpu(struct message *message)
 {
     const struct muster_operation *operation = message->lane->operation;
     const struct muster_step *step = message->step;
     struct muster_transfer *transfer = &message->transfer;
     bool into = step->kind != MUSTER_STEP_SEND && operation->gpu[step->target] != NULL;
-    message->spoilt = false;
+    message->failed_copy = false;
     if (step->kind == MUSTER_STEP_SEND) {
         transfer->gpu = operation->gpu[step->source];
     } else if (step->kind == MUSTER_STEP_RECV_REDUCE &&
@@ -131,7 +130,7 @@ void muster_message_bind_gpu(struct message *message)
 
 muster_status muster_message_check_gpu(const struct message *message)
 {
-    return message->spoilt
+    return message->failed_copy
                ? muster_error_set(MUSTER_FATAL, "%s", message->lane->operation->gpu_reason)
                : MUSTER_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * Operations on memory of a GPU: bytes are copied there by CUDA, and what is reduced there is
- * brought to the host block by block, reduced, and taken back.
+ * Operations on memory of a GPU: CUDA copies arrived bytes there. What is reduced there is copied
+ * to the host block by block, reduced, and copied back.
  *
  * Private to the executor. May use: fabric, collectives, base.
  */
@@ -9,12 +9,12 @@
 
 #include "worker/executor/executor_parts.h"
 
-/* The message has been bound: what comes goes where its step wants it, and what goes is said to be
- * a GPU's if it is. */
-void muster_message_bind_gpu(struct message *message);
+/* Completes a transfer that is prepared for memory of the host: a send out of memory of a GPU says
+ * so, and what arrives for a GPU is copied or reduced there. */
+void muster_message_prepare_gpu(struct message *message);
 
-/* What came could not be handed to the GPU: keeps why in the thread's error text. Under the
- * fabric's lock, when the message is done. */
+/* MUSTER_FATAL: a copy to the GPU failed; the thread's error text says why. Under the fabric's
+ * lock, when the message is done. */
 MUSTER_CHECKED muster_status muster_message_check_gpu(const struct message *message);
 
 /* A local step. MUSTER_FATAL: no memory, or CUDA's name of the error. */

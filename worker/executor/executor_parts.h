@@ -1,4 +1,5 @@
-/* What the executor's files share. executor.c says who owns what of it at which time. */
+/* What the files of the executor share. The top of executor.c says which thread owns what, and
+ * when. */
 #ifndef MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
 #define MUSTER_WORKER_EXECUTOR_EXECUTOR_PARTS_H
 
@@ -10,10 +11,10 @@
 struct lane {
     struct muster_operation *operation;
     size_t first, end;        /* its steps: [first, end) of the schedule */
-    size_t start, next;       /* the round under way: [start, next) */
-    uint8_t turn;             /* which count is the round's; the other is the next one's */
-    atomic_size_t waiting[2]; /* messages posted and not yet done, plus the starter's unit */
-    atomic_bool local_work;   /* the round's local steps are the owner's to do */
+    size_t start, next;       /* the present round: [start, next) */
+    uint8_t turn;             /* index of the round's count; the other count is the next round's */
+    atomic_size_t waiting[2]; /* messages posted and not done, plus the unit of the starter */
+    atomic_bool local_work;   /* the owner has to do the local steps of the round */
 };
 
 /* A step's message; unused where the step is local. */
@@ -22,13 +23,14 @@ struct message {
     const struct muster_step *step;
     struct lane *lane;
     uint32_t ordinal;
-    uint8_t turn; /* of its round */
-    bool early;   /* it is posted with the round before */
-    bool pending; /* posted and not done */
-    bool spoilt;  /* a GPU did not take what came */
+    uint8_t turn;     /* of its round */
+    bool early;       /* it is posted with the round before its own */
+    bool pending;     /* posted and not done */
+    bool failed_copy; /* a copy of its data to or on a GPU failed */
 };
 
 struct muster_operation {
+    struct muster_fabric *fabric; /* borrowed; NULL: the schedule has no messages */
     struct muster_schedule schedule;
     const uint32_t *ranks;    /* borrowed */
     struct message *messages; /* [schedule.step_count] */
@@ -36,23 +38,24 @@ struct muster_operation {
     uint32_t *peers;          /* [peer_count] the schedule's distinct peers, global ranks */
     size_t peer_count;
 
-    /* Of the run under way. */
-    const struct muster_binding *binding;
+    /* Of the present launch. */
+    const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
     /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */
     const struct muster_gpu_memory *gpu[3];
     bool on_gpu;
-    char gpu_reason[128]; /* why the first message was spoilt; "": none was */
+    char gpu_reason[128]; /* why the first copy failed; "": none did */
     size_t element_size_bytes;
     atomic_size_t lanes_left;
-    bool awake; /* the owner has something to do; see wake() */
+    bool awake; /* the owner has something to do: see wake_owner() */
     atomic_bool failed;
     muster_status failure;
     char reason[MUSTER_ERROR_MAX];
 };
 
-/* Takes everything back and says why. status is the owner's own failure, or OK. */
+/* Withdraws the operation from the fabric and sets the error text. status is the owner's own
+ * failure, or MUSTER_OK. */
 MUSTER_CHECKED muster_status muster_operation_end_failed(struct muster_operation *operation,
                                                          muster_status status,
                                                          uint32_t *ret_suspect);

@@ -286,16 +286,16 @@ static void find_host(struct muster_fabric *fabric, const struct muster_peer *pe
 }
 
 /* Of how many members on this host it is which, and what they have there. */
-static struct muster_spin_policy_place find_place(const struct muster_fabric *fabric,
-                                                  const struct muster_peer *peers, uint32_t count)
+static struct muster_spin_host find_place(const struct muster_fabric *fabric,
+                                          const struct muster_peer *peers, uint32_t count)
 {
-    struct muster_spin_policy_place place = {.cores = muster_cores_usable(),
-                                             .quota_millis = muster_cores_quota_millis("")};
+    struct muster_spin_host place = {.cores = muster_cores_usable(),
+                                     .quota_millis = muster_cores_quota_millis("")};
     for (uint32_t i = 0; i < count && fabric->host[0] != '\0'; i++) {
         if (strcmp(peers[i].member, fabric->member) == 0) {
-            place.index = place.members_here;
+            place.index = place.members;
         }
-        place.members_here += strcmp(peers[i].host, fabric->host) == 0;
+        place.members += strcmp(peers[i].host, fabric->host) == 0;
     }
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         place.has_device = place.has_device || fabric->transports[i].ops->polls_device;
@@ -326,8 +326,8 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     find_host(fabric, peers, count);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
-    const struct muster_spin_policy_place place = find_place(fabric, peers, count);
-    muster_spin_policy_begin(&fabric->spin_policy, &place);
+    const struct muster_spin_host place = find_place(fabric, peers, count);
+    muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &place);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
     }

@@ -1,20 +1,20 @@
 #include "worker/fabric/link_trace.h"
 
-static struct muster_timeline_span span_of(const struct muster_link *link,
-                                           const struct muster_transfer *transfer)
+static struct muster_timeline_event span_of(const struct muster_link *link,
+                                            const struct muster_transfer *transfer)
 {
-    return (struct muster_timeline_span){.peer = link->rank,
-                                         .sequence = transfer->key.sequence,
-                                         .context = transfer->key.context,
-                                         .lane = transfer->key.lane,
-                                         .message = transfer->key.ordinal};
+    return (struct muster_timeline_event){.peer = link->rank,
+                                          .sequence = transfer->key.sequence,
+                                          .context = transfer->key.context,
+                                          .lane = transfer->key.lane,
+                                          .message = transfer->key.ordinal};
 }
 
 /* From its first byte, if that was seen; before, it waited for the other end. */
 void muster_spans_add_message(const struct muster_link *link,
                               const struct muster_transfer *transfer)
 {
-    struct muster_timeline_span span = span_of(link, transfer);
+    struct muster_timeline_event span = span_of(link, transfer);
     int64_t posted_ns = transfer->posted_ns;
     span.stage =
         transfer->direction == MUSTER_SEND ? MUSTER_TIMELINE_SEND : MUSTER_TIMELINE_RECEIVE;
@@ -27,7 +27,7 @@ void muster_spans_add_message(const struct muster_link *link,
 void muster_spans_add_part(const struct muster_link *link, const struct muster_transfer *transfer,
                            const struct muster_link_part *part)
 {
-    struct muster_timeline_span span = span_of(link, transfer);
+    struct muster_timeline_event span = span_of(link, transfer);
     span.stage = part->stage;
     span.start_ns = part->started_ns;
     span.offset_bytes = part->offset_bytes;

@@ -3,7 +3,7 @@
  * the generation is revoked, or the leader leaves and one of them takes over.
  */
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
+#include "worker/base/core_move.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
@@ -17,10 +17,8 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_MAX = 64,          /* taken from epoll at a time */
-    TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
-    NS_PER_S = 1000000000,
-    NS_PER_MS = 1000000,
+    EVENTS_MAX = 64,                /* taken from epoll at a time */
+    TURNS_WITHOUT_EVENTS = 8,       /* while there is other work */
     RELAXES = 16,                   /* between two looks at descriptors */
     PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
 };
@@ -241,7 +239,7 @@ static void doze(struct muster_fabric *fabric, bool dozing)
 
 static bool look(const struct muster_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->spin_policy.looks; i++) {
+    for (uint32_t i = 0; i < fabric->spin_policy.polls_of_memory; i++) {
         if (has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
             return true;
         }
@@ -253,26 +251,24 @@ static bool look(const struct muster_fabric *fabric)
 static void relax(void)
 {
     for (int i = 0; i < RELAXES; i++) {
-        muster_cores_relax();
+        muster_spin_relax();
     }
 }
 
 /* Looks for a while, without the lock. True if there is something to do; events may have been taken
  * then. */
-static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
+static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t until_ns,
                              struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
-    int64_t look_ns = fabric->spin_policy.look_ns;
+    int64_t look_ns = fabric->spin_policy.poll_ns;
     int64_t end_ns = now_ns + look_ns < until_ns ? now_ns + look_ns : until_ns;
-    int64_t give_way_ns = now_ns + fabric->spin_policy.pause_ns;
+    int64_t give_way_ns = now_ns + fabric->spin_policy.pause;
     bool found = false;
-    uint32_t place;
-    bool moves = muster_spin_policy_moves(&fabric->spin_policy, &place);
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     if (moves) {
-        (void)muster_cores_move(place);
+        (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
         found = look(fabric);
@@ -289,13 +285,13 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
             int64_t before_ns = now_ns;
             sched_yield(); /* to a peer that has to share this core */
             now_ns = muster_clock_ns();
-            muster_spin_policy_gave_way(&fabric->spin_policy, now_ns - before_ns);
-            give_way_ns = now_ns + fabric->spin_policy.pause_ns;
+            muster_spin_policy_note_yield(&fabric->spin_policy, now_ns - before_ns);
+            give_way_ns = now_ns + fabric->spin_policy.pause;
         }
     }
     muster_fabric_lock(fabric);
     if (found) {
-        muster_spin_policy_found(&fabric->spin_policy);
+        muster_spin_policy_note_success(&fabric->spin_policy);
     }
     return found;
 }
@@ -304,14 +300,14 @@ static bool look_for_a_while(struct muster_fabric *fabric, int64_t until_ns,
 static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
                      struct epoll_event *events)
 {
-    const struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    const struct timespec left = muster_clock_timespec(left_ns);
     int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? NULL : &left, NULL);
     if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
         return got;
     }
     /* A kernel before Linux 5.11, or a filter of system calls that is as old: whole milliseconds,
      * rounded up, which lets nobody turn in circles before its time. */
-    int64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS > 0);
+    int64_t left_ms = left_ns / MUSTER_NS_PER_MS + (left_ns % MUSTER_NS_PER_MS > 0);
     int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
     return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
 }
@@ -331,8 +327,10 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = 0;
-    if (until_ns == 0 || !muster_spin_policy_looks(&fabric->spin_policy) ||
-        !look_for_a_while(fabric, until_ns, events, &count)) {
+    enum muster_spin_action action =
+        until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
+    if (action == MUSTER_SPIN_SLEEP ||
+        !look_for_a_while(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
         doze(fabric, true);
         int64_t sleep_ns = has_news(fabric) ? 0 : until_ns;
         muster_mutex_unlock(&fabric->lock);

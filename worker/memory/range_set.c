@@ -1,15 +1,16 @@
+/* Sorted ranges of addresses: found by bisection, merged and split in place. */
 #include "worker/memory/range_set.h"
 
 #include <string.h>
 
-/* The first whose end is at least this. */
-static size_t first_ending(const struct muster_range_set *stretches, uintptr_t at)
+/* The index of the first range whose end is at least `at`. */
+static size_t first_ending(const struct muster_range_set *set, uintptr_t at)
 {
     size_t low = 0;
-    size_t high = stretches->count;
+    size_t high = set->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (stretches->all[middle].end < at) {
+        if (set->ranges[middle].end < at) {
             low = middle + 1;
         } else {
             high = middle;
@@ -18,66 +19,67 @@ static size_t first_ending(const struct muster_range_set *stretches, uintptr_t a
     return low;
 }
 
-/* Puts these in the place of those from index to index_end - 1. */
-static bool replace(struct muster_range_set *stretches, size_t index, size_t index_end,
+/* Replaces the ranges index to index_end - 1 by others. */
+static bool replace(struct muster_range_set *set, size_t index, size_t index_end,
                     const struct muster_range *by, size_t by_count)
 {
-    size_t count = stretches->count - (index_end - index) + by_count;
+    size_t count = set->count - (index_end - index) + by_count;
     if (count > MUSTER_RANGES_MAX) {
         return false;
     }
-    struct muster_range *all = stretches->all;
-    memmove(all + index + by_count, all + index_end, (stretches->count - index_end) * sizeof *all);
+    struct muster_range *ranges = set->ranges;
+    memmove(ranges + index + by_count, ranges + index_end,
+            (set->count - index_end) * sizeof *ranges);
     if (by_count > 0) {
-        memcpy(all + index, by, by_count * sizeof *all);
+        memcpy(ranges + index, by, by_count * sizeof *ranges);
     }
-    stretches->count = count;
+    set->count = count;
     return true;
 }
 
-bool muster_range_set_cover(const struct muster_range_set *stretches, struct muster_range stretch)
+bool muster_range_set_contains(const struct muster_range_set *set, struct muster_range range)
 {
-    size_t index = first_ending(stretches, stretch.end);
-    return stretch.begin >= stretch.end ||
-           (index < stretches->count && stretches->all[index].begin <= stretch.begin);
+    size_t index = first_ending(set, range.end);
+    return range.begin >= range.end ||
+           (index < set->count && set->ranges[index].begin <= range.begin);
 }
 
-bool muster_range_set_add(struct muster_range_set *stretches, struct muster_range stretch)
+bool muster_range_set_add(struct muster_range_set *set, struct muster_range range)
 {
-    if (stretch.begin >= stretch.end) {
+    if (range.begin >= range.end) {
         return true;
     }
-    size_t index = first_ending(stretches, stretch.begin);
+    size_t index = first_ending(set, range.begin);
     size_t index_end = index;
-    while (index_end < stretches->count && stretches->all[index_end].begin <= stretch.end) {
-        const struct muster_range *other = &stretches->all[index_end++];
-        stretch.begin = other->begin < stretch.begin ? other->begin : stretch.begin;
-        stretch.end = other->end > stretch.end ? other->end : stretch.end;
+    while (index_end < set->count && set->ranges[index_end].begin <= range.end) {
+        const struct muster_range *other = &set->ranges[index_end++];
+        range.begin = other->begin < range.begin ? other->begin : range.begin;
+        range.end = other->end > range.end ? other->end : range.end;
     }
-    return replace(stretches, index, index_end, &stretch, 1);
+    return replace(set, index, index_end, &range, 1);
 }
 
-void muster_range_set_cut(struct muster_range_set *stretches, struct muster_range stretch)
+void muster_range_set_remove(struct muster_range_set *set, struct muster_range range)
 {
-    size_t index = first_ending(stretches, stretch.begin + 1);
+    size_t index = first_ending(set, range.begin + 1);
     size_t index_end = index;
     struct muster_range rest[2];
     size_t rest_count = 0;
-    while (index_end < stretches->count && stretches->all[index_end].begin < stretch.end) {
+    while (index_end < set->count && set->ranges[index_end].begin < range.end) {
         index_end++;
     }
-    if (stretch.begin >= stretch.end || index == index_end) {
+    if (range.begin >= range.end || index == index_end) {
         return;
     }
-    struct muster_range below = {stretches->all[index].begin, stretch.begin};
-    struct muster_range above = {stretch.end, stretches->all[index_end - 1].end};
+    struct muster_range below = {set->ranges[index].begin, range.begin};
+    struct muster_range above = {range.end, set->ranges[index_end - 1].end};
     if (below.begin < below.end) {
         rest[rest_count++] = below;
     }
     if (above.begin < above.end) {
         rest[rest_count++] = above;
     }
-    if (!replace(stretches, index, index_end, rest, rest_count)) {
-        (void)replace(stretches, index, index_end, rest, rest_count - 1);
+    if (!replace(set, index, index_end, rest, rest_count)) {
+        (void)replace(set, index, index_end, rest, rest_count - 1);
     }
 }

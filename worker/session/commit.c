@@ -1,7 +1,10 @@
-/* The public calls of state that need no other member's memory: register, commit, restore. */
+/* muster_register, muster_commit and muster_restore: the state calls that move no data between
+ * members. */
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/failure_handling.h"
+#include "worker/session/generation_guard.h"
+#include "worker/session/link_figures.h"
 
 muster_status muster_register(muster_session *session, const char *name, void *data,
                               size_t size_bytes)
@@ -10,11 +13,13 @@ muster_status muster_register(muster_session *session, const char *name, void *d
     return muster_state_register(&session->state, name, data, size_bytes);
 }
 
-/* True on every member if one of them knows that the membership is to change. */
-static muster_status ask_for_changes(struct muster_session *session, bool *ret_change)
+/* *ret_change is true on every member if one of them knows of a reason to change the membership. */
+static muster_status agree_on_change(struct muster_session *session, bool *ret_change)
 {
     int32_t mine =
-        (int32_t)(atomic_load(&session->pending) || muster_session_leaving(session) ? 1 : 0);
+        (int32_t)(atomic_load(&session->newcomers_pending) || muster_session_is_leaving(session)
+                      ? 1
+                      : 0);
     int32_t anyone = 0;
     struct muster_request request = {
         .collective = MUSTER_ALLREDUCE,
@@ -30,48 +35,49 @@ static muster_status ask_for_changes(struct muster_session *session, bool *ret_c
     return MUSTER_OK;
 }
 
-/* Makes the copy inside the gate, so that it belongs to one generation. */
-static muster_status keep_commit(struct muster_session *session)
+/* Makes the copy while the generation is held, so that it belongs to one generation. */
+static muster_status copy_state(struct muster_session *session)
 {
     struct muster_state *state = &session->state;
-    TRY(muster_session_enter(session));
+    TRY(muster_session_hold_generation(session));
     muster_status status = MUSTER_OK;
     if (state->count > 0) {
         status = muster_state_reserve(state);
         if (status == MUSTER_OK) {
-            muster_state_keep(state, atomic_load(&state->version) + 1, session->generation.number);
+            muster_state_copy_commit(state, atomic_load(&state->version) + 1,
+                                     session->generation.number);
         }
     }
-    muster_session_exit(session);
+    muster_session_release_generation(session);
     return status;
 }
 
 muster_status muster_commit(muster_session *session)
 {
     AUTO_LOCK(&session->state.mutex);
-    TRY(keep_commit(session));
+    TRY(copy_state(session));
     bool change = false;
-    muster_status status = ask_for_changes(session, &change);
+    muster_status status = agree_on_change(session, &change);
     if (status != MUSTER_OK) {
         return muster_error_prefix(status, "commit");
     }
     if (change) {
-        atomic_store(&session->planned, true);
-        return muster_session_settle(
+        atomic_store(&session->change_planned, true);
+        return muster_session_handle_result(
             session, muster_generation(session),
             muster_error_set(MUSTER_REJOIN, "commit: the membership is to change"), UINT32_MAX);
     }
-    status = muster_session_tune_late(session);
+    status = muster_session_refresh_figures(session);
     return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "commit");
 }
 
 muster_status muster_restore(muster_session *session)
 {
     AUTO_LOCK(&session->state.mutex);
-    if (!session->state.kept) {
+    if (!session->state.has_copy) {
         return muster_error_set(MUSTER_INVALID, "restore: nothing was ever committed or synced");
     }
-    muster_state_put_back(&session->state);
+    muster_state_restore_commit(&session->state);
     return MUSTER_OK;
 }
 

@@ -1,11 +1,15 @@
-/* One collective through the gate, and what its outcome leads to. */
+/* What follows from the status of a collective, and the run of one collective. */
+#include "worker/session/failure_handling.h"
+
 #include <stdio.h>
 
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/generation_guard.h"
+#include "worker/session/lease_thread.h"
 
-/* A collective ended with MUSTER_REJOIN: is it worth a report, or is the job over for us? */
-static muster_status settle_rejoin(struct muster_session *session, uint64_t generation,
+/* A collective ended with MUSTER_REJOIN: reports the suspect, and finds out whether the job is over
+ * for this member. */
+static muster_status handle_rejoin(struct muster_session *session, uint64_t generation,
                                    uint32_t suspect)
 {
     char text[MUSTER_ERROR_MAX];
@@ -15,7 +19,7 @@ static muster_status settle_rejoin(struct muster_session *session, uint64_t gene
     }
     AUTO_LOCK(&session->mutex);
     if (session->ended) {
-        return muster_session_out_of_job_locked(session);
+        return muster_session_ended_error_locked(session);
     }
     if (session->generation.number == generation) {
         session->rejoin_due = true;
@@ -23,11 +27,11 @@ static muster_status settle_rejoin(struct muster_session *session, uint64_t gene
     return muster_error_set(MUSTER_REJOIN, "%s", text);
 }
 
-muster_status muster_session_settle(struct muster_session *session, uint64_t generation,
-                                    muster_status status, uint32_t suspect)
+muster_status muster_session_handle_result(struct muster_session *session, uint64_t generation,
+                                           muster_status status, uint32_t suspect)
 {
     if (status == MUSTER_REJOIN) {
-        status = settle_rejoin(session, generation, suspect);
+        status = handle_rejoin(session, generation, suspect);
     }
     if (atomic_load(&session->last_status) != (int)status) {
         atomic_store(&session->last_status, (int)status);
@@ -39,10 +43,10 @@ muster_status muster_session_run(struct muster_session *session, muster_scope sc
                                  const struct muster_request *request)
 {
     uint32_t suspect = UINT32_MAX;
-    TRY(muster_session_enter(session));
+    TRY(muster_session_hold_generation(session));
     uint64_t generation = session->generation.number;
     muster_status status =
         muster_context_run(session->generation.contexts[scope], request, &suspect);
-    muster_session_exit(session);
-    return muster_session_settle(session, generation, status, suspect);
+    muster_session_release_generation(session);
+    return muster_session_handle_result(session, generation, status, suspect);
 }

@@ -1,37 +1,39 @@
-/* The gate: who is inside has the generation as it is; and what closes it. */
-#include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+/* The generation guard: counts the calls that use the generation, and closes it to new ones. */
+#include "worker/session/generation_guard.h"
 
-bool muster_session_leaving(struct muster_session *session)
+#include "worker/base/thread.h"
+#include "worker/session/sigterm.h"
+
+bool muster_session_is_leaving(struct muster_session *session)
 {
-    return atomic_load(&session->leave_wished) || atomic_load(&session->leave_asked) ||
-           (session->sigterm_held && muster_sigterm_count() != session->sigterm_seen);
+    return atomic_load(&session->leave_called) || atomic_load(&session->leave_requested) ||
+           (session->sigterm_held && muster_sigterm_count() != session->sigterm_count_at_open);
 }
 
-muster_status muster_session_out_of_job_locked(const struct muster_session *session)
+muster_status muster_session_ended_error_locked(const struct muster_session *session)
 {
     return muster_error_set(MUSTER_ENDED, "job %s: %s", session->settings.job, session->why);
 }
 
-muster_status muster_session_enter(struct muster_session *session)
+muster_status muster_session_hold_generation(struct muster_session *session)
 {
     AUTO_LOCK(&session->mutex);
     if (session->stage == MUSTER_STAGE_LEFT) {
-        return muster_session_out_of_job_locked(session);
+        return muster_session_ended_error_locked(session);
     }
     if (session->stage != MUSTER_STAGE_RUNNING) {
         return muster_error_set(MUSTER_REJOIN, "job %s: the membership is changing",
                                 session->settings.job);
     }
-    session->users++;
+    session->active_calls++;
     return MUSTER_OK;
 }
 
-void muster_session_exit(struct muster_session *session)
+void muster_session_release_generation(struct muster_session *session)
 {
     AUTO_LOCK(&session->mutex);
-    session->users--;
-    if (session->users == 0 && session->stage != MUSTER_STAGE_RUNNING) {
+    session->active_calls--;
+    if (session->active_calls == 0 && session->stage != MUSTER_STAGE_RUNNING) {
         (void)pthread_cond_broadcast(&session->changed);
     }
 }

@@ -1,39 +1,40 @@
 /*
- * The session thread: one Watch after the other, which is the member's lease. It learns that the
- * generation is revoked, that newcomers wait, that this member is to leave. When the service
- * cannot be reached it goes on trying for ever; the running job does not notice.
+ * The lease thread: one Watch after the other, which is this member's lease. The answers say that
+ * the generation is revoked, that newcomers are waiting, that this member is to leave. While the
+ * service cannot be reached the thread tries again for ever; the running job does not notice.
  *
- * It also speaks for a member whose generation was revoked and which has not joined again yet (its
- * caller may be far from the next collective): such a Watch is answered at once and still is a sign
- * of life. The first follows at once, because this member may be the one that was reported; the
- * others several times in the time that a suspected member has by default.
+ * The thread also shows that this member lives when the generation is revoked and the member has
+ * not joined again yet, as its caller may be far from the next collective. The service answers such
+ * a Watch at once, and it still counts as a sign of life. The first one is sent at once, because
+ * this member may be the one that was reported as dead; the next ones several times within the time
+ * that a suspected member is given by default.
  */
-#include <pthread.h>
+#include "worker/session/lease_thread.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/generation_guard.h"
 
 enum {
     REPORT_ATTEMPT_MS = 500,
     REPORT_TOTAL_MS = 1000,
     WATCH_MARGIN_LEAST_MS = 100,
-    ATTEMPTS_AT_ONCE = 12, /* then progress and generation are read anew */
+    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then progress and generation are read anew */
     REFUSED_PAUSE_MS = 1000,
-    REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is over */
+    REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is revoked */
     REVOKED_PAUSES = 4,         /* in the time that a Watch would have been held */
 };
 
-/* What the thread knows of the service, to say each change once. */
-struct follower {
+/* What the thread knows of the service; each change is logged once. */
+struct watch_state {
     bool unreachable, refused;
-    uint64_t revoked; /* the generation that this thread knows to be over */
-    bool shown;       /* since it knows, the service has been asked again */
+    uint64_t revoked;       /* the generation that is known to be revoked */
+    bool sign_of_life_sent; /* a Watch was sent after the revocation was known */
 };
 
 static void wait_locked(struct muster_session *session, uint32_t timeout_ms)
@@ -44,8 +45,9 @@ static void wait_locked(struct muster_session *session, uint32_t timeout_ms)
 
 static bool nothing_to_watch_locked(const struct muster_session *session)
 {
-    bool formed = session->stage == MUSTER_STAGE_RUNNING || session->stage == MUSTER_STAGE_TUNING;
-    return !formed || session->finished || session->lost || session->ended;
+    bool formed =
+        session->stage == MUSTER_STAGE_RUNNING || session->stage == MUSTER_STAGE_PREPARING;
+    return !formed || session->finished || session->declared_dead || session->ended;
 }
 
 static uint64_t progress_locked(const struct muster_session *session)
@@ -65,33 +67,41 @@ static uint32_t revoked_pause_ms(const struct muster_session *session)
     return pause_ms < REVOKED_PAUSE_MAX_MS ? pause_ms : REVOKED_PAUSE_MAX_MS;
 }
 
-/* Waits for something to watch. False: the session is closing. */
-static bool prepare(struct muster_session *session, struct follower *follower,
-                    struct muster_watch_request *request, struct muster_retry_policy *retry_policy)
+/* The service holds a Watch for hold_ms. The margin for its answer is a third of what the lease
+ * lasts longer, so that a lost one leaves time for others. */
+static uint32_t attempt_ms(const struct muster_session *session)
+{
+    uint32_t margin_ms =
+        session->lease_ms > session->hold_ms ? (session->lease_ms - session->hold_ms) / 3 : 0;
+    return session->hold_ms +
+           (margin_ms > WATCH_MARGIN_LEAST_MS ? margin_ms : WATCH_MARGIN_LEAST_MS);
+}
+
+/* Waits until there is a generation to watch, and fills in the request. False: the session is
+ * closing. */
+static bool next_watch(struct muster_session *session, struct watch_state *watch,
+                       struct muster_watch_request *request,
+                       struct muster_retry_policy *retry_policy)
 {
     AUTO_LOCK(&session->mutex);
-    if (follower->revoked != 0 && follower->revoked == session->generation.number &&
-        !session->closing) {
-        if (follower->shown) {
-            wait_locked(session, revoked_pause_ms(session)); /* it would be answered at once */
+    if (watch->revoked != 0 && watch->revoked == session->generation.number && !session->closing) {
+        if (watch->sign_of_life_sent) {
+            wait_locked(session, revoked_pause_ms(session)); /* the service answers at once */
         }
-        follower->shown = true;
+        watch->sign_of_life_sent = true;
     }
     while (!session->closing && nothing_to_watch_locked(session)) {
         (void)pthread_cond_wait(&session->changed, &session->mutex);
     }
-    uint32_t spare_ms =
-        session->lease_ms > session->hold_ms ? (session->lease_ms - session->hold_ms) / 3 : 0;
     *retry_policy = (struct muster_retry_policy){
-        .attempt_ms = session->hold_ms +
-                      (spare_ms > WATCH_MARGIN_LEAST_MS ? spare_ms : WATCH_MARGIN_LEAST_MS),
+        .attempt_ms = attempt_ms(session),
         .deadline_ns = MUSTER_NEVER,
-        .attempts = follower->unreachable ? ATTEMPTS_AT_ONCE : 1,
+        .attempts = watch->unreachable ? ATTEMPTS_IN_A_ROW : 1,
     };
     *request = (struct muster_watch_request){
         .generation = session->generation.number,
-        .pending_known = atomic_load(&session->pending),
-        .leave_known = atomic_load(&session->leave_asked),
+        .pending_known = atomic_load(&session->newcomers_pending),
+        .leave_known = atomic_load(&session->leave_requested),
         .progress = progress_locked(session),
     };
     (void)snprintf(request->job, sizeof request->job, "%s", session->settings.job);
@@ -99,25 +109,25 @@ static bool prepare(struct muster_session *session, struct follower *follower,
     return !session->closing;
 }
 
-static void heed_answer(struct muster_session *session, struct follower *follower,
-                        uint64_t generation, const struct muster_watch_response *response)
+static void apply_answer(struct muster_session *session, struct watch_state *watch,
+                         uint64_t generation, const struct muster_watch_response *response)
 {
     AUTO_LOCK(&session->mutex);
     if (session->generation.number != generation) {
-        return; /* the session has moved on meanwhile */
+        return; /* the session is in another generation by now */
     }
-    atomic_store(&session->pending, response->pending);
-    atomic_store(&session->leave_asked, response->leave);
-    if (response->revoked && follower->revoked != generation) {
-        follower->revoked = generation;
-        follower->shown = false;
-        muster_log(MUSTER_LOG_INFO, "the generation is over: %s", response->reason);
+    atomic_store(&session->newcomers_pending, response->pending);
+    atomic_store(&session->leave_requested, response->leave);
+    if (response->revoked && watch->revoked != generation) {
+        watch->revoked = generation;
+        watch->sign_of_life_sent = false;
+        muster_log(MUSTER_LOG_INFO, "the generation is revoked: %s", response->reason);
         muster_session_revoke_locked(session, response->reason);
     }
 }
 
-void muster_session_heed(struct muster_session *session, uint64_t generation,
-                         enum muster_rpc_code code, const char *why)
+void muster_session_apply_service_error(struct muster_session *session, uint64_t generation,
+                                        enum muster_rpc_code code, const char *why)
 {
     if (code != MUSTER_RPC_NOT_FOUND && code != MUSTER_RPC_FAILED_PRECONDITION) {
         return;
@@ -128,46 +138,48 @@ void muster_session_heed(struct muster_session *session, uint64_t generation,
     }
     (void)snprintf(session->why, sizeof session->why, "%s", why);
     if (code == MUSTER_RPC_NOT_FOUND) {
-        session->lost = true;
+        session->declared_dead = true;
     } else {
         session->ended = true;
     }
     muster_session_revoke_locked(session, why);
 }
 
-/* The service refused the Watch, or could not be reached. */
-static void heed_failure(struct muster_session *session, struct follower *follower,
-                         uint64_t generation, muster_status status, enum muster_rpc_code code)
+/* The service refused the Watch, or could not be reached. After another error than these the thread
+ * pauses, so that it does not ask in a loop. */
+static void apply_failure(struct muster_session *session, struct watch_state *watch,
+                          uint64_t generation, muster_status status, enum muster_rpc_code code)
 {
     if (code == MUSTER_RPC_CANCELED) {
-        return; /* the caller's Join took its place, or the session closes */
+        return; /* the caller's Join replaced this Watch, or the session is closing */
     }
-    muster_session_heed(session, generation, code, muster_last_error());
+    muster_session_apply_service_error(session, generation, code, muster_last_error());
     if (status == MUSTER_RETRY) {
-        if (!follower->unreachable) {
-            muster_log(MUSTER_LOG_WARN, "the job goes on without the service: %s",
+        if (!watch->unreachable) {
+            muster_log(MUSTER_LOG_WARN,
+                       "the service cannot be reached; the job goes on without it: %s",
                        muster_last_error());
         }
-        follower->unreachable = true;
+        watch->unreachable = true;
         return;
     }
     if (status == MUSTER_REJOIN) {
         const struct muster_watch_response over = {.revoked = true,
-                                                   .reason = "the service says so"};
-        heed_answer(session, follower, generation, &over);
+                                                   .reason = "the service refused the Watch of it"};
+        apply_answer(session, watch, generation, &over);
         return;
     }
     AUTO_LOCK(&session->mutex);
     if (!nothing_to_watch_locked(session) && !session->closing) {
-        if (!follower->refused) {
+        if (!watch->refused) {
             muster_log(MUSTER_LOG_ERROR, "the service cannot be watched: %s", muster_last_error());
         }
-        follower->refused = true;
+        watch->refused = true;
         wait_locked(session, REFUSED_PAUSE_MS);
     }
 }
 
-static void watch_once(struct muster_session *session, struct follower *follower,
+static void watch_once(struct muster_session *session, struct watch_state *watch,
                        const struct muster_watch_request *request,
                        const struct muster_retry_policy *retry_policy)
 {
@@ -175,74 +187,74 @@ static void watch_once(struct muster_session *session, struct follower *follower
     json_t *answer = NULL;
     struct muster_watch_response response = {0};
     muster_status status =
-        muster_client_call(session->follower, MUSTER_RPC_WATCH,
+        muster_client_call(session->lease_client, MUSTER_RPC_WATCH,
                            muster_watch_request_encode(request), retry_policy, &answer, &code);
     if (status == MUSTER_OK) {
         status = muster_watch_response_decode(answer, &response);
         json_decref(answer);
     }
     if (status != MUSTER_OK) {
-        heed_failure(session, follower, request->generation, status, code);
+        apply_failure(session, watch, request->generation, status, code);
         return;
     }
-    if (follower->unreachable) {
-        muster_log(MUSTER_LOG_WARN, "the service is back");
-        follower->unreachable = false;
+    if (watch->unreachable) {
+        muster_log(MUSTER_LOG_WARN, "the service can be reached again");
+        watch->unreachable = false;
     }
-    follower->refused = false;
-    heed_answer(session, follower, request->generation, &response);
+    watch->refused = false;
+    apply_answer(session, watch, request->generation, &response);
 }
 
-static void *follow(void *argument)
+static void *run_lease_thread(void *argument)
 {
     struct muster_session *session = argument;
-    struct follower follower = {0};
+    struct watch_state watch = {0};
     struct muster_watch_request request;
     struct muster_retry_policy retry_policy;
-    while (prepare(session, &follower, &request, &retry_policy)) {
-        watch_once(session, &follower, &request, &retry_policy);
+    while (next_watch(session, &watch, &request, &retry_policy)) {
+        watch_once(session, &watch, &request, &retry_policy);
     }
     return NULL;
 }
 
-muster_status muster_session_follow(struct muster_session *session)
+muster_status muster_session_start_lease_thread(struct muster_session *session)
 {
     sigset_t all;
     sigset_t before;
     (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
-    int failed = pthread_create(&session->thread, NULL, follow, session);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals belong to the user's threads */
+    int failed = pthread_create(&session->lease_thread, NULL, run_lease_thread, session);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
-        return muster_error_set(MUSTER_FATAL, "session thread: %s", strerror(failed));
+        return muster_error_set(MUSTER_FATAL, "lease thread: %s", strerror(failed));
     }
-    session->thread_begun = true;
+    session->lease_thread_started = true;
     return MUSTER_OK;
 }
 
-void muster_session_unfollow(struct muster_session *session)
+void muster_session_stop_lease_thread(struct muster_session *session)
 {
     muster_mutex_lock(&session->mutex);
     session->closing = true;
     (void)pthread_cond_broadcast(&session->changed);
     muster_mutex_unlock(&session->mutex);
-    if (session->thread_begun) {
-        muster_client_interrupt(session->follower);
-        (void)pthread_join(session->thread, NULL);
-        session->thread_begun = false;
+    if (session->lease_thread_started) {
+        muster_client_interrupt(session->lease_client);
+        (void)pthread_join(session->lease_thread, NULL);
+        session->lease_thread_started = false;
     }
 }
 
-/* True for the first report of a generation that nobody has revoked yet. */
+/* Fills in the request. False: the generation is revoked, or this member has reported in it. */
 static bool begin_report(struct muster_session *session, uint64_t generation, uint32_t suspect,
                          struct muster_report_request *request)
 {
     AUTO_LOCK(&session->mutex);
     if (nothing_to_watch_locked(session) || session->generation.number != generation ||
-        session->rejoin_due || session->reported == generation) {
+        session->rejoin_due || session->reported_generation == generation) {
         return false;
     }
-    session->reported = generation;
+    session->reported_generation = generation;
     request->generation = generation;
     request->suspect = suspect;
     (void)snprintf(request->job, sizeof request->job, "%s", session->settings.job);
@@ -259,22 +271,22 @@ void muster_session_report(struct muster_session *session, uint64_t generation, 
         .deadline_ns = muster_clock_after_ms(REPORT_TOTAL_MS),
         .attempts = 2,
     };
-    /* The client is busy when another caller reports or joins already: that says it all. */
-    if (pthread_mutex_trylock(&session->calling) != 0) {
+    /* If the client is in use, another caller is reporting or joining already. */
+    if (pthread_mutex_trylock(&session->client_mutex) != 0) {
         return;
     }
     (void)snprintf(request.why, sizeof request.why, "%s", why);
     if (begin_report(session, generation, suspect, &request)) {
         enum muster_rpc_code code = MUSTER_RPC_OK;
         json_t *answer = NULL;
-        muster_status status = muster_client_call(session->caller, MUSTER_RPC_REPORT,
+        muster_status status = muster_client_call(session->caller_client, MUSTER_RPC_REPORT,
                                                   muster_report_request_encode(&request),
                                                   &retry_policy, &answer, &code);
         if (status == MUSTER_OK) {
             json_decref(answer);
         } else {
-            muster_session_heed(session, generation, code, muster_last_error());
+            muster_session_apply_service_error(session, generation, code, muster_last_error());
         }
     }
-    muster_mutex_unlock(&session->calling);
+    muster_mutex_unlock(&session->client_mutex);
 }

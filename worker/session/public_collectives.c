@@ -1,7 +1,7 @@
 /* The public collectives: each becomes a request, which the context of the scope checks. */
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/failure_handling.h"
 
 static muster_status run(struct muster_session *session, muster_scope scope,
                          struct muster_request *request, const muster_call_options *options)

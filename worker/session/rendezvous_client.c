@@ -1,3 +1,4 @@
+/* The client of the rendezvous service, by libcurl. */
 #include "worker/session/rendezvous_client.h"
 
 #include <curl/curl.h>
@@ -22,11 +23,11 @@ enum {
 
 struct muster_client {
     char url[URL_MAX_BYTES]; /* without a slash at the end */
-    CURLM *multi;            /* keeps the connection; its wakeup interrupts a call */
+    CURLM *multi;            /* owns the connection; its wakeup interrupts a call */
     CURL *easy;
     struct curl_slist *headers;
     atomic_bool interrupted;
-    /* Of the present attempt. */
+    /* For the present attempt: */
     char *body; /* owned */
     size_t body_size, body_capacity;
     bool body_too_big;
@@ -35,11 +36,11 @@ struct muster_client {
 };
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-static CURLcode curl_begun = CURLE_FAILED_INIT;
+static CURLcode curl_started = CURLE_FAILED_INIT;
 
-static void begin_curl(void)
+static void start_curl(void)
 {
-    curl_begun = curl_global_init(CURL_GLOBAL_DEFAULT);
+    curl_started = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 static void cleanup_curl_url(CURLU **url)
@@ -61,7 +62,7 @@ static muster_status url_error(const char *url, const char *what)
                             url, what);
 }
 
-/* The parts of a good URL; the texts are curl's. */
+/* Splits a valid URL; the results are freed with curl_free(). */
 static muster_status split_url(const char *url, char **ret_host, char **ret_port)
 {
     AUTO_CURLU CURLU *parts = curl_url();
@@ -104,7 +105,7 @@ muster_status muster_client_check_url(const char *url)
     return split_url(url, &host, &port);
 }
 
-/* curl would not say why it has no socket. */
+/* Opened here because libcurl does not report why it has no socket. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct muster_client *client = user;
@@ -125,9 +126,10 @@ static bool add_header(struct muster_client *client, const char *line)
 
 static muster_status add_headers(struct muster_client *client, const char *token)
 {
-    bool added = add_header(client, "Content-Type: application/json") &&
-                 add_header(client, "Connect-Protocol-Version: 1") &&
-                 add_header(client, "Expect:"); /* else curl asks first and loses a round trip */
+    bool added =
+        add_header(client, "Content-Type: application/json") &&
+        add_header(client, "Connect-Protocol-Version: 1") &&
+        add_header(client, "Expect:"); /* no "Expect: 100-continue", which costs a round trip */
     if (token != NULL && token[0] != '\0') {
         size_t length = strlen(token);
         for (size_t i = 0; i < length; i++) {
@@ -144,11 +146,11 @@ static muster_status add_headers(struct muster_client *client, const char *token
     return added ? MUSTER_OK : muster_error_set(MUSTER_FATAL, "no memory");
 }
 
-static size_t take_body(char *data, size_t size, size_t count, void *user)
+static size_t append_body(char *data, size_t size, size_t count, void *user)
 {
     struct muster_client *client = user;
     size_t added = size * count;
-    if (added > MUSTER_ANSWER_MAX_BYTES - client->body_size) {
+    if (added > MUSTER_RESPONSE_MAX_BYTES - client->body_size) {
         client->body_too_big = true;
         return 0;
     }
@@ -166,7 +168,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *user)
     return added;
 }
 
-static bool set_up(struct muster_client *client)
+static bool configure(struct muster_client *client)
 {
     CURL *easy = client->easy;
     return curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
@@ -179,16 +181,16 @@ static bool set_up(struct muster_client *client)
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->problem) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, append_body) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, client) == CURLE_OK;
 }
 
 muster_status muster_client_create(const char *url, const char *token,
                                    struct muster_client **ret_client)
 {
-    (void)pthread_once(&curl_once, begin_curl);
-    if (curl_begun != CURLE_OK) {
-        return muster_error_set(MUSTER_FATAL, "libcurl: %s", curl_easy_strerror(curl_begun));
+    (void)pthread_once(&curl_once, start_curl);
+    if (curl_started != CURLE_OK) {
+        return muster_error_set(MUSTER_FATAL, "libcurl: %s", curl_easy_strerror(curl_started));
     }
     TRY(muster_client_check_url(url));
     struct muster_client *client = calloc(1, sizeof *client);
@@ -204,8 +206,8 @@ muster_status muster_client_create(const char *url, const char *token,
     if (status == MUSTER_OK) {
         client->multi = curl_multi_init();
         client->easy = curl_easy_init();
-        if (client->multi == NULL || client->easy == NULL || !set_up(client)) {
-            status = muster_error_set(MUSTER_FATAL, "libcurl: cannot make a handle");
+        if (client->multi == NULL || client->easy == NULL || !configure(client)) {
+            status = muster_error_set(MUSTER_FATAL, "libcurl: no handle");
         }
     }
     if (status != MUSTER_OK) {
@@ -236,7 +238,7 @@ void muster_client_interrupt(struct muster_client *client)
     (void)curl_multi_wakeup(client->multi);
 }
 
-/* What one attempt ended with. */
+/* How one attempt ended. */
 struct attempt {
     muster_status status;
     enum muster_rpc_code code;
@@ -254,7 +256,7 @@ static struct attempt attempt_interrupted(const struct muster_client *client)
                           MUSTER_RPC_CANCELED);
 }
 
-/* Runs the transfer to its end. */
+/* Runs the transfer until it ends or the client is interrupted. */
 static CURLcode transfer(struct muster_client *client)
 {
     CURLcode result = CURLE_OK;
@@ -287,7 +289,7 @@ static struct attempt transport_error(struct muster_client *client, CURLcode res
     if (client->body_too_big) {
         return attempt_failed(muster_error_set(MUSTER_FATAL,
                                                "rendezvous %s: an answer of more than %d bytes",
-                                               client->url, MUSTER_ANSWER_MAX_BYTES),
+                                               client->url, MUSTER_RESPONSE_MAX_BYTES),
                               MUSTER_RPC_INTERNAL);
     }
     if (client->socket_error == EMFILE || client->socket_error == ENFILE) {
@@ -362,10 +364,10 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     char url[URL_MAX_BYTES + 64];
     (void)snprintf(url, sizeof url, "%s/muster.v1.Rendezvous/%s", client->url,
                    muster_rpc_method_name(method));
-    /* The server answers what it holds a little before nobody waits for it any longer. */
-    char retry_policy[64];
-    (void)snprintf(retry_policy, sizeof retry_policy, "Connect-Timeout-Ms: %u", timeout_ms);
-    struct curl_slist headers = {.data = retry_policy, .next = client->headers};
+    /* The server answers a held call shortly before this timeout. */
+    char timeout_header[64];
+    (void)snprintf(timeout_header, sizeof timeout_header, "Connect-Timeout-Ms: %u", timeout_ms);
+    struct curl_slist headers = {.data = timeout_header, .next = client->headers};
     long connect_ms = timeout_ms < CONNECT_MAX_MS ? (long)timeout_ms : CONNECT_MAX_MS;
     client->body_size = 0;
     client->body_too_big = false;
@@ -378,7 +380,7 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
         curl_easy_setopt(client->easy, CURLOPT_TIMEOUT_MS, (long)timeout_ms) != CURLE_OK ||
         curl_easy_setopt(client->easy, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) != CURLE_OK ||
         curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {
-        return attempt_failed(muster_error_set(MUSTER_FATAL, "libcurl: cannot begin a call"),
+        return attempt_failed(muster_error_set(MUSTER_FATAL, "libcurl: the call cannot be started"),
                               MUSTER_RPC_INTERNAL);
     }
     CURLcode result = transfer(client);
@@ -392,11 +394,11 @@ static struct attempt attempt_once(struct muster_client *client, enum muster_rpc
     return ended;
 }
 
-/* Full jitter: anything from nothing to the bound, which doubles with every failure. */
+/* Back-off with full jitter: between 0 and a bound that doubles with every failure. */
 static void back_off(struct muster_client *client, uint32_t failures, int64_t deadline_ns)
 {
     uint32_t bound_ms = BACKOFF_CAP_MS;
-    if (failures < 7) {
+    if (failures < 7) { /* 10 ms x 2^7 exceeds the cap */
         bound_ms = (uint32_t)BACKOFF_BASE_MS << failures;
     }
     int wait_ms = (int)muster_random_below(bound_ms + 1);
@@ -407,9 +409,9 @@ static void back_off(struct muster_client *client, uint32_t failures, int64_t de
     }
 }
 
-static struct attempt attempt_until(struct muster_client *client, enum muster_rpc_method method,
-                                    const char *request,
-                                    const struct muster_retry_policy *retry_policy)
+static struct attempt attempt_until_deadline(struct muster_client *client,
+                                             enum muster_rpc_method method, const char *request,
+                                             const struct muster_retry_policy *retry_policy)
 {
     for (uint32_t made = 0;; made++) {
         if (atomic_load(&client->interrupted)) {
@@ -441,7 +443,7 @@ muster_status muster_client_call(struct muster_client *client, enum muster_rpc_m
     if (text == NULL) {
         ended = attempt_failed(muster_error_set(MUSTER_FATAL, "no memory"), MUSTER_RPC_INTERNAL);
     } else {
-        ended = attempt_until(client, method, text, retry_policy);
+        ended = attempt_until_deadline(client, method, text, retry_policy);
     }
     if (ret_code != NULL) {
         *ret_code = ended.code;
@@ -459,7 +461,8 @@ static void cleanup_addresses(struct addrinfo **list)
     }
 }
 
-/* Connecting a datagram socket sends nothing: it only asks the kernel for the route. */
+/* connect() of a datagram socket sends nothing; it makes the kernel choose a route and a source
+ * address. */
 static bool source_address(const struct addrinfo *there, char *ret_address, size_t size)
 {
     struct sockaddr_storage here;

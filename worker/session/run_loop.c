@@ -1,43 +1,46 @@
-/* muster_run: the user's function, again and again, until it is done on every member. */
+/* muster_run: calls the user's function in each generation until it is done on every member. */
 #include <stdio.h>
 #include <string.h>
 
 #include "worker/base/log.h"
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/generation_guard.h"
+#include "worker/session/rejoin.h"
 
-/* All members come to this barrier when their function is done, so whoever passes it knows that
- * the work is done everywhere. */
-static muster_status vote(struct muster_session *session)
+/* Every member calls this barrier when its function is done. A member that passes it knows that the
+ * work is done everywhere. */
+static muster_status finish_together(struct muster_session *session)
 {
     muster_status status = muster_barrier(session, MUSTER_GLOBAL, NULL);
     return status == MUSTER_OK ? MUSTER_OK : muster_error_prefix(status, "the end of the work");
 }
 
-static void restore_if_kept(struct muster_session *session)
+static void restore_if_committed(struct muster_session *session)
 {
     AUTO_LOCK(&session->state.mutex);
-    if (session->state.kept) {
-        muster_state_put_back(&session->state);
+    if (session->state.has_copy) {
+        muster_state_restore_commit(&session->state);
     }
 }
 
-/* One generation's worth of work. *ret_done: the function has returned MUSTER_OK. */
-static muster_status work_once(struct muster_session *session, muster_function function, void *user,
-                               bool *ret_done)
+/* Sync, the user's function, and the barrier at its end. *ret_done: the function has returned
+ * MUSTER_OK. */
+static muster_status run_in_generation(struct muster_session *session, muster_function function,
+                                       void *user, bool *ret_done)
 {
     *ret_done = false;
     TRY(muster_sync(session));
     TRY(function(session, user));
     *ret_done = true;
-    return vote(session);
+    return finish_together(session);
 }
 
-/* Others may have passed the last vote when this member did not: the service then says that the
- * job has finished. A member that was asked to leave has left, done or not. */
+/* The others may have passed the last barrier when this member did not; the service then says that
+ * the job has finished. That is success if the function was done here, unless this member was to
+ * leave. */
 static bool finished_elsewhere(struct muster_session *session, muster_status status, bool done)
 {
-    return status == MUSTER_ENDED && done && !muster_session_leaving(session);
+    return status == MUSTER_ENDED && done && !muster_session_is_leaving(session);
 }
 
 muster_status muster_run(muster_session *session, muster_function function, void *user)
@@ -45,13 +48,13 @@ muster_status muster_run(muster_session *session, muster_function function, void
     for (;;) {
         bool done = false;
         uint64_t generation = muster_generation(session);
-        muster_status status = work_once(session, function, user, &done);
+        muster_status status = run_in_generation(session, function, user, &done);
         if (status == MUSTER_REJOIN) {
-            muster_log(MUSTER_LOG_INFO, "moving over: %s", muster_last_error());
+            muster_log(MUSTER_LOG_INFO, "joining the next generation: %s", muster_last_error());
             bool force = muster_generation(session) == generation;
             status = muster_session_rejoin(session, force);
             if (status == MUSTER_OK) {
-                restore_if_kept(session);
+                restore_if_committed(session);
                 continue;
             }
         }

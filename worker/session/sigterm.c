@@ -1,10 +1,12 @@
-/* SIGTERM as a wish to leave. The handler only counts: sessions compare the count with what it was
- * when they were opened, so no pointer is ever reached from a signal. */
+/* SIGTERM as a request to leave. The handler only counts: a session compares the count with the one
+ * at its opening, so a signal handler never follows a pointer. */
+#include "worker/session/sigterm.h"
+
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
 
 static atomic_uint received; /* lock-free, hence safe in a handler */
 static pthread_mutex_t holders_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -44,7 +46,7 @@ void muster_sigterm_release(void)
     }
     installed = false;
     if (sigaction(SIGTERM, NULL, &present) == 0 && (present.sa_flags & SA_SIGINFO) == 0 &&
-        present.sa_handler == count_signal) { /* else somebody has taken it over since */
+        present.sa_handler == count_signal) { /* else somebody has replaced it since */
         struct sigaction standard = {.sa_handler = SIG_DFL};
         (void)sigemptyset(&standard.sa_mask);
         (void)sigaction(SIGTERM, &standard, NULL);

@@ -1,4 +1,4 @@
-/* Link figures as JSON, and as values of the job on the rendezvous service. */
+/* Link figures as JSON, and stored as values of the job on the service. */
 #include "worker/session/stored_figures.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-void muster_figures_key(uint32_t hosts, char ret_key[MUSTER_FIGURES_KEY_SIZE])
+void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_SIZE])
 {
-    (void)snprintf(ret_key, MUSTER_FIGURES_KEY_SIZE, "figures.%08x", hosts);
+    (void)snprintf(ret_key, MUSTER_FIGURES_KEY_SIZE, "figures.%08x", hosts_digest);
 }
 
 /* Writing -------------------------------------------------------------------------------------- */
@@ -23,7 +23,8 @@ static json_t *encode_link(const struct muster_link_figures *link)
                      link->shared_GBps);
 }
 
-/* By names: numbers are of one version. NULL: no memory. */
+/* Algorithms and collectives go by name, as their numbers differ between versions. NULL: no memory.
+ */
 static json_t *encode_tuned(const struct muster_tuned_list *list)
 {
     json_t *array = json_array();
@@ -50,7 +51,7 @@ json_t *muster_figures_encode(const struct muster_figures *figures)
         "{s:{s:f, s:f, s:I, s:b}, s:I, s:I, s:I}", "core", "reduce_GBps", model->core.reduce_GBps,
         "copy_GBps", model->core.copy_GBps, "cores", (json_int_t)model->core.cores, "one_machine",
         (int)model->core.one_machine, "eager_bytes", (json_int_t)model->eager_bytes, "hosts",
-        (json_int_t)figures->hosts, "shape", (json_int_t)figures->shape);
+        (json_int_t)figures->hosts_digest, "shape", (json_int_t)figures->shape_digest);
     for (unsigned level = 0; object != NULL && level < MUSTER_LEVEL_COUNT; level++) {
         if ((figures->levels & 1U << level) != 0 &&
             json_object_set_new(object, muster_level_name(level),
@@ -69,7 +70,7 @@ json_t *muster_figures_encode(const struct muster_figures *figures)
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-static muster_status wrong(const json_error_t *error)
+static muster_status malformed(const json_error_t *error)
 {
     return muster_error_set(MUSTER_INVALID, "link figures: %s", error->text);
 }
@@ -81,11 +82,11 @@ static muster_status decode_link(json_t *object, struct muster_link_figures *lin
                           &link->latency_us, "posting_us", &link->posting_us, "bandwidth_GBps",
                           &link->bandwidth_GBps, "shared_GBps", &link->shared_GBps) == 0
                ? MUSTER_OK
-               : wrong(&error);
+               : malformed(&error);
 }
 
-/* What this version does not know is left out. */
-static muster_status decode_one(json_t *item, struct muster_tuned_list *list)
+/* An algorithm or collective that this version does not know is left out. */
+static muster_status decode_tuned_item(json_t *item, struct muster_tuned_list *list)
 {
     const char *collective_name;
     const char *algorithm_name;
@@ -98,7 +99,7 @@ static muster_status decode_one(json_t *item, struct muster_tuned_list *list)
     if (json_unpack_ex(item, &error, 0, "{s:s, s:s, s:I, s:I, s:b}", "collective", &collective_name,
                        "algorithm", &algorithm_name, "size_class", &size_class,
                        "element_size_bytes", &size_bytes, "ordered", &ordered) != 0) {
-        return wrong(&error);
+        return malformed(&error);
     }
     if (size_class < 0 || size_class > UINT16_MAX || size_bytes < 0 || size_bytes > UINT32_MAX) {
         return muster_error_set(MUSTER_INVALID, "tuned: a number is out of range");
@@ -115,7 +116,7 @@ static muster_status decode_one(json_t *item, struct muster_tuned_list *list)
     return MUSTER_OK;
 }
 
-/* An older version kept none. */
+/* NULL, from an older version: the list is empty. */
 static muster_status decode_tuned(json_t *array, struct muster_tuned_list *list)
 {
     size_t count = json_array_size(array);
@@ -124,7 +125,7 @@ static muster_status decode_tuned(json_t *array, struct muster_tuned_list *list)
                                 MUSTER_TUNED_MAX);
     }
     for (size_t i = 0; i < count; i++) {
-        TRY(decode_one(json_array_get(array, i), list));
+        TRY(decode_tuned_item(json_array_get(array, i), list));
     }
     return MUSTER_OK;
 }
@@ -142,7 +143,7 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
                        "reduce_GBps", &model->core.reduce_GBps, "copy_GBps", &model->core.copy_GBps,
                        "cores", &cores, "one_machine", &one_machine, "eager_bytes", &eager_bytes,
                        "hosts", &hosts, "shape", &shape) != 0) {
-        return wrong(&error);
+        return malformed(&error);
     }
     if (cores < 0 || cores > UINT32_MAX || eager_bytes < 0 || hosts < 0 || hosts > UINT32_MAX ||
         shape < 0 || shape > UINT32_MAX) {
@@ -151,8 +152,8 @@ static muster_status decode_object(json_t *object, struct muster_figures *figure
     model->core.cores = (uint32_t)cores;
     model->core.one_machine = one_machine != 0 ? 1 : 0;
     model->eager_bytes = (uint64_t)eager_bytes;
-    figures->hosts = (uint32_t)hosts;
-    figures->shape = (uint32_t)shape;
+    figures->hosts_digest = (uint32_t)hosts;
+    figures->shape_digest = (uint32_t)shape;
     TRY(decode_tuned(json_object_get(object, "tuned"), &figures->tuned));
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         json_t *link = json_object_get(object, muster_level_name(level));
@@ -178,11 +179,11 @@ muster_status muster_figures_decode(const void *text, size_t size_bytes,
     return MUSTER_OK;
 }
 
-/* With the job --------------------------------------------------------------------------------- */
+/* On the service ------------------------------------------------------------------------------- */
 
-static muster_status ask(struct muster_client *client, enum muster_rpc_method method,
-                         const struct muster_value_request *request, uint32_t timeout_ms,
-                         json_t **ret_answer, enum muster_rpc_code *ret_code)
+static muster_status call(struct muster_client *client, enum muster_rpc_method method,
+                          const struct muster_value_request *request, uint32_t timeout_ms,
+                          json_t **ret_answer, enum muster_rpc_code *ret_code)
 {
     const struct muster_retry_policy retry_policy = {
         .attempt_ms = timeout_ms, .deadline_ns = muster_clock_after_ms(timeout_ms), .attempts = 1};
@@ -190,8 +191,8 @@ static muster_status ask(struct muster_client *client, enum muster_rpc_method me
                               ret_answer, ret_code);
 }
 
-/* The members that Get and Put have in common. */
-static struct muster_value_request request_of(const char *job, const char *key)
+/* The fields that Get and Put have in common. */
+static struct muster_value_request make_request(const char *job, const char *key)
 {
     struct muster_value_request request = {0};
     (void)snprintf(request.job, sizeof request.job, "%s", job);
@@ -202,11 +203,11 @@ static struct muster_value_request request_of(const char *job, const char *key)
 muster_status muster_figures_get(struct muster_client *client, const char *job, const char *key,
                                  uint32_t timeout_ms, struct muster_figures *ret_figures)
 {
-    const struct muster_value_request request = request_of(job, key);
+    const struct muster_value_request request = make_request(job, key);
     struct muster_value_response response = {0};
     json_t *answer = NULL;
     enum muster_rpc_code code = MUSTER_RPC_OK;
-    muster_status status = ask(client, MUSTER_RPC_GET, &request, timeout_ms, &answer, &code);
+    muster_status status = call(client, MUSTER_RPC_GET, &request, timeout_ms, &answer, &code);
     if (code == MUSTER_RPC_NOT_FOUND) {
         muster_figures_init(ret_figures);
         return MUSTER_OK;
@@ -223,7 +224,7 @@ muster_status muster_figures_get(struct muster_client *client, const char *job, 
 muster_status muster_figures_put(struct muster_client *client, const char *job, const char *key,
                                  uint32_t timeout_ms, const struct muster_figures *figures)
 {
-    struct muster_value_request request = request_of(job, key);
+    struct muster_value_request request = make_request(job, key);
     json_t *json = muster_figures_encode(figures);
     json_t *answer = NULL;
     request.value = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -232,7 +233,7 @@ muster_status muster_figures_put(struct muster_client *client, const char *job, 
         return muster_error_set(MUSTER_FATAL, "no memory for link figures");
     }
     request.value_size = strlen(request.value);
-    muster_status status = ask(client, MUSTER_RPC_PUT, &request, timeout_ms, &answer, NULL);
+    muster_status status = call(client, MUSTER_RPC_PUT, &request, timeout_ms, &answer, NULL);
     free(request.value);
     TRY(status);
     json_decref(answer);

@@ -1,8 +1,8 @@
 /*
- * Link figures as they are stored with the job: a value of generation 0, as JSON, one for each set
- * of hosts that was measured.
+ * Link figures stored with the job on the service: JSON values of generation 0 (they outlive
+ * generations), one for each set of hosts that was measured.
  *
- * May use: figures, rendezvous_client, elastic/messages, collectives, base.
+ * May use: communicator/figures, rendezvous_client, elastic/messages, collectives, base.
  */
 #ifndef MUSTER_WORKER_SESSION_STORED_FIGURES_H
 #define MUSTER_WORKER_SESSION_STORED_FIGURES_H
@@ -14,22 +14,22 @@
 
 enum { MUSTER_FIGURES_KEY_SIZE = 32 };
 
-#define MUSTER_FIGURES_NEWEST "figures" /* the key of those that were measured last */
+#define MUSTER_FIGURES_NEWEST "figures" /* the key of the figures that were stored last */
 
-/* "figures.1a2b3c4d", the key for these hosts. */
-void muster_figures_key(uint32_t hosts, char ret_key[MUSTER_FIGURES_KEY_SIZE]);
+/* "figures.1a2b3c4d", the key for hosts of this digest. */
+void muster_figures_key(uint32_t hosts_digest, char ret_key[MUSTER_FIGURES_KEY_SIZE]);
 
 /* NULL: no memory. */
 json_t *muster_figures_encode(const struct muster_figures *figures);
 
-/* Text of a value that anybody may have put there. MUSTER_INVALID says what is wrong with it. */
+/* Any client of the service may have stored the text. MUSTER_INVALID says what is wrong with it. */
 MUSTER_CHECKED muster_status muster_figures_decode(const void *text, size_t size_bytes,
                                                    struct muster_figures *ret_figures);
 
-/* One attempt each, which blocks for timeout_ms at most; statuses are those of
- * muster_client_call(). Where the job has none stored the figures are those of
- * muster_figures_init(), and that is MUSTER_OK; MUSTER_INVALID also: they cannot be read, or cannot
- * be. */
+/* One attempt each, which blocks for timeout_ms at most. Statuses are those of
+ * muster_client_call(); MUSTER_INVALID also when the stored value cannot be read or has impossible
+ * figures. If the job has none stored, the figures are those of muster_figures_init() and the
+ * status is MUSTER_OK. */
 MUSTER_CHECKED muster_status muster_figures_get(struct muster_client *client, const char *job,
                                                 const char *key, uint32_t timeout_ms,
                                                 struct muster_figures *ret_figures);

@@ -1,21 +1,23 @@
 /*
- * muster_sync: the newest committed state to every member that lacks it.
+ * muster_sync: the newest committed state reaches every member that lacks it.
  *
- * The service says with each generation which rank gives the state and which ranks need it. One
- * small allreduce of all members proves that the layouts agree, and that the ranks that are said to
- * hold the newest state hold the same one. Then only the giver and those that need it move data, on
- * a context of their own, region by region: the others pay for the allreduce and nothing else.
+ * With each generation the service says which rank sends the state (the source) and which ranks are
+ * stale. One small allreduce of all members proves that the layouts of the registered buffers
+ * agree, and that all ranks that are said to hold the newest state hold the same one. Then only the
+ * source and the stale ranks move data, buffer by buffer, in a context of their own; the others pay
+ * for the allreduce and nothing else.
  *
- * Where the layouts differ, that of the source is the job's once something was committed: a member
- * with another one is told so and goes, and the others go on in a generation without it. In the
- * first generation nobody knows what is right, and all are told.
+ * If the layouts differ and something was ever committed, the source's layout is the job's: a
+ * member with another one gets MUSTER_INVALID and has to close, and the others go on in a
+ * generation without it. In the first generation nobody knows which layout is right, and all get
+ * the error.
  *
- * The holders disagree only when one of them was cut off right after a commit which the others
- * never heard of (state.h). Then the giver's state goes to everybody.
+ * The holders disagree on the state only if one of them was cut off right after a commit that the
+ * others never received (state.h). Then the source's state goes to everybody.
  *
- * Until all of it has arrived a member's old copy is the truth: a member that has one receives into
- * the live memory, and puts the old copy back on failure; one that has none receives into the copy,
- * and leaves the live memory alone.
+ * Until all of the state has arrived, a member's old copy stays valid. A member that has a copy
+ * receives into the registered buffers and restores them from the copy on failure; a member without
+ * one receives into the copy and leaves the buffers alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +26,10 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/failure_handling.h"
+#include "worker/session/generation_guard.h"
 
-/* One sync; lives inside the gate. */
+/* One sync; it holds the generation. */
 struct sync {
     struct muster_session *session;
     struct muster_state *state;
@@ -35,10 +38,10 @@ struct sync {
     uint32_t suspect;
 };
 
-/* The state that the giver gives. */
-struct gift {
-    int64_t version; /* 0: it was never committed; the giver's live memory is the state */
-    int64_t committed;
+/* Which state the source sends. */
+struct state_header {
+    int64_t version; /* 0: never committed; the source's registered buffers are the state */
+    int64_t committed_generation;
 };
 
 static muster_status run(struct sync *sync, struct muster_context *context,
@@ -60,8 +63,8 @@ static muster_status reduce(struct sync *sync, const int64_t *in, int64_t *out, 
                                        .op = op});
 }
 
-static muster_status give(struct sync *sync, struct muster_context *context, void *data,
-                          size_t size_bytes, uint32_t root)
+static muster_status broadcast(struct sync *sync, struct muster_context *context, void *data,
+                               size_t size_bytes, uint32_t root)
 {
     return run(sync, context,
                (struct muster_request){.collective = MUSTER_BROADCAST,
@@ -75,7 +78,7 @@ static muster_status give(struct sync *sync, struct muster_context *context, voi
 static bool is_stale(const struct muster_generation *generation, uint32_t rank)
 {
     for (uint32_t i = 0; i < generation->stale_count; i++) {
-        if (generation->stale[i] == rank) {
+        if (generation->stale_ranks[i] == rank) {
             return true;
         }
     }
@@ -84,19 +87,19 @@ static bool is_stale(const struct muster_generation *generation, uint32_t rank)
 
 /* Layouts ------------------------------------------------------------------------------------- */
 
-/* What the source says of one of its regions. */
+/* Name and size of one of the source's buffers. */
 struct outline {
-    char name[MUSTER_REGION_NAME_SIZE];
+    char name[MUSTER_REGISTERED_BUFFER_NAME_SIZE];
     uint64_t size_bytes;
 };
 
-static const int64_t NO_DIFFERENCE = INT32_MAX; /* regions are fewer */
+static const int64_t NO_DIFFERENCE = INT32_MAX; /* larger than any index */
 
-static void outline_all(const struct muster_state *state, struct outline *outlines)
+static void write_outlines(const struct muster_state *state, struct outline *outlines)
 {
     for (uint32_t i = 0; i < state->count; i++) {
-        memcpy(outlines[i].name, state->regions[i].name, sizeof outlines[i].name);
-        outlines[i].size_bytes = state->regions[i].size_bytes;
+        memcpy(outlines[i].name, state->buffers[i].name, sizeof outlines[i].name);
+        outlines[i].size_bytes = state->buffers[i].size_bytes;
     }
 }
 
@@ -105,20 +108,20 @@ static int64_t first_difference(const struct muster_state *state, const struct o
 {
     uint32_t most = count > state->count ? count : state->count;
     for (uint32_t i = 0; i < most; i++) {
-        const struct muster_region *here = &state->regions[i];
+        const struct muster_registered_buffer *buffer = &state->buffers[i];
         if (i >= count || i >= state->count ||
-            strncmp(here->name, outlines[i].name, sizeof outlines[i].name) != 0 ||
-            here->size_bytes != outlines[i].size_bytes) {
+            strncmp(buffer->name, outlines[i].name, sizeof outlines[i].name) != 0 ||
+            buffer->size_bytes != outlines[i].size_bytes) {
             return i;
         }
     }
     return NO_DIFFERENCE;
 }
 
-/* "\"weights\" with 4000 bytes", or that there is none. */
-static void describe_region(bool there, const char *name, uint64_t size_bytes, char text[128])
+/* "\"weights\" with 4000 bytes", or "missing". */
+static void describe_buffer(bool exists, const char *name, uint64_t size_bytes, char text[128])
 {
-    if (there) {
+    if (exists) {
         (void)snprintf(text, 128, "\"%.63s\" with %llu bytes", name,
                        (unsigned long long)size_bytes);
     } else {
@@ -126,50 +129,51 @@ static void describe_region(bool there, const char *name, uint64_t size_bytes, c
     }
 }
 
-/* What the first difference on a rank means for this member, whose own is `mine`. */
-static muster_status say_difference(const struct sync *sync, const struct outline *outlines,
-                                    uint32_t count, int64_t mine, int64_t first)
+/* The status for this member when layouts differ. `mine` and `first` are this member's first
+ * difference and the first one of all members: buffer index << 32 | rank. */
+static muster_status difference_error(const struct sync *sync, const struct outline *outlines,
+                                      uint32_t count, int64_t mine, int64_t first)
 {
     const struct muster_state *state = sync->state;
     const struct muster_generation *generation = sync->generation;
-    bool odd = mine >> 32 != NO_DIFFERENCE;
-    int64_t shown = odd ? mine : first;
+    bool differs = mine >> 32 != NO_DIFFERENCE;
+    int64_t shown = differs ? mine : first;
     uint32_t index = (uint32_t)(shown >> 32);
     uint32_t rank = (uint32_t)(shown & UINT32_MAX);
-    char there[128];
-    char here[128];
-    describe_region(index < count, index < count ? outlines[index].name : "",
-                    index < count ? outlines[index].size_bytes : 0, there);
-    if (odd) {
-        bool is = index < state->count;
-        describe_region(is, is ? state->regions[index].name : "",
-                        is ? state->regions[index].size_bytes : 0, here);
+    char expected[128];
+    char found[128];
+    describe_buffer(index < count, index < count ? outlines[index].name : "",
+                    index < count ? outlines[index].size_bytes : 0, expected);
+    if (differs) {
+        bool exists = index < state->count;
+        describe_buffer(exists, exists ? state->buffers[index].name : "",
+                        exists ? state->buffers[index].size_bytes : 0, found);
         return muster_error_set(
             MUSTER_INVALID,
-            "sync: state region %u is %s on rank %u, and another on rank %u: here it is %s", index,
-            there, generation->state_source, rank, here);
+            "sync: state buffer %u is %s on rank %u and differs on rank %u: here it is %s", index,
+            expected, generation->state_source, rank, found);
     }
     if (generation->state_version == 0) {
         return muster_error_set(MUSTER_INVALID,
-                                "sync: state region %u is %s on rank %u, and another on rank %u",
-                                index, there, generation->state_source, rank);
+                                "sync: state buffer %u is %s on rank %u and differs on rank %u",
+                                index, expected, generation->state_source, rank);
     }
     return muster_error_set(MUSTER_REJOIN,
-                            "sync: state region %u is %s in this job, and another on rank %u: "
+                            "sync: state buffer %u is %s in this job and differs on rank %u: "
                             "going on without rank %u",
-                            index, there, rank, rank);
+                            index, expected, rank, rank);
 }
 
-/* The layouts differ: finds the first region that does, and on which rank. The source is right. */
-static muster_status name_difference(struct sync *sync)
+/* The layouts differ from the source's on some rank: finds the first buffer and rank. */
+static muster_status find_difference(struct sync *sync)
 {
     const struct muster_state *state = sync->state;
     uint32_t source = sync->generation->state_source;
     uint32_t count = state->count;
-    TRY(give(sync, sync->global, &count, sizeof count, source));
-    if (count > MUSTER_REGIONS_MAX) {
-        return muster_error_set(MUSTER_FATAL, "sync: rank %u says it has %u regions", source,
-                                count);
+    TRY(broadcast(sync, sync->global, &count, sizeof count, source));
+    if (count > MUSTER_REGISTERED_BUFFERS_MAX) {
+        return muster_error_set(MUSTER_FATAL, "sync: rank %u claims to have %u state buffers",
+                                source, count);
     }
     uint32_t most = count > state->count ? count : state->count;
     AUTO_FREE struct outline *outlines = calloc(most + (size_t)1, sizeof *outlines);
@@ -177,49 +181,50 @@ static muster_status name_difference(struct sync *sync)
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     if (sync->generation->rank == source) {
-        outline_all(state, outlines);
+        write_outlines(state, outlines);
     }
-    TRY(give(sync, sync->global, outlines, count * sizeof *outlines, source));
+    TRY(broadcast(sync, sync->global, outlines, count * sizeof *outlines, source));
     int64_t mine = first_difference(state, outlines, count) << 32 | sync->generation->rank;
     int64_t first = mine;
     TRY(reduce(sync, &mine, &first, 1, MUSTER_MIN));
-    /* Nobody gives up, which would end the generation, before all know why. How this ends does not
-     * matter: whoever comes here knows. */
+    /* A member that returns may end the generation, so none returns before all know the difference.
+     * The status does not matter: a member that is here knows it. */
     (void)run(sync, sync->global,
               (struct muster_request){.collective = MUSTER_BARRIER, .type = MUSTER_UINT8});
     sync->suspect = UINT32_MAX;
-    return say_difference(sync, outlines, count, mine, first);
+    return difference_error(sync, outlines, count, mine, first);
 }
 
-/* One reduction that shows whether all say the same: the largest of x, and of ~x, which puts the
- * numbers in the opposite order. A member without an opinion says the least of both. */
-enum { DIGEST, DIGEST_NOT, VERSION, VERSION_NOT, COMMITTED, COMMITTED_NOT, OPINIONS };
+/* One allreduce shows whether all members have the same numbers: the maximum of x, and of ~x, whose
+ * order is the opposite, belong to the same number then. A stale member passes the least number in
+ * place of both, which changes neither. */
+enum { DIGEST, DIGEST_NOT, VERSION, VERSION_NOT, COMMITTED, COMMITTED_NOT, COMPARED };
 
 /* *ret_alike: the holders hold the same state. */
-static muster_status agree(struct sync *sync, bool *ret_alike)
+static muster_status compare(struct sync *sync, bool *ret_alike)
 {
-    int64_t mine[OPINIONS];
-    int64_t all[OPINIONS];
+    int64_t mine[COMPARED];
+    int64_t all[COMPARED];
     mine[DIGEST] = muster_state_digest(sync->state);
     mine[VERSION] = (int64_t)atomic_load(&sync->state->version);
-    mine[COMMITTED] = (int64_t)sync->state->committed;
-    for (int i = 0; i < OPINIONS; i += 2) {
+    mine[COMMITTED] = (int64_t)sync->state->committed_generation;
+    for (int i = 0; i < COMPARED; i += 2) {
         mine[i + 1] = ~mine[i];
     }
     if (is_stale(sync->generation, sync->generation->rank)) {
-        for (int i = VERSION; i < OPINIONS; i++) {
+        for (int i = VERSION; i < COMPARED; i++) {
             mine[i] = INT64_MIN;
         }
     }
-    TRY(reduce(sync, mine, all, OPINIONS, MUSTER_MAX));
+    TRY(reduce(sync, mine, all, COMPARED, MUSTER_MAX));
     if (all[DIGEST] != ~all[DIGEST_NOT]) {
-        return name_difference(sync);
+        return find_difference(sync);
     }
     *ret_alike = all[VERSION] == ~all[VERSION_NOT] && all[COMMITTED] == ~all[COMMITTED_NOT];
     return MUSTER_OK;
 }
 
-/* The group of the giver and those that need ----------------------------------------------------
+/* The group of the source and the stale ranks ---------------------------------------------------
  */
 
 static uint32_t collect_ranks(const struct muster_generation *generation, uint32_t *ranks)
@@ -244,8 +249,9 @@ static uint32_t index_of(const uint32_t *ranks, uint32_t count, uint32_t rank)
 }
 
 /* *ret_context is NULL for a member that is not in the group. */
-static muster_status make_group_of(const struct sync *sync, uint32_t number, const uint32_t *ranks,
-                                   uint32_t count, struct muster_context **ret_context)
+static muster_status create_group_of(const struct sync *sync, uint32_t number,
+                                     const uint32_t *ranks, uint32_t count,
+                                     struct muster_context **ret_context)
 {
     const struct muster_generation *generation = sync->generation;
     struct muster_context_options options = {
@@ -269,15 +275,15 @@ static muster_status make_group_of(const struct sync *sync, uint32_t number, con
     return status;
 }
 
-static muster_status make_group(const struct sync *sync, uint32_t number, uint32_t *ret_root,
-                                struct muster_context **ret_context)
+static muster_status create_group(const struct sync *sync, uint32_t number, uint32_t *ret_root,
+                                  struct muster_context **ret_context)
 {
     uint32_t *ranks = calloc(sync->generation->topology.ranks, sizeof *ranks);
     if (ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     uint32_t count = collect_ranks(sync->generation, ranks);
-    muster_status status = make_group_of(sync, number, ranks, count, ret_context);
+    muster_status status = create_group_of(sync, number, ranks, count, ret_context);
     *ret_root = index_of(ranks, count, sync->generation->state_source);
     free(ranks);
     return status;
@@ -285,70 +291,74 @@ static muster_status make_group(const struct sync *sync, uint32_t number, uint32
 
 /* Moving the state ---------------------------------------------------------------------------- */
 
-static muster_status move_regions(struct sync *sync, struct muster_context *context, uint32_t root,
-                                  const struct gift *gift)
+static bool is_source(const struct sync *sync)
+{
+    return sync->generation->rank == sync->generation->state_source;
+}
+
+static muster_status move_buffers(struct sync *sync, struct muster_context *context, uint32_t root,
+                                  const struct state_header *header)
 {
     struct muster_state *state = sync->state;
-    bool giver = sync->generation->rank == sync->generation->state_source;
-    bool from_copy = giver ? gift->version > 0 : !state->kept;
+    bool use_copy = is_source(sync) ? header->version > 0 : !state->has_copy;
     for (uint32_t i = 0; i < state->count; i++) {
-        struct muster_region *region = &state->regions[i];
-        void *data = from_copy ? state->copy + region->offset_bytes : region->data;
-        if (region->size_bytes > 0) {
-            muster_status status = give(sync, context, data, region->size_bytes, root);
+        struct muster_registered_buffer *buffer = &state->buffers[i];
+        void *data = use_copy ? state->copy + buffer->offset_bytes : buffer->data;
+        if (buffer->size_bytes > 0) {
+            muster_status status = broadcast(sync, context, data, buffer->size_bytes, root);
             if (status != MUSTER_OK) {
-                return muster_error_prefix(status, "sync of \"%s\"", region->name);
+                return muster_error_prefix(status, "sync of \"%s\"", buffer->name);
             }
         }
     }
     return MUSTER_OK;
 }
 
-static void accept_gift(struct sync *sync, const struct gift *gift)
+/* All of the state has arrived, or has been sent. */
+static void accept_state(struct sync *sync, const struct state_header *header)
 {
     struct muster_state *state = sync->state;
-    bool first = gift->version == 0;
-    uint64_t version = first ? 1 : (uint64_t)gift->version;
-    uint64_t committed = first ? sync->generation->number : (uint64_t)gift->committed;
-    bool giver = sync->generation->rank == sync->generation->state_source;
-    if (giver && !first) {
+    bool first = header->version == 0;
+    uint64_t version = first ? 1 : (uint64_t)header->version;
+    uint64_t committed = first ? sync->generation->number : (uint64_t)header->committed_generation;
+    if (is_source(sync) && !first) {
         return;
     }
-    if (!giver && !state->kept) {
-        muster_state_put_back(state); /* it came into the copy */
+    if (!is_source(sync) && !state->has_copy) {
+        muster_state_restore_commit(state); /* it was received into the copy */
     }
-    muster_state_keep(state, version, committed);
+    muster_state_copy_commit(state, version, committed);
 }
 
+/* Moves the state from the source, rank `root` of the context, to all its members. */
 static muster_status move_state(struct sync *sync, struct muster_context *context, uint32_t root)
 {
     struct muster_state *state = sync->state;
-    bool giver = sync->generation->rank == sync->generation->state_source;
-    struct gift gift = {.version = (int64_t)atomic_load(&state->version),
-                        .committed = (int64_t)state->committed};
+    struct state_header header = {.version = (int64_t)atomic_load(&state->version),
+                                  .committed_generation = (int64_t)state->committed_generation};
     TRY(muster_state_reserve(state));
-    TRY(give(sync, context, &gift, sizeof gift, root));
-    if (gift.version < 0 || gift.committed < 0) {
-        return muster_error_set(MUSTER_FATAL, "sync: rank %u gives version %lld",
-                                sync->generation->state_source, (long long)gift.version);
+    TRY(broadcast(sync, context, &header, sizeof header, root));
+    if (header.version < 0 || header.committed_generation < 0) {
+        return muster_error_set(MUSTER_FATAL, "sync: rank %u sends version %lld",
+                                sync->generation->state_source, (long long)header.version);
     }
-    muster_status status = move_regions(sync, context, root, &gift);
+    muster_status status = move_buffers(sync, context, root, &header);
     if (status == MUSTER_OK) {
-        accept_gift(sync, &gift);
-    } else if (!giver && state->kept) {
-        muster_state_put_back(state);
+        accept_state(sync, &header);
+    } else if (!is_source(sync) && state->has_copy) {
+        muster_state_restore_commit(state);
     }
     return status;
 }
 
-static muster_status sync_inside(struct sync *sync)
+static muster_status sync_held(struct sync *sync)
 {
     struct muster_generation *generation = &sync->session->generation;
-    uint32_t number = generation->contexts_made++;
+    uint32_t number = generation->next_context++;
     bool alike = false;
-    TRY(agree(sync, &alike));
-    bool nobody_needs = generation->stale_count == 0 && generation->state_version > 0;
-    if (alike && nobody_needs) {
+    TRY(compare(sync, &alike));
+    bool nobody_stale = generation->stale_count == 0 && generation->state_version > 0;
+    if (alike && nobody_stale) {
         return MUSTER_OK;
     }
     if (!alike || generation->stale_count + 1 >= generation->topology.ranks) {
@@ -356,7 +366,7 @@ static muster_status sync_inside(struct sync *sync)
     }
     struct muster_context *group = NULL;
     uint32_t root = 0;
-    TRY(make_group(sync, number, &root, &group));
+    TRY(create_group(sync, number, &root, &group));
     if (group == NULL) {
         return MUSTER_OK;
     }
@@ -368,7 +378,7 @@ static muster_status sync_inside(struct sync *sync)
 muster_status muster_sync(muster_session *session)
 {
     AUTO_LOCK(&session->state.mutex);
-    TRY(muster_session_enter(session));
+    TRY(muster_session_hold_generation(session));
     struct sync sync = {
         .session = session,
         .state = &session->state,
@@ -377,7 +387,7 @@ muster_status muster_sync(muster_session *session)
         .suspect = UINT32_MAX,
     };
     uint64_t generation = session->generation.number;
-    muster_status status = sync_inside(&sync);
-    muster_session_exit(session);
-    return muster_session_settle(session, generation, status, sync.suspect);
+    muster_status status = sync_held(&sync);
+    muster_session_release_generation(session);
+    return muster_session_handle_result(session, generation, status, sync.suspect);
 }

@@ -1,6 +1,6 @@
 /*
- * Ring allgather(v): every block travels once around the ring. P-1 rounds, each rank sends P-1
- * blocks: the least there can be.
+ * Ring allgather(v): every block travels once around the ring. P-1 rounds; each rank sends P-1
+ * blocks, the least that is possible.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations
  * in MPICH. International Journal of High Performance Computing Applications 19 (2005),
@@ -17,8 +17,7 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
@@ -32,7 +31,8 @@ muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
         struct muster_span outgoing = muster_blocks_at(&blocks, out);
         struct muster_span incoming = muster_blocks_at(&blocks, out + ranks - 1);
         if (round == 0) {
-            muster_builder_send(builder, next, MUSTER_INPUT, mine); /* being copied meanwhile */
+            muster_builder_send(builder, next, MUSTER_INPUT,
+                                mine); /* its copy is made in this round */
         } else {
             muster_builder_send(builder, next, MUSTER_OUTPUT, outgoing);
         }
@@ -43,8 +43,7 @@ muster_status muster_allgather_ring_generate(const struct muster_plan *plan,
 }
 
 /* Every rank sends all blocks but the next rank's. */
-void muster_allgather_ring_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
@@ -56,3 +55,10 @@ void muster_allgather_ring_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_allgather_ring_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

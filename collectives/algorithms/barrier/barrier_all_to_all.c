@@ -1,6 +1,6 @@
 /*
- * Barrier of all with all: everyone tells everyone. One round, P - 1 messages a rank: for few
- * ranks.
+ * All-to-all barrier: every rank sends an empty message to every other one. One round, P - 1
+ * messages a rank: for few ranks.
  *
  * Source: T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: A survey of barrier algorithms for coarse
  * grained supercomputers. Chemnitzer Informatik-Berichte 04-03 (2004), which compares the others.
@@ -11,8 +11,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     const struct muster_span nothing = {.count = 0};
@@ -23,11 +22,17 @@ muster_status muster_barrier_all_to_all_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_barrier_all_to_all_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t rounds = plan->topology->ranks > 1 ? 1 : 0;
     *ret_formula = (struct muster_formula){.rounds = rounds};
     muster_formula_flat(plan->topology, (struct muster_path){.messages = plan->topology->ranks - 1},
                         ret_formula);
 }
+
+const struct muster_generator muster_barrier_all_to_all_generator = {
+    .rounds_text = "1",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

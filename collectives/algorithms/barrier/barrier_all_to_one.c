@@ -1,7 +1,7 @@
 /*
- * Barrier of all with one: everyone tells rank 0, which tells everyone when it has heard of all.
- * Two rounds, and 2(P - 1) messages in all, the fewest there can be; rank 0 deals with each of
- * them.
+ * Central barrier: every rank sends an empty message to rank 0, which answers all of them when it
+ * has received all. Two rounds and 2(P - 1) messages in all, the fewest that are possible; but rank
+ * 0 handles each of them.
  *
  * Source: J. Mellor-Crummey, M. Scott: Algorithms for scalable synchronization on shared-memory
  * multiprocessors. ACM Transactions on Computer Systems 9 (1991) (the centralized barrier, by
@@ -14,8 +14,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
-                                                 struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     const struct muster_span nothing = {.count = 0};
@@ -35,11 +34,17 @@ muster_status muster_barrier_all_to_one_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_barrier_all_to_one_formula(const struct muster_plan *plan,
-                                       struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t others = plan->topology->ranks - 1;
     *ret_formula = (struct muster_formula){.rounds = others > 0 ? 2 : 0};
     muster_formula_flat(plan->topology, (struct muster_path){.messages = 2 * (uint64_t)others},
                         ret_formula);
 }
+
+const struct muster_generator muster_barrier_all_to_one_generator = {
+    .rounds_text = "2",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

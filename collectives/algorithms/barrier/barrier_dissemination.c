@@ -1,6 +1,6 @@
 /*
- * Dissemination barrier: in round k every rank tells the one 2^k further on. After ceil(log2 P)
- * rounds everyone has heard, directly or not, of everyone.
+ * Dissemination barrier: in round k every rank sends an empty message to the rank 2^k further on.
+ * After ceil(log2 P) rounds every rank knows, directly or not, that all ranks have entered.
  *
  * Source: D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization.
  * International Journal of Parallel Programming 17 (1988), section 3.
@@ -27,18 +27,23 @@ void muster_barrier_dissemination_part(struct muster_builder *builder,
     }
 }
 
-muster_status muster_barrier_dissemination_generate(const struct muster_plan *plan,
-                                                    struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     muster_barrier_dissemination_part(builder, &all);
     return MUSTER_OK;
 }
 
-void muster_barrier_dissemination_formula(const struct muster_plan *plan,
-                                          struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     *ret_formula = (struct muster_formula){.rounds = muster_log2_up(plan->topology->ranks)};
     muster_formula_flat(plan->topology, (struct muster_path){.messages = ret_formula->rounds},
                         ret_formula);
 }
+
+const struct muster_generator muster_barrier_dissemination_generator = {
+    .rounds_text = "ceil(log2 P)",
+    .elements_text = "0",
+    .generate = generate,
+    .formula = find_formula,
+};

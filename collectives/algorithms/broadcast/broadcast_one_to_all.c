@@ -1,6 +1,6 @@
 /*
- * Broadcast from one to all: the root sends everything to everyone at once. The baseline that the
- * others are measured against: one round, but the root sends P - 1 times the data.
+ * One-to-all broadcast: the root sends the whole data to every rank at once. One round, but the
+ * root sends P - 1 times the data. This is the baseline for the other algorithms.
  *
  * Source: J. Pjesivac-Grbovic et al. (see reduce_linear.c) (the flat tree).
  *
@@ -10,8 +10,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *plan,
-                                                   struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     const struct muster_span all = {.count = plan->count};
@@ -26,8 +25,7 @@ muster_status muster_broadcast_one_to_all_generate(const struct muster_plan *pla
     return MUSTER_OK;
 }
 
-void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
-                                         struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = (ranks - 1) * plan->count;
@@ -37,3 +35,10 @@ void muster_broadcast_one_to_all_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_one_to_all_generator = {
+    .rounds_text = "1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -1,7 +1,7 @@
 /*
- * Pipelined broadcast: a chain from the root through all ranks, and the data in segments, so that
- * everyone receives one while passing on the one before. P - 1 + S - 1 segment times in all, and
- * each link carries the data once, between hosts too.
+ * Pipelined broadcast: a chain from the root through all ranks. The data goes in segments, so that
+ * a rank receives one segment while it sends on the one before. It takes P - 1 + S - 1 times as
+ * long as a segment, and each link carries the data once, also between hosts.
  *
  * Source: J. L. Traeff, A. Ripke: Optimal broadcast for fully connected processor-node networks.
  * Journal of Parallel and Distributed Computing 68 (2008), section 2 (the linear pipeline).
@@ -14,54 +14,43 @@
  *   time      ------------------------>
  */
 #include "collectives/algorithms/generators.h"
-#include "collectives/algorithms/level.h"
 
-enum { SEGMENTS_MAX = 64 };
-static const uint64_t segment_count_min = 4096; /* elements: below, latency outweighs the overlap */
+enum {
+    SEGMENTS_MAX = 64,
+    SEGMENT_ELEMENTS_MIN = 4096, /* below, latency outweighs the overlap */
+};
 
 static uint32_t segments_of(uint64_t count)
 {
-    uint64_t segments = count / segment_count_min;
-    return segments < 1 ? 1 : segments > SEGMENTS_MAX ? SEGMENTS_MAX : (uint32_t)segments;
+    return muster_segment_count(count, SEGMENT_ELEMENTS_MIN, SEGMENTS_MAX);
 }
 
-void muster_broadcast_pipelined_part(struct muster_builder *builder,
-                                     const struct muster_group *group, uint32_t root,
-                                     enum muster_buffer source, struct muster_span span)
+/* In each round a rank receives one segment and sends the one before. */
+static void pass_segments(struct muster_builder *builder, const struct muster_group *all,
+                          uint32_t root, enum muster_buffer source, struct muster_span span)
 {
-    uint32_t size = group->size;
-    uint32_t mine = (group->index + size - root) % size;
-    uint32_t previous = muster_group_rank(group, (uint64_t)group->index + size - 1);
-    uint32_t next = muster_group_rank(group, (uint64_t)group->index + 1);
+    uint32_t size = all->size;
+    uint32_t place = (all->index + size - root) % size;
+    uint32_t previous = muster_group_rank(all, (uint64_t)all->index + size - 1);
+    uint32_t next = muster_group_rank(all, (uint64_t)all->index + 1);
     uint32_t segments = segments_of(span.count);
     for (uint32_t round = 0; round <= segments; round++) {
-        bool takes = mine > 0 && round < segments;
-        bool gives = mine + 1 < size && round > 0;
-        if (takes) {
+        bool receives = place > 0 && round < segments;
+        bool sends = place + 1 < size && round > 0;
+        if (receives) {
             muster_builder_recv(builder, previous, MUSTER_OUTPUT,
                                 muster_span_part(span, segments, round));
         }
-        if (gives) {
+        if (sends) {
             muster_builder_send(builder, next, source, muster_span_part(span, segments, round - 1));
         }
-        if (takes || gives) {
+        if (receives || sends) {
             muster_builder_next_round(builder); /* the root's copy goes with its first segment */
         }
     }
 }
 
-struct muster_tally muster_broadcast_pipelined_tally(uint64_t count, uint32_t size, uint32_t place)
-{
-    if (size == 1) {
-        return (struct muster_tally){0};
-    }
-    bool passes_on = place > 0 && place + 1 < size;
-    return (struct muster_tally){.rounds = segments_of(count) + (passes_on ? 1 : 0),
-                                 .elements = place + 1 < size ? count : 0};
-}
-
-muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_group all = {.size = plan->topology->ranks, .index = plan->rank};
     const struct muster_span span = {.count = plan->count};
@@ -69,13 +58,11 @@ muster_status muster_broadcast_pipelined_generate(const struct muster_plan *plan
     if (is_root) {
         muster_builder_copy(builder, MUSTER_INPUT, span, MUSTER_OUTPUT, 0);
     }
-    muster_broadcast_pipelined_part(builder, &all, plan->root,
-                                    is_root ? MUSTER_INPUT : MUSTER_OUTPUT, span);
+    pass_segments(builder, &all, plan->root, is_root ? MUSTER_INPUT : MUSTER_OUTPUT, span);
     return MUSTER_OK;
 }
 
-void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint32_t segments = segments_of(plan->count);
@@ -92,3 +79,10 @@ void muster_broadcast_pipelined_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = messages, .elements = messages * largest},
                         ret_formula);
 }
+
+const struct muster_generator muster_broadcast_pipelined_generator = {
+    .rounds_text = "S + 1; P = 2: S",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

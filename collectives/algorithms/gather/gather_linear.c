@@ -1,6 +1,6 @@
 /*
- * Linear gather and gatherv: everyone sends its block to the root, which takes them all at once.
- * One round, and no element moves twice, but the root deals with P - 1 messages.
+ * Linear gather and gatherv: every rank sends its block to the root, which receives all at once.
+ * One round, and no element moves twice, but the root handles P - 1 messages.
  *
  * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory,
  * practice, and experience. Concurrency and Computation 19 (2007); "linear" as in Pjesivac-Grbovic
@@ -12,8 +12,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_gather_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     struct muster_span mine = muster_shape_output_block(&shape, plan->rank);
@@ -30,8 +29,7 @@ muster_status muster_gather_linear_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_gather_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     uint64_t own = muster_shape_output_block(&shape, plan->root).count;
@@ -50,3 +48,10 @@ void muster_gather_linear_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = shape.ranks - 1, .elements = others},
                         ret_formula);
 }
+
+const struct muster_generator muster_gather_linear_generator = {
+    .rounds_text = "1",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

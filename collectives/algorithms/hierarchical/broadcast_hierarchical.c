@@ -1,9 +1,9 @@
 /*
- * Hierarchical broadcast: from the root to one leader of each rack, from those to one leader of
- * each host, and within each host; at each level down a binomial tree. Each host's uplink brings
- * the data in once, wherever the root is and however many ranks a host has; in a tree over all
- * ranks that is so only where hosts are of equal sizes that are powers of two, and the root is the
- * first.
+ * Hierarchical broadcast: from the root to one leader of each rack, from these to one leader of
+ * each host, and then within each host; at each level down a binomial tree. Each host receives the
+ * data over its uplink once, wherever the root is and however many ranks a host has. In a binomial
+ * tree over all ranks this holds only if all hosts have the same power of two of ranks and the root
+ * is rank 0.
  *
  * Source: N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting
  * hierarchy in parallel computer networks to optimize collective operation performance. IPDPS 2000;
@@ -22,8 +22,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *plan,
-                                                     struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_span span = {.count = plan->count};
     AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
@@ -42,11 +41,17 @@ muster_status muster_broadcast_hierarchical_generate(const struct muster_plan *p
     return MUSTER_OK;
 }
 
-void muster_broadcast_hierarchical_formula(const struct muster_plan *plan,
-                                           struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally,
-                                                               muster_broadcast_binomial_tally};
-    muster_rooted_formula(plan, tallies, ret_formula);
+    const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {
+        muster_broadcast_binomial_totals, muster_broadcast_binomial_totals,
+        muster_broadcast_binomial_totals};
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }
+
+const struct muster_generator muster_broadcast_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + ceil(log2 L)",
+    .elements_text = "n(ceil(log2 H) + ceil(log2 L))",
+    .generate = generate,
+    .formula = find_formula,
+};

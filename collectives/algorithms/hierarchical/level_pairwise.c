@@ -1,18 +1,20 @@
 /*
- * A level where every two members exchange directly: in round d each gives the member d further on
- * that member's share, and takes its own from the one d before; on the way back likewise.
+ * A level where every pair of members exchanges directly. In round d each member sends the member d
+ * further on that one's share, and receives its own from the member d before. The way back goes
+ * likewise.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 and 4.1.
  *
- * Four members that all own a share; what member 0 gives to whom, and what comes to it:
+ * Four members that all own a share; what member 0 sends and receives:
  *
  *   round    0             1             2                to owners
  *            b -> 1        c -> 2        d -> 3
  *            a <- 3        a <- 2        a <- 1
  */
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
-/* The members at this distance, further on and before. */
+/* The indices of the members at this distance, after and before this one. */
 static uint32_t after(const struct muster_level *level, uint32_t distance)
 {
     return (uint32_t)(((uint64_t)level->group.index + distance) % level->group.size);
@@ -23,9 +25,9 @@ static uint32_t before(const struct muster_level *level, uint32_t distance)
     return after(level, level->group.size - distance);
 }
 
-enum muster_buffer muster_pairwise_reduce_scatter(struct muster_builder *builder,
-                                                  const struct muster_level *level,
-                                                  enum muster_buffer source)
+static enum muster_buffer reduce_scatter(struct muster_builder *builder,
+                                         const struct muster_level *level,
+                                         enum muster_buffer source)
 {
     const struct muster_group *group = &level->group;
     enum muster_buffer held = source;
@@ -63,26 +65,33 @@ void muster_pairwise_allgather(struct muster_builder *builder, const struct must
     }
 }
 
-/* Who owns nothing has to do with the owners only. */
-struct muster_tally muster_pairwise_allgather_tally(const struct muster_level *level)
+/* A member that owns nothing exchanges with the owners only. */
+struct muster_step_totals muster_pairwise_allgather_totals(const struct muster_level *level)
 {
     uint64_t others = level->group.size - 1;
     if (!muster_level_owns(level, level->group.index)) {
-        return (struct muster_tally){.rounds = level->owners};
+        return (struct muster_step_totals){.rounds = level->owners};
     }
-    return (struct muster_tally){.rounds = level->group.size - 1,
-                                 .elements =
-                                     others * muster_level_share(level, level->group.index).count};
+    return (struct muster_step_totals){
+        .rounds = level->group.size - 1,
+        .elements = others * muster_level_share(level, level->group.index).count};
 }
 
-struct muster_tally muster_pairwise_tally(const struct muster_level *level)
+static struct muster_step_totals totals(const struct muster_level *level)
 {
-    struct muster_tally tally = muster_pairwise_allgather_tally(level);
+    struct muster_step_totals totals = muster_pairwise_allgather_totals(level);
     uint64_t kept = muster_level_owns(level, level->group.index)
                         ? muster_level_share(level, level->group.index).count
                         : 0;
-    tally.rounds *= 2;
-    tally.reduced = tally.elements;
-    tally.elements += level->group.size > 1 ? level->span.count - kept : 0;
-    return tally;
+    totals.rounds *= 2;
+    totals.reduced = totals.elements;
+    totals.elements += level->group.size > 1 ? level->span.count - kept : 0;
+    return totals;
 }
+
+const struct muster_exchange muster_exchange_pairwise = {
+    .name = "pairwise",
+    .reduce_scatter = reduce_scatter,
+    .allgather = muster_pairwise_allgather,
+    .totals = totals,
+};

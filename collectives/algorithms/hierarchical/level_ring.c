@@ -1,11 +1,13 @@
 /*
- * A level where each share travels once around a ring, from the member after its owner to the
- * owner, reduced on the way, and once more from the owner on: as in ring_two_phase.c, but so that
- * share i ends at member i, and some members may own none.
+ * A level where each share travels around a ring from the member after its owner to the owner, and
+ * is reduced on the way; then the result travels around it from the owner. It is as in
+ * ring_two_phase.c, but share i ends at member i, and some members may own no share.
  */
+#include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
-/* The number of the share that a member of this index sends in this round to its owner. */
+/* The number of the share that the member with this index sends in this round, towards its owner.
+ */
 static uint32_t outgoing(uint32_t size, uint32_t index, uint32_t round)
 {
     return (uint32_t)(((uint64_t)index + 2 * (uint64_t)size - 1 - round) % size);
@@ -17,9 +19,9 @@ static uint32_t neighbour(const struct muster_level *level, bool next)
     return muster_group_rank(group, (uint64_t)group->index + (next ? 1 : group->size - 1));
 }
 
-enum muster_buffer muster_level_ring_reduce_scatter(struct muster_builder *builder,
-                                                    const struct muster_level *level,
-                                                    enum muster_buffer source)
+static enum muster_buffer reduce_scatter(struct muster_builder *builder,
+                                         const struct muster_level *level,
+                                         enum muster_buffer source)
 {
     uint32_t size = level->group.size;
     for (uint32_t round = 0; round + 1 < size; round++) {
@@ -40,8 +42,8 @@ enum muster_buffer muster_level_ring_reduce_scatter(struct muster_builder *build
     return size > 1 ? MUSTER_OUTPUT : source;
 }
 
-/* One share further on than on the way to the owners. */
-void muster_level_ring_allgather(struct muster_builder *builder, const struct muster_level *level)
+/* In each round the share after the one of the same round of the reduce-scatter. */
+static void allgather(struct muster_builder *builder, const struct muster_level *level)
 {
     uint32_t size = level->group.size;
     for (uint32_t round = 0; round + 1 < size; round++) {
@@ -64,9 +66,9 @@ static uint64_t share_count(const struct muster_level *level, uint32_t index)
     return muster_level_owns(level, index) ? muster_level_share(level, index).count : 0;
 }
 
-struct muster_tally muster_level_ring_tally(const struct muster_level *level)
+static struct muster_step_totals totals(const struct muster_level *level)
 {
-    struct muster_tally tally = {0};
+    struct muster_step_totals totals = {0};
     uint32_t size = level->group.size;
     uint32_t index = level->group.index;
     for (uint32_t round = 0; round + 1 < size; round++) {
@@ -74,10 +76,17 @@ struct muster_tally muster_level_ring_tally(const struct muster_level *level)
         uint32_t back = (there + 1) % size;
         uint32_t later = outgoing(size, index, round + 1);
         bool owned = muster_level_owns(level, there);
-        tally.rounds += owned || muster_level_owns(level, later) ? 1 : 0;
-        tally.rounds += owned || muster_level_owns(level, back) ? 1 : 0;
-        tally.elements += share_count(level, there) + share_count(level, back);
-        tally.reduced += share_count(level, later);
+        totals.rounds += owned || muster_level_owns(level, later) ? 1 : 0;
+        totals.rounds += owned || muster_level_owns(level, back) ? 1 : 0;
+        totals.elements += share_count(level, there) + share_count(level, back);
+        totals.reduced += share_count(level, later);
     }
-    return tally;
+    return totals;
 }
+
+const struct muster_exchange muster_exchange_ring_two_phase = {
+    .name = "ring_two_phase",
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .totals = totals,
+};

@@ -1,7 +1,7 @@
 /*
- * Hierarchical reduce: the ranks of each host to a leader, those leaders to one in each rack, and
- * those to the root; at each level up a binomial tree. The way of the hierarchical broadcast,
- * backward: each host's uplink carries the data out once.
+ * Hierarchical reduce: from the ranks of each host to a leader, from these leaders to one in each
+ * rack, and from those to the root; at each level up a binomial tree. It is the hierarchical
+ * broadcast backward: each host sends the data over its uplink once.
  *
  * Source: as broadcast_hierarchical.c.
  *
@@ -18,8 +18,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     AUTO_FREE uint32_t *ranks = calloc(muster_rooted_room(plan->topology), sizeof *ranks);
     if (ranks == NULL) {
@@ -36,10 +35,17 @@ muster_status muster_reduce_hierarchical_generate(const struct muster_plan *plan
     return MUSTER_OK;
 }
 
-void muster_reduce_hierarchical_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS] = {
-        muster_reduce_binomial_tally, muster_reduce_binomial_tally, muster_reduce_binomial_tally};
-    muster_rooted_formula(plan, tallies, ret_formula);
+    const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS] = {muster_reduce_binomial_totals,
+                                                                     muster_reduce_binomial_totals,
+                                                                     muster_reduce_binomial_totals};
+    muster_rooted_formula(plan, level_totals, ret_formula);
 }
+
+const struct muster_generator muster_reduce_hierarchical_generator = {
+    .rounds_text = "ceil(log2 H) + ceil(log2 L)",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -1,8 +1,9 @@
+/* Leaders of hosts and racks, and the formulas of collectives with leaders. */
 #include "collectives/algorithms/hierarchical/rooted.h"
 
 #include "collectives/algorithms/generators.h"
 
-/* The host that speaks for a rack, and the rank that speaks for a host. */
+/* The host whose leader leads the rack, and the rank that leads the host. */
 static uint32_t rack_leader(const struct muster_topology *topology, uint32_t rack,
                             uint32_t root_host)
 {
@@ -18,27 +19,11 @@ static uint32_t host_leader(const struct muster_topology *topology, uint32_t hos
     return of_root ? root : first;
 }
 
-/* A search, where muster_topology_locate() looks at all hosts. */
-static uint32_t host_of(const struct muster_topology *topology, uint32_t rank)
-{
-    uint32_t low = 0;
-    uint32_t high = topology->hosts;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (topology->host_first[middle] <= rank) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 struct muster_rooted muster_rooted_at(const struct muster_topology *topology, uint32_t root,
                                       uint32_t host, uint32_t local_rank)
 {
     uint32_t rack = muster_topology_rack(topology, host);
-    uint32_t root_host = host_of(topology, root);
+    uint32_t root_host = muster_topology_host(topology, root);
     uint32_t leading = rack_leader(topology, rack, root_host);
     uint32_t leader = host_leader(topology, host, root) - topology->host_first[host];
     struct muster_rooted rooted = {
@@ -63,8 +48,8 @@ struct muster_rooted muster_rooted_at(const struct muster_topology *topology, ui
 struct muster_rooted muster_rooted_of(const struct muster_plan *plan, uint32_t *ranks)
 {
     const struct muster_topology *topology = plan->topology;
-    uint32_t host = host_of(topology, plan->rank);
-    uint32_t root_host = host_of(topology, plan->root);
+    uint32_t host = muster_topology_host(topology, plan->rank);
+    uint32_t root_host = muster_topology_host(topology, plan->root);
     struct muster_rooted rooted =
         muster_rooted_at(topology, plan->root, host, plan->rank - topology->host_first[host]);
     uint32_t *racks = ranks + topology->hosts;
@@ -90,47 +75,39 @@ uint32_t muster_rooted_place(const struct muster_rooted_level *level)
     return (level->group.index + level->group.size - level->root) % level->group.size;
 }
 
-static struct muster_tally tally_rank(const struct muster_rooted *rooted, uint64_t count,
-                                      const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS])
+static struct muster_step_totals
+totals_of_rank(const struct muster_rooted *rooted, uint64_t count,
+               const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS])
 {
-    struct muster_tally sum = {0};
+    struct muster_step_totals sum = {0};
     for (uint32_t i = rooted->first; i < MUSTER_ROOTED_LEVELS; i++) {
         const struct muster_rooted_level *level = &rooted->levels[i];
-        const struct muster_tally tally =
-            tallies[i](count, level->group.size, muster_rooted_place(level));
-        sum.rounds += tally.rounds;
-        sum.elements += tally.elements;
+        const struct muster_step_totals totals =
+            level_totals[i](count, level->group.size, muster_rooted_place(level));
+        sum.rounds += totals.rounds;
+        sum.elements += totals.elements;
     }
     return sum;
 }
 
-static uint32_t largest(uint32_t count, const uint32_t *sizes)
+/* A leader's messages, one after the other: sent or received, whichever is more. */
+static struct muster_path path_of(const struct muster_step_totals *totals)
 {
-    uint32_t size = sizes[0];
-    for (uint32_t i = 1; i < count; i++) {
-        size = sizes[i] > size ? sizes[i] : size;
-    }
-    return size;
-}
-
-/* What a leader of so many sends or gets, one after the other. */
-static struct muster_path path_of(const struct muster_tally *tally)
-{
-    return (struct muster_path){.messages = tally->rounds,
-                                .elements = tally->elements > tally->reduced ? tally->elements
-                                                                             : tally->reduced};
+    return (struct muster_path){.messages = totals->rounds,
+                                .elements = totals->elements > totals->reduced ? totals->elements
+                                                                               : totals->reduced};
 }
 
 static void estimate(const struct muster_plan *plan,
-                     const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                     const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                      struct muster_formula *formula)
 {
     const struct muster_topology *topology = plan->topology;
-    const struct muster_tally world = tallies[0](plan->count, topology->racks, 0);
-    const struct muster_tally cross =
-        tallies[1](plan->count, largest(topology->racks, topology->rack_sizes), 0);
-    const struct muster_tally local =
-        tallies[2](plan->count, largest(topology->hosts, topology->host_sizes), 0);
+    const struct muster_step_totals world = level_totals[0](plan->count, topology->racks, 0);
+    const struct muster_step_totals cross =
+        level_totals[1](plan->count, muster_topology_largest_rack(topology), 0);
+    const struct muster_step_totals local =
+        level_totals[2](plan->count, muster_topology_largest_host(topology), 0);
     muster_formula_between(formula, topology, path_of(&world), 1);
     formula->cross.messages += path_of(&cross).messages;
     formula->cross.elements += path_of(&cross).elements;
@@ -139,7 +116,7 @@ static void estimate(const struct muster_plan *plan,
 }
 
 void muster_rooted_formula(const struct muster_plan *plan,
-                           const muster_rooted_tally tallies[MUSTER_ROOTED_LEVELS],
+                           const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                            struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
@@ -147,12 +124,13 @@ void muster_rooted_formula(const struct muster_plan *plan,
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_rooted rooted = muster_rooted_at(topology, plan->root, host, rank);
-            const struct muster_tally tally = tally_rank(&rooted, plan->count, tallies);
-            formula.rounds = tally.rounds > formula.rounds ? tally.rounds : formula.rounds;
+            const struct muster_step_totals totals =
+                totals_of_rank(&rooted, plan->count, level_totals);
+            formula.rounds = totals.rounds > formula.rounds ? totals.rounds : formula.rounds;
             formula.elements =
-                tally.elements > formula.elements ? tally.elements : formula.elements;
+                totals.elements > formula.elements ? totals.elements : formula.elements;
         }
     }
-    estimate(plan, tallies, &formula);
+    estimate(plan, level_totals, &formula);
     *ret_formula = formula;
 }

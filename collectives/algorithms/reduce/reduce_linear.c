@@ -1,6 +1,6 @@
 /*
- * Linear reduce: everyone sends all its data to the root, which adds them up one after the other.
- * For few ranks, or as the baseline.
+ * Linear reduce: every rank sends its whole data to the root, which receives and reduces one after
+ * the other. For few ranks, and as the baseline.
  *
  * Source: J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra:
  * Performance analysis of MPI collective operations. Cluster Computing 10 (2007) (the flat
@@ -14,8 +14,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_reduce_linear_generate(const struct muster_plan *plan,
-                                            struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     uint32_t ranks = plan->topology->ranks;
     struct muster_span all = {.count = plan->count};
@@ -34,8 +33,7 @@ muster_status muster_reduce_linear_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_reduce_linear_formula(const struct muster_plan *plan,
-                                  struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     uint64_t all = (ranks - 1) * plan->count;
@@ -45,3 +43,10 @@ void muster_reduce_linear_formula(const struct muster_plan *plan,
     muster_formula_flat(plan->topology,
                         (struct muster_path){.messages = ranks - 1, .elements = all}, ret_formula);
 }
+
+const struct muster_generator muster_reduce_linear_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -1,7 +1,7 @@
 /*
- * Ring reduce-scatter: every block collects one contribution after another on its way around the
- * ring and ends where it belongs. P-1 rounds, each rank sends P-1 blocks: the least there can be.
- * Two blocks of scratch: one is sent while the other is filled.
+ * Ring reduce-scatter: every block is reduced with one rank's input after the other on its way
+ * around the ring, and ends at its own rank. P-1 rounds; each rank sends P-1 blocks, the least that
+ * is possible. It needs scratch for two blocks: one is sent while the other is received.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.2, as a ring.
  *
@@ -16,8 +16,7 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan,
-                                                  struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     uint32_t ranks = blocks.ranks;
@@ -45,8 +44,7 @@ muster_status muster_reduce_scatter_ring_generate(const struct muster_plan *plan
 }
 
 /* Every rank sends all blocks but its own. */
-void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
-                                        struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     uint32_t ranks = blocks.ranks;
@@ -59,3 +57,10 @@ void muster_reduce_scatter_ring_formula(const struct muster_plan *plan,
                         (struct muster_path){.messages = ranks - 1, .elements = elements},
                         ret_formula);
 }
+
+const struct muster_generator muster_reduce_scatter_ring_generator = {
+    .rounds_text = "P-1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -1,8 +1,8 @@
 /*
- * Linear scatter: the root sends everyone its block, all at once. One round, and no element moves
- * twice, but the root deals with P - 1 messages.
+ * Linear scatter: the root sends every rank its block, all at once. One round, and no element moves
+ * twice, but the root handles P - 1 messages.
  *
- * Source: as in gather_linear.c, which it is backward.
+ * Source: as in gather_linear.c; it is the same backward.
  *
  * Four ranks, root 0:
  *
@@ -10,8 +10,7 @@
  */
 #include "collectives/algorithms/generators.h"
 
-muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
-                                             struct muster_builder *builder)
+static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
     const struct muster_shape shape = muster_plan_shape(plan);
     if (plan->rank != plan->root) {
@@ -28,8 +27,7 @@ muster_status muster_scatter_linear_generate(const struct muster_plan *plan,
     return MUSTER_OK;
 }
 
-void muster_scatter_linear_formula(const struct muster_plan *plan,
-                                   struct muster_formula *ret_formula)
+static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
     *ret_formula = (struct muster_formula){.rounds = ranks > 1 || plan->count > 0 ? 1 : 0,
@@ -39,3 +37,10 @@ void muster_scatter_linear_formula(const struct muster_plan *plan,
         (struct muster_path){.messages = ranks - 1, .elements = ret_formula->elements},
         ret_formula);
 }
+
+const struct muster_generator muster_scatter_linear_generator = {
+    .rounds_text = "1",
+    .elements_text = "n(P-1)",
+    .generate = generate,
+    .formula = find_formula,
+};

@@ -1,4 +1,4 @@
-/* Sums whose order of additions depends on nobody but the contributors. */
+/* Sums whose order of additions depends on the reduction order only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,17 +13,17 @@
 
 enum { RANKS_MAX = 64 };
 
-/* Ranks in any order. */
-static void shuffle(uint32_t *contributors, uint32_t ranks, uint64_t *random)
+/* A random order of ranks. */
+static void shuffle(uint32_t *reduction_order, uint32_t ranks, uint64_t *random)
 {
     for (uint32_t i = 0; i < ranks; i++) {
         uint32_t other = test_random_below(random, i + 1);
-        contributors[i] = contributors[other];
-        contributors[other] = i;
+        reduction_order[i] = reduction_order[other];
+        reduction_order[other] = i;
     }
 }
 
-/* With shapes that have contributors the checker demands their order. */
+/* With shapes that have a reduction order the checker demands it. */
 static void prove_one(size_t algorithm, const struct muster_plan *plan, bool uneven)
 {
     struct test_job job = test_job_create(algorithm, plan, uneven);
@@ -38,12 +38,12 @@ static void prove_one(size_t algorithm, const struct muster_plan *plan, bool une
 
 static void prove(const struct muster_topology *topology, uint64_t count, uint64_t *random)
 {
-    uint32_t contributors[RANKS_MAX];
-    shuffle(contributors, topology->ranks, random);
+    uint32_t reduction_order[RANKS_MAX];
+    shuffle(reduction_order, topology->ranks, random);
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         uint32_t root = test_random_below(random, topology->ranks);
         struct muster_plan plan = test_plan(i, topology, count, root);
-        plan.contributors = contributors;
+        plan.reduction_order = reduction_order;
         if (test_fits(i, &plan)) {
             assert_true(muster_algorithms[i].reproducible);
             prove_one(i, &plan, false);
@@ -54,7 +54,7 @@ static void prove(const struct muster_topology *topology, uint64_t count, uint64
     }
 }
 
-static void what_is_called_reproducible_is_for_any_order_of_contributors(void **state)
+static void a_reproducible_row_is_right_for_any_reduction_order(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -74,12 +74,7 @@ static void ragged_hosts_do_not_matter(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 100; i++) {
-        uint32_t sizes[8];
-        uint32_t hosts = 1 + test_random_below(&random, 8);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 5);
-        }
-        struct muster_topology topology = test_topology(hosts, sizes);
+        struct muster_topology topology = test_topology_random(1, 8, 5, &random);
         prove(&topology, test_random_below(&random, 200), &random);
         muster_topology_finish(&topology);
     }
@@ -94,8 +89,8 @@ static size_t numbered(enum muster_collective collective, const char *name)
 
 static const uint32_t natural[RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
-/* Those that are made for no order, or for another. */
-static void the_checker_sees_another_order(void **state)
+/* Schedules that were made without a reduction order, or for another one. */
+static void the_checker_finds_another_order(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(5, 2);
@@ -106,11 +101,11 @@ static void the_checker_sees_another_order(void **state)
         struct test_job job = test_job_create(algorithm, &plan, false);
         assert_true(test_check(&job, job.schedules).proven);
         for (uint32_t rank = 0; rank < job.ranks; rank++) {
-            job.shapes[rank].contributors = natural;
+            job.shapes[rank].reduction_order = natural;
         }
         const struct muster_check_result result = test_check(&job, job.schedules);
         assert_false(result.proven);
-        if (strstr(result.why, "not reduced in the order of the contributors") == NULL) {
+        if (strstr(result.why, "not reduced in the reduction order") == NULL) {
             fail_msg("%s", result.why);
         }
         test_job_finish(&job);
@@ -118,21 +113,21 @@ static void the_checker_sees_another_order(void **state)
     muster_topology_finish(&topology);
 }
 
-static void others_are_refused_with_those_that_fit(void **state)
+static void other_algorithms_are_refused_and_the_fitting_ones_listed(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(6, 2);
     size_t algorithm = numbered(MUSTER_ALLREDUCE, "hierarchical(cross=swing)");
     struct muster_plan plan = test_plan(numbered(MUSTER_ALLREDUCE, "ring"), &topology, 12, 0);
     assert_int_equal(muster_plan_check(algorithm, &plan), MUSTER_OK);
-    plan.contributors = natural;
+    plan.reduction_order = natural;
     assert_int_equal(muster_plan_check(algorithm, &plan), MUSTER_INVALID);
-    assert_non_null(strstr(muster_last_error(), "the order in which it reduces depends on ranks"));
-    assert_non_null(strstr(muster_last_error(), "these do: ring, halving_doubling, ordered_hier"));
+    assert_non_null(strstr(muster_last_error(), "its order of reduction depends on ranks"));
+    assert_non_null(strstr(muster_last_error(), "these fit: ring, halving_doubling, ordered_hier"));
     muster_topology_finish(&topology);
 }
 
-static void only_such_algorithms_are_chosen(void **state)
+static void only_reproducible_algorithms_are_selected(void **state)
 {
     (void)state;
     static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,
@@ -144,7 +139,7 @@ static void only_such_algorithms_are_chosen(void **state)
                 const struct muster_plan plan = {.collective = collectives[i],
                                                  .topology = &topology,
                                                  .count = count,
-                                                 .contributors = natural};
+                                                 .reduction_order = natural};
                 size_t algorithm = 0;
                 assert_int_equal(muster_select(&plan, 4, &muster_cost_model_default, &algorithm),
                                  MUSTER_OK);
@@ -158,11 +153,11 @@ static void only_such_algorithms_are_chosen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_called_reproducible_is_for_any_order_of_contributors),
+        cmocka_unit_test(a_reproducible_row_is_right_for_any_reduction_order),
         cmocka_unit_test(ragged_hosts_do_not_matter),
-        cmocka_unit_test(the_checker_sees_another_order),
-        cmocka_unit_test(others_are_refused_with_those_that_fit),
-        cmocka_unit_test(only_such_algorithms_are_chosen),
+        cmocka_unit_test(the_checker_finds_another_order),
+        cmocka_unit_test(other_algorithms_are_refused_and_the_fitting_ones_listed),
+        cmocka_unit_test(only_reproducible_algorithms_are_selected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What the checker is made of, against the same done simply: sorting, sets of ranks, cells. */
+/* Parts of the checker against simple implementations: sorting, sets of ranks, cells. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void sorting_keeps_the_order_of_equal_keys(void **state)
     }
 }
 
-/* What a term counts, one byte a rank. */
+/* The ranks that a term counts, one byte a rank. */
 struct counted {
     bool ranks[RANKS_MAX];
 };
@@ -64,7 +64,7 @@ static uint32_t unite(const struct counted *one, const struct counted *other, ui
     return members;
 }
 
-/* Sums of terms that are chosen so that runs of ranks come about often. */
+/* Sums of terms, chosen so that consecutive ranks are frequent. */
 static void add_terms(uint32_t ranks, uint64_t *random)
 {
     struct muster_terms terms;
@@ -97,7 +97,7 @@ static void add_terms(uint32_t ranks, uint64_t *random)
     muster_terms_finish(&terms);
 }
 
-static void terms_count_the_ranks_of_their_parts_and_none_twice(void **state)
+static void a_term_counts_the_ranks_of_its_parts_and_none_twice(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -106,7 +106,7 @@ static void terms_count_the_ranks_of_their_parts_and_none_twice(void **state)
     }
 }
 
-/* One element of a memory, kept simply. */
+/* One element of a rank's memory, in the simple implementation. */
 struct element {
     uint64_t origin;
     uint32_t term;
@@ -121,40 +121,40 @@ static void make_cuts(uint64_t *random, uint64_t *ret_cuts)
     ret_cuts[test_random_below(random, CUTS)] = 0;
 }
 
-static void make_part(uint64_t count, uint64_t *random, struct muster_pieces *part)
+static void make_part(uint64_t count, uint64_t *random, struct muster_element_ranges *part)
 {
-    muster_pieces_clear(part);
+    muster_element_ranges_clear(part);
     for (uint64_t filled = 0; filled < count;) {
         uint64_t some = 1 + test_random_below(random, (uint32_t)(count - filled));
-        assert_int_equal(muster_pieces_append(part, some, test_random_below(random, 1000),
-                                              1 + test_random_below(random, 3)),
+        assert_int_equal(muster_element_ranges_append(part, some, test_random_below(random, 1000),
+                                                      1 + test_random_below(random, 3)),
                          MUSTER_OK);
         filled += some;
     }
 }
 
-/* Is the part what the elements are, in as few pieces as can be? */
-static void compare(const struct muster_pieces *part, const struct element *elements,
+/* The part must equal the elements, in as few ranges as possible. */
+static void compare(const struct muster_element_ranges *part, const struct element *elements,
                     uint64_t count)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < part->used; i++) {
-        const struct muster_piece *piece = &part->items[i];
-        assert_int_equal(piece->begin, at);
-        for (uint64_t k = 0; k < piece->count; k++, at++) {
-            assert_int_equal(piece->term, elements[at].term);
-            assert_true(piece->term == MUSTER_TERM_NONE ||
-                        piece->origin + k == elements[at].origin);
+        const struct muster_element_range *range = &part->items[i];
+        assert_int_equal(range->begin, at);
+        for (uint64_t k = 0; k < range->count; k++, at++) {
+            assert_int_equal(range->term, elements[at].term);
+            assert_true(range->term == MUSTER_TERM_NONE ||
+                        range->origin + k == elements[at].origin);
         }
-        bool joins = i > 0 && piece->term == piece[-1].term &&
-                     (piece->term == MUSTER_TERM_NONE ||
-                      piece->origin == piece[-1].origin + piece[-1].count);
+        bool joins = i > 0 && range->term == range[-1].term &&
+                     (range->term == MUSTER_TERM_NONE ||
+                      range->origin == range[-1].origin + range[-1].count);
         assert_false(joins);
     }
     assert_int_equal(at, count);
 }
 
-static void put(const struct muster_pieces *part, struct element *elements)
+static void put(const struct muster_element_ranges *part, struct element *elements)
 {
     for (size_t i = 0; i < part->used; i++) {
         for (uint64_t k = 0; k < part->items[i].count; k++) {
@@ -164,23 +164,24 @@ static void put(const struct muster_pieces *part, struct element *elements)
     }
 }
 
-static bool is_free_or(const struct element *elements, const struct muster_piece *piece)
+static bool are_unwritten_or(const struct element *elements,
+                             const struct muster_element_range *range)
 {
-    for (uint64_t i = 0; i < piece->count; i++) {
+    for (uint64_t i = 0; i < range->count; i++) {
         if (elements[i].term != MUSTER_TERM_NONE &&
-            (elements[i].term != piece->term || elements[i].origin != piece->origin + i)) {
+            (elements[i].term != range->term || elements[i].origin != range->origin + i)) {
             return false;
         }
     }
     return true;
 }
 
-/* Writes, reads, and looks, from one cut to another. */
+/* Writes, reads and compares, from one cut to another. */
 static void use_cells(struct muster_cells *cells, const uint64_t *cuts, const uint32_t *numbers,
                       uint64_t *random)
 {
     struct element elements[ELEMENTS + 1] = {0};
-    struct muster_pieces part = {0};
+    struct muster_element_ranges part = {0};
     for (int i = 0; i < 60; i++) {
         uint32_t one = test_random_below(random, CUTS);
         uint32_t other = test_random_below(random, CUTS);
@@ -192,14 +193,14 @@ static void use_cells(struct muster_cells *cells, const uint64_t *cuts, const ui
             assert_int_equal(muster_cells_write(cells, numbers[from], &part), MUSTER_OK);
             put(&part, &elements[begin]);
         }
-        struct muster_piece piece = {.count = count, .origin = begin, .term = 1};
-        piece = part.used == 1 ? part.items[0] : piece;
-        assert_true(muster_cells_are_free_or(cells, numbers[from], &piece) ==
-                    is_free_or(&elements[begin], &piece));
+        struct muster_element_range range = {.count = count, .origin = begin, .term = 1};
+        range = part.used == 1 ? part.items[0] : range;
+        assert_true(muster_cells_are_unwritten_or(cells, numbers[from], &range) ==
+                    are_unwritten_or(&elements[begin], &range));
         assert_int_equal(muster_cells_read(cells, numbers[from], count, &part), MUSTER_OK);
         compare(&part, &elements[begin], count);
     }
-    muster_pieces_finish(&part);
+    muster_element_ranges_finish(&part);
 }
 
 static void cells_hold_what_was_written(void **state)
@@ -221,7 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sorting_keeps_the_order_of_equal_keys),
-        cmocka_unit_test(terms_count_the_ranks_of_their_parts_and_none_twice),
+        cmocka_unit_test(a_term_counts_the_ranks_of_its_parts_and_none_twice),
         cmocka_unit_test(cells_hold_what_was_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

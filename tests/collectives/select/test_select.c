@@ -1,4 +1,4 @@
-/* Selection: which algorithm, and that every rank chooses the same. */
+/* Selection: the selected algorithms, and that every rank selects the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static const char *choice(enum muster_collective collective, uint32_t ranks, uin
             .collective = collective, .topology = &topology, .rank = rank, .count = count};
         size_t mine = 0;
         assert_int_equal(muster_select(&plan, 4, model, &mine), MUSTER_OK);
-        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* on every rank alike */
+        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* the same on every rank */
         algorithm = mine;
     }
     muster_topology_finish(&topology);
@@ -42,7 +42,7 @@ static struct muster_formula formula_of(const char *name, uint32_t ranks, uint64
     struct muster_plan plan = {
         .collective = MUSTER_ALLREDUCE, .topology = &topology, .count = count};
     struct muster_formula formula;
-    muster_algorithms[algorithm].formula(&plan, &formula);
+    muster_algorithms[algorithm].generator->formula(&plan, &formula);
     muster_topology_finish(&topology);
     return formula;
 }
@@ -67,7 +67,7 @@ static void large_allreduces_send_few_bytes(void **state)
     }
 }
 
-static void between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy(void **state)
+static void large_calls_between_hosts_are_hierarchical(void **state)
 {
     (void)state;
     struct muster_cost_model slow = muster_cost_model_default;
@@ -78,7 +78,7 @@ static void between_several_hosts_with_several_ranks_large_data_goes_by_hierarch
     assert_true(strncmp(choice(MUSTER_ALLREDUCE, 120, 5, 4 << 20, &slow), "hierarchical", 12) == 0);
 }
 
-static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
+static void small_broadcasts_use_a_tree_and_large_ones_a_chain(void **state)
 {
     (void)state;
     const struct muster_cost_model *model = &muster_cost_model_default;
@@ -91,13 +91,13 @@ static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
 static void no_choice_depends_on_fixed_sizes(void **state)
 {
     (void)state;
-    /* Where latency is everything, even large calls take few messages in a row. */
+    /* If only latency matters, even large calls use few messages after each other. */
     struct muster_cost_model far = muster_cost_model_default;
     far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
     const char *name = choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far);
     assert_true(formula_of(name, 8, 1 << 20).local.messages <
                 formula_of("halving_doubling", 8, 1 << 20).local.messages);
-    /* Where it is nothing, even small ones send few bytes. */
+    /* If latency is 0, even small calls send few bytes. */
     struct muster_cost_model near = muster_cost_model_default;
     near.links[MUSTER_LEVEL_HOST].latency_us = 0;
     near.links[MUSTER_LEVEL_HOST].posting_us = 0;
@@ -112,8 +112,8 @@ static double simulated_us(size_t algorithm, const struct muster_plan *plan,
     return us;
 }
 
-/* What is ruled out without being simulated to its end would not have been faster. */
-static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
+/* Candidates that were not simulated to their end would not have been faster. */
+static void no_algorithm_is_much_faster_than_the_selected_one(void **state)
 {
     (void)state;
     const uint32_t shapes[][2] = {{3, 1}, {8, 1}, {8, 4}, {12, 3}, {16, 1}};
@@ -139,7 +139,7 @@ static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
     }
 }
 
-static void every_collective_has_a_choice_for_every_shape(void **state)
+static void every_collective_has_an_algorithm_for_every_shape(void **state)
 {
     (void)state;
     for (int collective = MUSTER_ALLREDUCE; collective <= MUSTER_BARRIER; collective++) {
@@ -151,8 +151,10 @@ static void every_collective_has_a_choice_for_every_shape(void **state)
     }
 }
 
-/* The two ways to predict are within a factor of three where jobs begin to be large. (Formulas take
- * it that all ranks of a host use its memory at once, so it is made large enough for all.) */
+/* Formula and simulation differ by less than a factor of three where jobs begin to be large.
+ * (Formulas assume that all ranks of a host use its memory at the same time, so it is fast enough
+ * for all here.)
+ */
 static void formulas_and_simulations_agree_roughly(void **state)
 {
     (void)state;
@@ -164,17 +166,12 @@ static void formulas_and_simulations_agree_roughly(void **state)
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
             struct muster_plan plan = test_plan(algorithm, &topology, counts[i], 0);
             uint64_t bounds[MUSTER_SELECT_SIMULATED_RANKS_MAX + 1];
-            uint64_t all[MUSTER_SELECT_SIMULATED_RANKS_MAX * MUSTER_SELECT_SIMULATED_RANKS_MAX];
             bool needed = muster_collective_needs_bounds(plan.collective);
             for (uint32_t rank = 0; rank <= topology.ranks; rank++) {
                 bounds[rank] = rank * counts[i];
             }
             plan.output_bounds = needed ? bounds : NULL;
-            for (uint32_t pair = 0; pair < topology.ranks * topology.ranks; pair++) {
-                all[pair] = counts[i];
-            }
             plan.input_bounds = plan.collective == MUSTER_ALLTOALLV ? bounds : NULL;
-            plan.all_counts = plan.collective == MUSTER_ALLTOALLV ? all : NULL;
             if (!test_fits(algorithm, &plan)) {
                 continue;
             }
@@ -191,7 +188,7 @@ static void formulas_and_simulations_agree_roughly(void **state)
     muster_topology_finish(&topology);
 }
 
-/* Between racks there is less than within one: a formula that does not tell them apart is far off.
+/* Links between racks are slower than within a rack: a formula that ignored racks would be far off.
  */
 static void formulas_tell_hosts_and_racks_apart(void **state)
 {
@@ -235,7 +232,7 @@ static void an_algorithm_that_does_not_fit_is_refused_with_those_that_do(void **
     assert_int_equal(muster_schedule_generate(hierarchical, &plan, &schedule), MUSTER_INVALID);
     assert_int_equal(schedule.rank, 77);
     assert_non_null(strstr(muster_last_error(), "at least 2 hosts"));
-    assert_non_null(strstr(muster_last_error(), "these do: ring_two_phase, "));
+    assert_non_null(strstr(muster_last_error(), "these fit: ring_two_phase, "));
     double cost_us = 0;
     assert_int_equal(
         muster_select_cost_us(hierarchical, &plan, 4, &muster_cost_model_default, &cost_us),
@@ -286,10 +283,10 @@ static void names_are_unique_within_a_collective(void **state)
 
 enum { LISTED_MAX = 8 };
 
-/* Of allreduces of floats; a trial's slack. */
+/* Of allreduces of floats; the slack is that of autotune runs. */
 static uint32_t list_on(const struct muster_topology *topology, uint64_t count,
                         const struct muster_cost_model *model, size_t favourite,
-                        struct muster_priced ret_list[LISTED_MAX])
+                        struct muster_prediction ret_list[LISTED_MAX])
 {
     const struct muster_plan plan = {
         .collective = MUSTER_ALLREDUCE, .topology = topology, .count = count};
@@ -304,7 +301,7 @@ static uint32_t list_on(const struct muster_topology *topology, uint64_t count,
     return listed;
 }
 
-static bool is_listed(const struct muster_priced *list, uint32_t listed, const char *name)
+static bool is_listed(const struct muster_prediction *list, uint32_t listed, const char *name)
 {
     for (uint32_t i = 0; i < listed; i++) {
         if (strcmp(muster_algorithms[list[i].algorithm].name, name) == 0) {
@@ -314,13 +311,13 @@ static bool is_listed(const struct muster_priced *list, uint32_t listed, const c
     return false;
 }
 
-/* Two messages by all_to_one, one after the other, and two pairs of them by halving_doubling, take
- * as long; halving_doubling and swing are the same thing for so few. */
-static void of_those_that_are_as_cheap_all_are_listed_but_one_thing_once(void **state)
+/* The two messages of all_to_one, one after the other, take as long as the two pairs of messages of
+ * halving_doubling. halving_doubling and swing are the same for two ranks. */
+static void algorithms_of_equal_time_are_listed_but_equal_algorithms_once(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(2, 1);
-    struct muster_priced list[LISTED_MAX];
+    struct muster_prediction list[LISTED_MAX];
     static const char *const doubles[] = {"ring_two_phase", "halving_doubling", "swing", "bcube"};
     static const char *const others[] = {"recursive_doubling", "all_to_one", "double_tree"};
     for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++) {
@@ -338,8 +335,8 @@ static void of_those_that_are_as_cheap_all_are_listed_but_one_thing_once(void **
     muster_topology_finish(&topology);
 }
 
-/* Four ranks on two cores over loopback, small and middle calls: what is fast there depends on what
- * the model knows only roughly. */
+/* Four ranks on two cores over loopback, small and middle calls: which algorithm is fastest depends
+ * on times that the model has only roughly. */
 static void servers_butterflies_and_trees_are_listed_where_ranks_share_cores(void **state)
 {
     (void)state;
@@ -352,7 +349,7 @@ static void servers_butterflies_and_trees_are_listed_where_ranks_share_cores(voi
     for (int posting_us = 1; posting_us <= 4; posting_us *= 2) {
         model.links[MUSTER_LEVEL_HOST].posting_us = posting_us;
         for (uint64_t count = 1; count <= 1 << 16; count *= 16) {
-            struct muster_priced list[LISTED_MAX];
+            struct muster_prediction list[LISTED_MAX];
             uint32_t listed = list_on(&topology, count, &model, 0, list);
             for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
                 if (!is_listed(list, listed, shapes[i])) {
@@ -369,7 +366,7 @@ static void large_jobs_have_a_list_by_the_formulas(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(32, 1);
-    struct muster_priced list[LISTED_MAX];
+    struct muster_prediction list[LISTED_MAX];
     for (int swings = 0; swings < 2; swings++) {
         size_t favourite = 0;
         assert_int_equal(muster_algorithm_find(MUSTER_ALLREDUCE,
@@ -388,17 +385,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_allreduces_take_few_rounds),
         cmocka_unit_test(large_allreduces_send_few_bytes),
-        cmocka_unit_test(between_several_hosts_with_several_ranks_large_data_goes_by_hierarchy),
-        cmocka_unit_test(broadcasts_go_by_tree_if_small_and_by_chain_if_large),
+        cmocka_unit_test(large_calls_between_hosts_are_hierarchical),
+        cmocka_unit_test(small_broadcasts_use_a_tree_and_large_ones_a_chain),
         cmocka_unit_test(no_choice_depends_on_fixed_sizes),
-        cmocka_unit_test(no_algorithm_is_much_faster_than_the_chosen_one),
-        cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
+        cmocka_unit_test(no_algorithm_is_much_faster_than_the_selected_one),
+        cmocka_unit_test(every_collective_has_an_algorithm_for_every_shape),
         cmocka_unit_test(formulas_and_simulations_agree_roughly),
         cmocka_unit_test(formulas_tell_hosts_and_racks_apart),
         cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),
         cmocka_unit_test(impossible_plans_are_refused),
         cmocka_unit_test(names_are_unique_within_a_collective),
-        cmocka_unit_test(of_those_that_are_as_cheap_all_are_listed_but_one_thing_once),
+        cmocka_unit_test(algorithms_of_equal_time_are_listed_but_equal_algorithms_once),
         cmocka_unit_test(servers_butterflies_and_trees_are_listed_where_ranks_share_cores),
         cmocka_unit_test(large_jobs_have_a_list_by_the_formulas),
     };

@@ -21,7 +21,7 @@ struct drive {
     struct muster_membership *membership;
     struct muster_job_settings settings; /* of every Join */
     int64_t now_ms;
-    /* Since drive_forget(). */
+    /* Since drive_clear_actions(). */
     bool answered, notified, ended;
     char gone[16][MUSTER_UUID_SIZE];
     size_t gone_count;
@@ -47,7 +47,7 @@ static inline void drive_finish(struct drive *d)
     free(d->log);
 }
 
-static inline void drive_forget(struct drive *d)
+static inline void drive_clear_actions(struct drive *d)
 {
     d->answered = d->notified = d->ended = false;
     d->gone_count = 0;
@@ -63,7 +63,7 @@ static inline void drive_log(struct drive *d, const struct muster_event *event)
     d->log[d->log_count++] = *event;
 }
 
-static inline void drive_note_actions(struct drive *d, const struct muster_actions *actions)
+static inline void drive_add_actions(struct drive *d, const struct muster_actions *actions)
 {
     for (size_t i = 0; i < actions->count; i++) {
         const struct muster_action *action = &actions->items[i];
@@ -76,7 +76,7 @@ static inline void drive_note_actions(struct drive *d, const struct muster_actio
     }
 }
 
-/* One event, without what is due after it. */
+/* One event, without those that are due after it. */
 static inline muster_status drive_once(struct drive *d, const struct muster_event *event)
 {
     muster_status checked = muster_membership_check(d->membership, event);
@@ -85,13 +85,13 @@ static inline muster_status drive_once(struct drive *d, const struct muster_even
     assert_int_equal(checked, applied);
     if (applied == MUSTER_OK) {
         drive_log(d, event);
-        drive_note_actions(d, &actions);
+        drive_add_actions(d, &actions);
         muster_actions_finish(&actions);
     }
     return applied;
 }
 
-/* Everything that is due; it must come to an end, and each must change something. */
+/* Every event that is due; there must be an end to them, and each must change something. */
 static inline void drive_due(struct drive *d)
 {
     struct muster_event event;
@@ -155,8 +155,8 @@ static inline muster_status drive_join(struct drive *d, struct join join)
     return drive_event(d, &event);
 }
 
-/* One after the other, at one moment: "a0 a1 b0" are three members, each on the host that its
- * first letter names. */
+/* Joins one after the other at the same time: "a0 a1 b0" are three members, each on the host that
+ * its first letter names. */
 static inline void drive_join_all(struct drive *d, const char *ids, uint64_t generation,
                                   uint64_t version)
 {
@@ -216,12 +216,12 @@ static inline muster_status drive_restart(struct drive *d)
     return drive_event(d, &event);
 }
 
-static inline void drive_hear(struct drive *d, const char *id)
+static inline void drive_heartbeat(struct drive *d, const char *id)
 {
     muster_membership_heartbeat(d->membership, id, 1, d->now_ms);
 }
 
-static inline void drive_hear_all(struct drive *d)
+static inline void drive_heartbeat_all(struct drive *d)
 {
     struct muster_member_view view;
     for (uint32_t i = 0; muster_membership_member(d->membership, i, &view); i++) {

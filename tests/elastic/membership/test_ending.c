@@ -6,7 +6,7 @@ static void start_three(struct drive *d)
 {
     drive_init(d, 2, 8, 3);
     drive_join_all(d, "a0 a1 b0", 0, 0);
-    drive_forget(d);
+    drive_clear_actions(d);
 }
 
 static muster_status finish(struct drive *d, const char *id)
@@ -17,7 +17,7 @@ static muster_status finish(struct drive *d, const char *id)
 static void check_standing(const struct drive *d, const char *id, muster_status expected,
                            const char *expected_text)
 {
-    assert_int_equal(muster_membership_standing(d->membership, id), expected);
+    assert_int_equal(muster_membership_check_member(d->membership, id), expected);
     if (expected != MUSTER_OK) {
         assert_string_equal(muster_last_error(), expected_text);
     }
@@ -62,7 +62,7 @@ static void a_member_that_joins_while_others_finish_has_finished_too(void **stat
     struct drive d;
     start_three(&d);
     assert_int_equal(finish(&d, "a0"), MUSTER_OK);
-    drive_forget(&d);
+    drive_clear_actions(&d);
     drive_join_all(&d, "a1", 1, 5);
     assert_int_equal(d.gone_count, 1);
     assert_string_equal(d.gone[0], "a1");
@@ -76,7 +76,7 @@ static void a_member_that_joins_while_others_finish_has_finished_too(void **stat
     drive_finish(&d);
 }
 
-static void a_report_while_others_finish_is_told_so_and_revokes_nothing(void **state)
+static void a_report_while_others_finish_is_refused_and_revokes_nothing(void **state)
 {
     (void)state;
     struct drive d;
@@ -124,12 +124,12 @@ static void newcomers_come_too_late_to_a_finishing_job(void **state)
     drive_finish(&d);
 }
 
-static void the_last_word_of_a_revoked_generation_may_be_that_all_is_done(void **state)
+static void a_job_ends_as_finished_even_if_its_last_generation_was_revoked(void **state)
 {
     (void)state;
     struct drive d;
     start_three(&d);
-    drive_join_all(&d, "a0", 1, 5); /* it did not hear of the vote that a1 heard of */
+    drive_join_all(&d, "a0", 1, 5); /* a0 did not see the result of the vote that a1 saw */
     assert_int_equal(finish(&d, "a1"), MUSTER_OK);
     assert_true(d.ended);
     assert_string_equal(muster_membership_why(d.membership), "finished");
@@ -150,7 +150,7 @@ static void finishing_an_older_generation_is_no_more_than_leaving(void **state)
     drive_finish(&d);
 }
 
-static void ending_a_job_tells_everyone_parked_newcomers_too(void **state)
+static void the_end_of_a_job_is_told_to_its_members_and_newcomers(void **state)
 {
     (void)state;
     struct drive d;
@@ -192,13 +192,13 @@ static void one_that_was_declared_dead_may_come_back_under_a_new_id(void **state
     drive_wait(&d, d.settings.suspect_ms);
     check_standing(&d, "b0", MUSTER_REJOIN,
                    "member b0 is gone: rank 2 (host b, pid 4711) died: "
-                   "connection closed and not heard of for 2000 ms");
+                   "connection closed and no sign of life for 2000 ms");
     check_standing(&d, "unheard-of", MUSTER_REJOIN, "member unheard-of is not in this job");
     struct join join = {.id = "b0", .host = "b", .generation = 1};
     assert_int_equal(drive_join(&d, join), MUSTER_ENDED);
     drive_wait(&d, d.settings.lease_ms); /* all the others die too */
     assert_int_equal(drive_phase(&d), MUSTER_JOB_ENDED);
-    assert_int_equal(muster_membership_standing(d.membership, "b0"), MUSTER_REJOIN);
+    assert_int_equal(muster_membership_check_member(d.membership, "b0"), MUSTER_REJOIN);
     drive_finish(&d);
 }
 
@@ -210,7 +210,7 @@ static void one_that_died_does_not_come_back_to_a_job_that_has_finished(void **s
     assert_int_equal(drive_disconnect(&d, "b0"), MUSTER_OK);
     drive_wait(&d, d.settings.suspect_ms);
     assert_int_equal(drive_end(&d, "enough"), MUSTER_OK);
-    assert_int_equal(muster_membership_standing(d.membership, "b0"), MUSTER_ENDED);
+    assert_int_equal(muster_membership_check_member(d.membership, "b0"), MUSTER_ENDED);
     drive_finish(&d);
 }
 
@@ -232,7 +232,7 @@ static void an_ended_job_begins_anew_with_a_new_member_and_higher_numbers(void *
     struct muster_generation_record record;
     assert_true(muster_membership_generation_record(d.membership, 0, &record));
     assert_int_equal(record.number, 1);
-    assert_int_equal(muster_membership_standing(d.membership, "a0"), MUSTER_ENDED);
+    assert_int_equal(muster_membership_check_member(d.membership, "a0"), MUSTER_ENDED);
     drive_finish(&d);
 }
 
@@ -262,7 +262,7 @@ static void only_the_last_departures_and_generations_are_remembered_oldest_first
     assert_false(
         muster_membership_generation_record(d.membership, MUSTER_HISTORY_MAX, &generation));
     assert_false(muster_membership_departure_record(d.membership, MUSTER_HISTORY_MAX, &departure));
-    assert_int_equal(muster_membership_standing(d.membership, "m0"), MUSTER_ENDED);
+    assert_int_equal(muster_membership_check_member(d.membership, "m0"), MUSTER_ENDED);
     drive_finish(&d);
 }
 
@@ -272,12 +272,12 @@ int main(void)
         cmocka_unit_test(a_member_that_finishes_disturbs_nobody),
         cmocka_unit_test(the_job_ends_when_all_have_finished),
         cmocka_unit_test(a_member_that_joins_while_others_finish_has_finished_too),
-        cmocka_unit_test(a_report_while_others_finish_is_told_so_and_revokes_nothing),
+        cmocka_unit_test(a_report_while_others_finish_is_refused_and_revokes_nothing),
         cmocka_unit_test(deaths_and_leaves_of_the_rest_end_a_finishing_job_as_finished),
         cmocka_unit_test(newcomers_come_too_late_to_a_finishing_job),
-        cmocka_unit_test(the_last_word_of_a_revoked_generation_may_be_that_all_is_done),
+        cmocka_unit_test(a_job_ends_as_finished_even_if_its_last_generation_was_revoked),
         cmocka_unit_test(finishing_an_older_generation_is_no_more_than_leaving),
-        cmocka_unit_test(ending_a_job_tells_everyone_parked_newcomers_too),
+        cmocka_unit_test(the_end_of_a_job_is_told_to_its_members_and_newcomers),
         cmocka_unit_test(a_job_without_members_has_ended),
         cmocka_unit_test(one_that_was_declared_dead_may_come_back_under_a_new_id),
         cmocka_unit_test(one_that_died_does_not_come_back_to_a_job_that_has_finished),

@@ -53,7 +53,7 @@ static void nothing_forms_below_min_however_long_it_takes(void **state)
     drive_join_all(&d, "a0 a1", 0, 0);
     for (int i = 0; i < 100; i++) {
         drive_wait(&d, 4000);
-        drive_hear_all(&d);
+        drive_heartbeat_all(&d);
     }
     assert_int_equal(drive_phase(&d), MUSTER_JOB_FORMING);
     assert_int_equal(muster_membership_count(d.membership), 2);

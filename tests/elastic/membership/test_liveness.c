@@ -33,13 +33,13 @@ static void a_member_is_dead_when_its_lease_is_over(void **state)
     assert_true(dead_at(&signs, 5100, "lease lost: no sign of life for 5000 ms"));
 }
 
-static void who_was_away_for_half_a_lease_cannot_judge(void **state)
+static void a_check_that_is_half_a_lease_late_was_late(void **state)
 {
     (void)state;
-    assert_false(muster_liveness_overslept(100, 50, 5000));
-    assert_false(muster_liveness_overslept(100, 2600, 5000));
-    assert_true(muster_liveness_overslept(100, 2601, 5000));
-    assert_false(muster_liveness_overslept(MUSTER_LIVENESS_NEVER, INT64_MAX, 5000));
+    assert_false(muster_liveness_check_was_late(100, 50, 5000));
+    assert_false(muster_liveness_check_was_late(100, 2600, 5000));
+    assert_true(muster_liveness_check_was_late(100, 2601, 5000));
+    assert_false(muster_liveness_check_was_late(MUSTER_LIVENESS_NEVER, INT64_MAX, 5000));
 }
 
 static void a_sign_of_life_renews_the_lease_and_never_shortens_it(void **state)
@@ -47,8 +47,8 @@ static void a_sign_of_life_renews_the_lease_and_never_shortens_it(void **state)
     (void)state;
     struct muster_signs signs;
     muster_liveness_init(&signs, 100);
-    muster_liveness_hear(&signs, 300);
-    muster_liveness_hear(&signs, 200);
+    muster_liveness_heartbeat(&signs, 300);
+    muster_liveness_heartbeat(&signs, 200);
     assert_false(dead_at(&signs, 5299, ""));
     assert_true(dead_at(&signs, 5300, "lease lost: no sign of life for 5000 ms"));
 }
@@ -61,13 +61,13 @@ static void a_broken_connection_alone_leaves_time_to_come_back(void **state)
     signs.closed_ms = 200;
     assert_true(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2199, ""));
-    assert_true(dead_at(&signs, 2200, "connection closed and not heard of for 2000 ms"));
-    muster_liveness_hear(&signs, 2199);
+    assert_true(dead_at(&signs, 2200, "connection closed and no sign of life for 2000 ms"));
+    muster_liveness_heartbeat(&signs, 2199);
     assert_false(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2200, ""));
 }
 
-static void a_report_alone_leaves_time_to_show_itself(void **state)
+static void a_report_alone_leaves_time_for_a_sign_of_life(void **state)
 {
     (void)state;
     struct muster_signs signs;
@@ -76,7 +76,7 @@ static void a_report_alone_leaves_time_to_show_itself(void **state)
     signs.reporter = 7;
     assert_true(muster_liveness_suspected(&signs));
     assert_false(dead_at(&signs, 2199, ""));
-    assert_true(dead_at(&signs, 2200, "reported by rank 7 and not heard of for 2000 ms"));
+    assert_true(dead_at(&signs, 2200, "reported by rank 7 and no sign of life for 2000 ms"));
 }
 
 static void two_pieces_of_evidence_need_no_waiting(void **state)
@@ -90,13 +90,13 @@ static void two_pieces_of_evidence_need_no_waiting(void **state)
     assert_true(dead_at(&signs, 200, "connection closed and reported by rank 1"));
 }
 
-static void being_awaited_has_an_end_even_for_the_living(void **state)
+static void an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life(void **state)
 {
     (void)state;
     struct muster_signs signs;
     muster_liveness_init(&signs, 100);
     signs.awaited_ms = 100;
-    muster_liveness_hear(&signs, 30000);
+    muster_liveness_heartbeat(&signs, 30000);
     assert_false(dead_at(&signs, 30099, ""));
     assert_true(dead_at(&signs, 30100, "stuck: alive but did not join again within 30000 ms"));
 }
@@ -111,7 +111,7 @@ static void a_restart_of_the_service_gives_everyone_all_the_time_again(void **st
     signs.reported_ms = 100;
     muster_liveness_restart(&signs, 90000);
     assert_false(dead_at(&signs, 94999, ""));
-    muster_liveness_hear(&signs, 119000);
+    muster_liveness_heartbeat(&signs, 119000);
     assert_false(dead_at(&signs, 119999, ""));
     assert_true(dead_at(&signs, 120000, "stuck: alive but did not join again within 30000 ms"));
 }
@@ -129,12 +129,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
-        cmocka_unit_test(who_was_away_for_half_a_lease_cannot_judge),
+        cmocka_unit_test(a_check_that_is_half_a_lease_late_was_late),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),
         cmocka_unit_test(a_broken_connection_alone_leaves_time_to_come_back),
-        cmocka_unit_test(a_report_alone_leaves_time_to_show_itself),
+        cmocka_unit_test(a_report_alone_leaves_time_for_a_sign_of_life),
         cmocka_unit_test(two_pieces_of_evidence_need_no_waiting),
-        cmocka_unit_test(being_awaited_has_an_end_even_for_the_living),
+        cmocka_unit_test(an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life),
         cmocka_unit_test(a_restart_of_the_service_gives_everyone_all_the_time_again),
         cmocka_unit_test(times_near_never_do_not_wrap),
     };

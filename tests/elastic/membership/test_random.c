@@ -1,7 +1,7 @@
 /*
- * Random sequences of events, by seed; after each the invariants are checked, and at the end the
- * stored events are replayed and the job must come to a generation. Now and then the membership is
- * kept as records, and what they make goes on in its place. MUSTER_SEED=N runs that seed alone.
+ * Random sequences of events, by seed. After each event the invariants are checked; in the end the
+ * stored events are replayed, and a generation must form. From time to time a membership restored
+ * from a snapshot replaces the membership. MUSTER_SEED=N runs that seed alone.
  */
 #include "elastic/messages/messages.h"
 #include "tests/elastic/membership/drive.h"
@@ -18,7 +18,7 @@ struct walk {
     uint64_t random;
     unsigned incarnation[WORKERS];
     uint64_t version;
-    /* Before the event at hand. */
+    /* The state before the current event. */
     char before[TEXT_SIZE];
     enum muster_job_phase phase;
     uint64_t number;
@@ -26,7 +26,7 @@ struct walk {
     char members[64][MUSTER_UUID_SIZE];
     char arrived[64][MUSTER_UUID_SIZE];
     uint32_t arrived_count;
-    /* How often something of interest happened, over all seeds. */
+    /* How often these happened, over all seeds. */
     unsigned *formed, *ended, *died;
 };
 
@@ -48,7 +48,7 @@ static bool chance(struct walk *w, uint32_t percent)
     return below(w, 100) < percent;
 }
 
-/* What the views show, as text. signs: signs of life too, which are not stored. */
+/* What the views show, as text. signs: also the signs of life, which are not stored. */
 struct text {
     char *at;
     size_t left;
@@ -74,7 +74,7 @@ static void say_members(struct text *text, const struct muster_membership *m, bo
             v.info->order, v.phase, v.leave_asked, v.rank);
         if (signs) {
             say(text, "suspected %d progress %llu heard %lld\n", v.suspected,
-                (unsigned long long)v.progress, (long long)v.heard_ms);
+                (unsigned long long)v.progress, (long long)v.last_seen_ms);
         }
     }
 }
@@ -164,10 +164,10 @@ static void check_hosts(const struct walk *w, const struct muster_generation_vie
     assert_int_equal(first, g->size);
 }
 
-/* The hosts of a rack are neighbours. */
+/* The hosts of a rack are next to each other. */
 static void check_racks(const struct walk *w, const struct muster_generation_view *g)
 {
-    bool left = false; /* the first one's rack */
+    bool left = false; /* the rack of rank 0 */
     for (uint32_t rank = 1; rank < g->size; rank++) {
         const char *first = drive_member(&w->d, g->members[0]).info->rack;
         bool same = strcmp(drive_member(&w->d, g->members[rank]).info->rack, first) == 0;
@@ -176,7 +176,7 @@ static void check_racks(const struct walk *w, const struct muster_generation_vie
     }
 }
 
-/* On one host; ranks 0 apart, where the newest state may have pushed in. */
+/* On each host; except for rank 0, which may have moved there with the newest state. */
 static void check_survivors_keep_their_order(const struct walk *w,
                                              const struct muster_generation_view *g)
 {
@@ -187,7 +187,8 @@ static void check_survivors_keep_their_order(const struct walk *w,
             bool both = is_among(w->members, w->size, g->members[a], &before_a) &&
                         is_among(w->members, w->size, g->members[b], &before_b);
             bool same_host = strcmp(host_of(w, g->members[a]), host_of(w, g->members[b])) == 0;
-            /* Who came to this host only now was not ordered among its members before. */
+            /* A member that changed its host was not ordered among the members of this one before.
+             */
             if (both && same_host && before_a != 0 && before_b != 0) {
                 assert_true(before_a < before_b);
             }
@@ -232,7 +233,7 @@ static void check_always(struct walk *w)
     uint32_t index = 0;
     enum muster_job_phase phase = muster_membership_phase(m);
     for (uint32_t i = 0; muster_membership_member(m, i, &v); i++) {
-        assert_int_equal(muster_membership_standing(m, v.info->id), MUSTER_OK);
+        assert_int_equal(muster_membership_check_member(m, v.info->id), MUSTER_OK);
         bool seated = is_among(g.members, g.size, v.info->id, &index);
         if (v.phase != MUSTER_MEMBER_ARRIVED) {
             assert_true(seated);
@@ -246,7 +247,7 @@ static void check_always(struct walk *w)
     assert_true(phase != MUSTER_JOB_ENDED || muster_membership_count(m) == 0);
     for (size_t i = 0; i < w->d.gone_count; i++) {
         assert_false(muster_membership_find(m, w->d.gone[i], &v));
-        assert_int_not_equal(muster_membership_standing(m, w->d.gone[i]), MUSTER_OK);
+        assert_int_not_equal(muster_membership_check_member(m, w->d.gone[i]), MUSTER_OK);
     }
 }
 
@@ -260,7 +261,7 @@ static muster_status step_once(struct walk *w, const struct muster_event *event)
     describe(w->d.membership, true, after);
     assert_string_equal(w->before, after);
     remember(w);
-    drive_forget(&w->d);
+    drive_clear_actions(&w->d);
     muster_status status = drive_once(&w->d, event);
     assert_int_equal(status, checked);
     if (status != MUSTER_OK) {
@@ -373,7 +374,7 @@ static void do_wait(struct walk *w)
     w->d.now_ms += below(w, 10) == 0 ? below(w, 40000) : below(w, 700);
     for (unsigned worker = 0; worker < WORKERS; worker++) {
         if (chance(w, 80)) {
-            drive_hear(&w->d, name_worker(w, worker, id));
+            drive_heartbeat(&w->d, name_worker(w, worker, id));
         }
     }
     step_due(w);
@@ -418,39 +419,40 @@ static void random_step(struct walk *w)
     }
 }
 
-/* Keeping ------------------------------------------------------------------------------------- */
+/* Snapshots ----------------------------------------------------------------------------------- */
 
-static muster_status restore(void *user, const struct muster_kept *kept)
+static muster_status restore(void *user, const struct muster_snapshot_record *record)
 {
-    struct muster_kept again;
-    json_t *json = muster_kept_encode(kept);
+    struct muster_snapshot_record again;
+    json_t *json = muster_snapshot_record_encode(record);
     assert_non_null(json);
-    assert_true(muster_kept_is(json));
-    assert_int_equal(muster_kept_decode(json, &again), MUSTER_OK);
+    assert_true(muster_snapshot_record_is(json));
+    assert_int_equal(muster_snapshot_record_decode(json, &again), MUSTER_OK);
     json_decref(json);
     return muster_membership_restore(user, &again);
 }
 
-/* Goes on with what was kept of the membership, as JSON, instead of the membership itself. */
-static void keep_and_restore(struct walk *w)
+/* Replaces the membership with one that is restored from its snapshot, written and read as JSON. */
+static void snapshot_and_restore(struct walk *w)
 {
     static char original[TEXT_SIZE];
     static char restored[TEXT_SIZE];
     struct muster_membership *m = NULL;
     assert_int_equal(muster_membership_create(&m), MUSTER_OK);
-    assert_int_equal(muster_membership_keep(w->d.membership, restore, m), MUSTER_OK);
+    assert_int_equal(muster_membership_snapshot(w->d.membership, restore, m), MUSTER_OK);
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);
-    for (unsigned worker = 0; worker < WORKERS; worker++) { /* who is gone is still told why */
+    for (unsigned worker = 0; worker < WORKERS;
+         worker++) { /* a member that is gone still gets the reason */
         char id[MUSTER_UUID_SIZE];
         char why[MUSTER_ERROR_MAX] = "";
         muster_status standing =
-            muster_membership_standing(w->d.membership, name_worker(w, worker, id));
+            muster_membership_check_member(w->d.membership, name_worker(w, worker, id));
         if (standing != MUSTER_OK) {
             (void)snprintf(why, sizeof why, "%s", muster_last_error());
         }
-        assert_int_equal(muster_membership_standing(m, id), standing);
+        assert_int_equal(muster_membership_check_member(m, id), standing);
         assert_true(standing == MUSTER_OK || strcmp(muster_last_error(), why) == 0);
     }
     muster_membership_destroy(w->d.membership);
@@ -459,7 +461,7 @@ static void keep_and_restore(struct walk *w)
 
 /* At the end ---------------------------------------------------------------------------------- */
 
-/* All that live keep joining, and there are enough of them: a generation must come. */
+/* All living members keep joining, and there are enough of them: a generation must form. */
 static void must_form(struct walk *w)
 {
     unsigned rounds = 0;
@@ -470,14 +472,14 @@ static void must_form(struct walk *w)
             if (drive_phase(&w->d) == MUSTER_JOB_RUNNING) {
                 return;
             }
-            if (muster_membership_standing(w->d.membership, name_worker(w, worker, id)) !=
+            if (muster_membership_check_member(w->d.membership, name_worker(w, worker, id)) !=
                 MUSTER_OK) {
                 w->incarnation[worker]++;
             }
             do_join(w, worker, drive_generation(&w->d));
         }
         w->d.now_ms += 100;
-        drive_hear_all(&w->d);
+        drive_heartbeat_all(&w->d);
         step_due(w);
     }
 }
@@ -513,7 +515,7 @@ static void run_seed(uint64_t seed, unsigned counts[3])
     for (int i = 0; i < STEPS; i++) {
         random_step(&w);
         if (chance(&w, 5)) {
-            keep_and_restore(&w);
+            snapshot_and_restore(&w);
         }
     }
     must_replay(&w);

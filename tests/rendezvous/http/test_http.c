@@ -27,11 +27,11 @@ struct fixture {
     int fds[CROWD];
 };
 
-static void start(struct fixture *fixture, uint32_t slow_ms)
+static void start(struct fixture *fixture, uint32_t transfer_timeout_ms)
 {
     struct muster_service_config config;
     char address[MUSTER_LISTEN_ADDRESS_SIZE];
-    struct muster_http_config http = {.slow_ms = slow_ms};
+    struct muster_http_config http = {.transfer_timeout_ms = transfer_timeout_ms};
     muster_service_config_init(&config);
     config.hold_ms = 15000;
     config.settings.lease_ms = 30000;
@@ -79,26 +79,26 @@ static int open_connection(const struct fixture *fixture)
 }
 
 /* One request on a connection of its own. */
-static struct web_answer ask(const struct fixture *fixture, const char *method, const char *body)
+static struct web_response ask(const struct fixture *fixture, const char *method, const char *body)
 {
     int fd = open_connection(fixture);
     assert_true(web_post(fd, method, "", body));
-    struct web_answer answer = web_read(fd);
+    struct web_response response = web_read(fd);
     (void)close(fd);
-    return answer;
+    return response;
 }
 
-static void expect(struct web_answer answer, int status, const char *code)
+static void expect(struct web_response response, int status, const char *code)
 {
-    if (answer.status != status || strcmp(test_part_text(answer.json, "code"), code) != 0) {
-        fail_msg("status %d, code %s: %s", answer.status, test_part_text(answer.json, "code"),
-                 test_part_text(answer.json, "message"));
+    if (response.status != status || strcmp(test_part_text(response.json, "code"), code) != 0) {
+        fail_msg("status %d, code %s: %s", response.status, test_part_text(response.json, "code"),
+                 test_part_text(response.json, "message"));
     }
     if (code[0] != '\0') {
-        assert_true(strlen(test_part_text(answer.json, "message")) > 0);
+        assert_true(strlen(test_part_text(response.json, "message")) > 0);
     }
-    assert_non_null(strcasestr(answer.head, "content-type: application/json"));
-    web_answer_finish(&answer);
+    assert_non_null(strcasestr(response.head, "content-type: application/json"));
+    web_response_finish(&response);
 }
 
 static void send_join(const struct fixture *fixture, unsigned member, unsigned generation,
@@ -127,12 +127,12 @@ static void form(struct fixture *fixture, unsigned size)
         send_join(fixture, i, 0, size);
     }
     for (unsigned i = 0; i < size; i++) {
-        struct web_answer answer = web_read(fixture->fds[i]);
-        assert_int_equal(answer.status, 200);
-        assert_int_equal(test_part_number(answer.json, "formed.size"), size);
-        assert_int_equal(test_part_number(answer.json, "formed.rank"), i);
-        assert_int_equal(json_array_size(test_part(answer.json, "formed.peers")), size);
-        web_answer_finish(&answer);
+        struct web_response response = web_read(fixture->fds[i]);
+        assert_int_equal(response.status, 200);
+        assert_int_equal(test_part_number(response.json, "formed.size"), size);
+        assert_int_equal(test_part_number(response.json, "formed.rank"), i);
+        assert_int_equal(json_array_size(test_part(response.json, "formed.peers")), size);
+        web_response_finish(&response);
     }
 }
 
@@ -143,13 +143,13 @@ static void close_all(struct fixture *fixture, unsigned size)
     }
 }
 
-/* The next answer on this member's connection says that the generation is over. */
+/* The next response on this member's connection has revoked: true. */
 static void expect_revoked(const struct fixture *fixture, unsigned member)
 {
-    struct web_answer answer = web_read(fixture->fds[member]);
-    assert_int_equal(answer.status, 200);
-    assert_true(json_is_true(test_part(answer.json, "revoked")));
-    web_answer_finish(&answer);
+    struct web_response response = web_read(fixture->fds[member]);
+    assert_int_equal(response.status, 200);
+    assert_true(json_is_true(test_part(response.json, "revoked")));
+    web_response_finish(&response);
 }
 
 static void a_job_of_four_lives_from_join_to_end(void **state)
@@ -170,10 +170,10 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
         send_join(fixture, i, 1, 4);
     }
     for (unsigned i = 0; i < 3; i++) {
-        struct web_answer answer = web_read(fixture->fds[i]);
-        assert_int_equal(test_part_number(answer.json, "formed.generation"), 2);
-        assert_int_equal(test_part_number(answer.json, "formed.size"), 3);
-        web_answer_finish(&answer);
+        struct web_response response = web_read(fixture->fds[i]);
+        assert_int_equal(test_part_number(response.json, "formed.generation"), 2);
+        assert_int_equal(test_part_number(response.json, "formed.size"), 3);
+        web_response_finish(&response);
         send_watch(fixture, i, 2);
     }
     (void)snprintf(body, sizeof body,
@@ -182,20 +182,20 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     expect(ask(fixture, "Report", body), 200, "");
     for (unsigned i = 0; i < 3; i++) {
         expect_revoked(fixture, i);
-        send_join(fixture, i, 2, 4); /* the suspect, too, shows itself */
+        send_join(fixture, i, 2, 4); /* the suspect, too: a sign of life */
     }
     for (unsigned i = 0; i < 3; i++) {
         expect(web_read(fixture->fds[i]), 200, "");
         send_watch(fixture, i, 3);
     }
     expect(ask(fixture, "Resize", "{'job':'j','targetSize':2}"), 200, "");
-    struct web_answer answer = web_read(fixture->fds[2]);
-    assert_true(json_is_true(test_part(answer.json, "leave")));
-    web_answer_finish(&answer);
+    struct web_response response = web_read(fixture->fds[2]);
+    assert_true(json_is_true(test_part(response.json, "leave")));
+    web_response_finish(&response);
     expect(ask(fixture, "EndJob", "{'job':'j','why':'enough'}"), 200, "");
-    answer = web_read(fixture->fds[1]);
-    assert_non_null(strstr(test_part_text(answer.json, "message"), "enough"));
-    expect(answer, 400, "failed_precondition");
+    response = web_read(fixture->fds[1]);
+    assert_non_null(strstr(test_part_text(response.json, "message"), "enough"));
+    expect(response, 400, "failed_precondition");
     close_all(fixture, 4);
 }
 
@@ -215,17 +215,17 @@ static void a_crowd_of_held_requests_is_answered_at_once(void **state)
 
 static bool is_suspected(const struct fixture *fixture, unsigned member)
 {
-    struct web_answer answer = ask(fixture, "GetJob", "{'job':'j'}");
+    struct web_response response = ask(fixture, "GetJob", "{'job':'j'}");
     bool suspected = false;
     size_t index;
     json_t *listed; /* in the order in which they came, which two threads decide */
-    json_array_foreach(test_part(answer.json, "job.members"), index, listed)
+    json_array_foreach(test_part(response.json, "job.members"), index, listed)
     {
         const char *id = json_string_value(json_object_get(listed, "member"));
         suspected |= id != NULL && strcmp(id, test_member(member)) == 0 &&
                      json_is_true(json_object_get(listed, "suspected"));
     }
-    web_answer_finish(&answer);
+    web_response_finish(&response);
     return suspected;
 }
 
@@ -237,14 +237,14 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
     for (unsigned i = 0; i < 3; i++) {
         send_watch(fixture, i, 1);
     }
-    struct web_answer answer;
+    struct web_response response;
     int64_t deadline_ns = muster_clock_after_ms(20000);
     (void)close(fixture->fds[2]);
     bool suspected = false;
     while (!suspected && muster_clock_left_ms(deadline_ns) > 0) {
         suspected = is_suspected(fixture, 2);
     }
-    assert_true(suspected); /* leases are 30 s here: it was the connection */
+    assert_true(suspected); /* because of the connection: leases are 30 s here */
     (void)snprintf(body, sizeof body, "{'job':'j','member':'%s','generation':1,'suspect':2}",
                    test_member(0));
     expect(ask(fixture, "Report", body), 200, "");
@@ -253,9 +253,9 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
         send_join(fixture, i, 1, 3);
     }
     for (unsigned i = 0; i < 2; i++) {
-        answer = web_read(fixture->fds[i]);
-        assert_int_equal(test_part_number(answer.json, "formed.size"), 2);
-        web_answer_finish(&answer);
+        response = web_read(fixture->fds[i]);
+        assert_int_equal(test_part_number(response.json, "formed.size"), 2);
+        web_response_finish(&response);
     }
     close_all(fixture, 2);
 }
@@ -320,7 +320,7 @@ static void heads_that_are_wrong_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int fd = open_connection(fixture);
-        for (int again = 0; again < 2; again++) { /* the connection can go on being used */
+        for (int again = 0; again < 2; again++) { /* the connection can be used again */
             assert_true(web_send(fd, cases[i].text, strlen(cases[i].text)));
             expect(web_read(fd), cases[i].status, cases[i].code);
         }
@@ -389,8 +389,8 @@ static void garbage_is_answered_or_cut_off(void **state)
     expect(ask(fixture, "ListJobs", "{}"), 200, "");
 }
 
-/* Nothing is waited for: what has been sent meets a service that is being stopped. */
-static void garbage_is_borne_while_it_stops(void **state)
+/* Does not wait for responses, so that the requests arrive while the server stops. */
+static void garbage_does_no_harm_while_the_server_stops(void **state)
 {
     struct fixture *fixture = *state;
     for (int round = 0; round < STOPS; round++) {
@@ -431,7 +431,7 @@ static void bodies_over_the_bound_are_refused(void **state)
     expect(web_read(fd), 413, "resource_exhausted");
     (void)close(fd);
 
-    fd = open_connection(fixture); /* so long that it is not read at all */
+    fd = open_connection(fixture); /* too long to be read at all */
     size = snprintf(head, sizeof head,
                     "POST " PATH "ListJobs HTTP/1.1\r\nHost: test\r\n" TYPE
                     "Content-Length: 99999999999\r\n\r\n");
@@ -460,13 +460,13 @@ static void huge_headers_are_refused(void **state)
     memset(text + used, 'x', sizeof text - (size_t)used - 1);
     int fd = open_connection(fixture);
     bool sent = web_send(fd, text, sizeof text - 1);
-    struct web_answer answer = web_read(fd);
-    assert_true(answer.status == 431 || (answer.status == 0 && !sent));
-    web_answer_finish(&answer);
+    struct web_response response = web_read(fd);
+    assert_true(response.status == 431 || (response.status == 0 && !sent));
+    web_response_finish(&response);
     (void)close(fd);
 }
 
-/* Sends the text byte by byte for as long as the server bears it; true: it did not for ever. */
+/* Sends the text byte by byte until the server closes the connection; false: it does not. */
 static bool drip(int fd, const char *text, size_t size_bytes)
 {
     int64_t deadline_ns = muster_clock_after_ms(20 * SLOW_MS);
@@ -474,7 +474,7 @@ static bool drip(int fd, const char *text, size_t size_bytes)
         if (!web_send(fd, text + i % size_bytes, 1)) {
             return true;
         }
-        (void)usleep(10000); /* being slow is what is tested */
+        (void)usleep(10000); /* the test is about slow clients */
     }
     return false;
 }
@@ -492,7 +492,7 @@ static void slow_clients_are_cut_off(void **state)
     assert_true(drip(fd, " ", 1));
     (void)close(fd);
     fd = open_connection(fixture);
-    assert_true(web_closed(fd)); /* it says nothing at all */
+    assert_true(web_closed(fd)); /* this one sends nothing */
     (void)close(fd);
 }
 
@@ -509,22 +509,22 @@ static void a_held_request_is_not_slow(void **state)
     close_all(fixture, 2);
 }
 
-static void a_callers_patience_bounds_the_hold(void **state)
+static void the_timeout_of_a_client_bounds_the_hold(void **state)
 {
     struct fixture *fixture = *state;
     static const char join[] =
         "{'job':'w','member':'00000000-0000-4000-8000-000000000001','host':'h','minSize':2}";
     int fd = open_connection(fixture);
     assert_true(web_post(fd, "Join", "Connect-Timeout-Ms: 100\r\n", join));
-    struct web_answer answer = web_read(fd);
-    assert_int_equal(answer.status, 200);
-    assert_int_equal(test_part_number(answer.json, "waiting.members"), 1);
-    assert_int_equal(test_part_number(answer.json, "waiting.minSize"), 2);
-    web_answer_finish(&answer);
+    struct web_response response = web_read(fd);
+    assert_int_equal(response.status, 200);
+    assert_int_equal(test_part_number(response.json, "waiting.members"), 1);
+    assert_int_equal(test_part_number(response.json, "waiting.minSize"), 2);
+    web_response_finish(&response);
     (void)close(fd);
 }
 
-static void what_is_held_at_the_end_is_answered(void **state)
+static void requests_held_when_the_server_stops_are_answered(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 4);
@@ -537,9 +537,9 @@ static void what_is_held_at_the_end_is_answered(void **state)
     muster_http_stop(fixture->http);
     fixture->http = NULL;
     for (unsigned i = 0; i < 4; i++) {
-        struct web_answer answer = web_read(fixture->fds[i]);
-        assert_true(answer.status == 503 || answer.status == 0);
-        web_answer_finish(&answer);
+        struct web_response response = web_read(fixture->fds[i]);
+        assert_true(response.status == 503 || response.status == 0);
+        web_response_finish(&response);
     }
     close_all(fixture, 4);
 }
@@ -556,14 +556,14 @@ int main(void)
         TEST(heads_that_are_wrong_are_refused),
         TEST(gets_carry_their_message_in_the_query),
         TEST(garbage_is_answered_or_cut_off),
-        TEST(garbage_is_borne_while_it_stops),
+        TEST(garbage_does_no_harm_while_the_server_stops),
         TEST(bodies_over_the_bound_are_refused),
         TEST(chunked_bodies_are_read),
         TEST(huge_headers_are_refused),
         IMPATIENT(slow_clients_are_cut_off),
         IMPATIENT(a_held_request_is_not_slow),
-        TEST(a_callers_patience_bounds_the_hold),
-        TEST(what_is_held_at_the_end_is_answered),
+        TEST(the_timeout_of_a_client_bounds_the_hold),
+        TEST(requests_held_when_the_server_stops_are_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

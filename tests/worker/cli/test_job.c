@@ -231,7 +231,8 @@ static void a_resize_starts_as_many_workers_as_are_missing(void **state)
     assert_true(command_await(&run, "job grown: 2 workers"));
     expect(&resize, "job resize grown 4 --rendezvous URL", 0);
     command_finish(&resize);
-    assert_true(command_await(&run, "the job is to have 4 workers now; 3 are here: starting 1\n"));
+    assert_true(
+        command_await(&run, "the job's target size is now 4 workers; it has 3: starting 1\n"));
     assert_true(command_await(&run, "started worker 2"));
     expect(&resize, "job resize grown 6 --rendezvous URL", 0);
     command_finish(&resize);
@@ -253,7 +254,7 @@ static void a_launcher_may_leave_growth_to_another(void **state)
     assert_true(command_await(&run, "job left: 2 workers"));
     expect(&resize, "job resize left 4 --rendezvous URL", 0);
     command_finish(&resize);
-    assert_true(command_await(&run, "the job is to have 4 workers now\n"));
+    assert_true(command_await(&run, "the job's target size is now 4 workers\n"));
     assert_int_equal(kill(run.pid, SIGTERM), 0);
     assert_int_equal(command_wait(&run), 128 + SIGTERM);
     assert_int_equal(command_count(run.error.bytes, "started worker"), 0);

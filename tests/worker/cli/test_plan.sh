@@ -89,7 +89,7 @@ while read -r collective algorithm _; do
 done < <("$muster" plan --list)
 
 refuse 'needs at least 2 hosts' allreduce --ranks 4 --algorithm hierarchical
-refuse 'no algorithm "tree": there are ring' allreduce --ranks 4 --algorithm tree
+refuse 'allreduce has no algorithm "tree"; it has ring' allreduce --ranks 4 --algorithm tree
 refuse 'no collective is called "all_reduce"' all_reduce --ranks 4
 refuse 'a collective is missing' --ranks 4
 refuse 'how many ranks' allreduce

@@ -121,7 +121,7 @@ static void wrong_options_are_named(void **state)
         {"--hosts a:x,b:2 -- true", "\"x\" is not a number"},
         {"--hosts a:0 -- true", "\"0\" is not a number"},
         {"--hosts a:2,,b -- true", "--hosts: \"\""},
-        {"--hosts a:2,a:1 -- true", "\"a\" is there twice"},
+        {"--hosts a:2,a:1 -- true", "\"a\" is named twice"},
         {"--hosts a/b:2 -- true", "\"a/b:2\""},
         {"--hosts a:1000,b:1000 -- true", "more than 1024 slots"},
         {"-n 5 --hosts a:2,b:2 -- true", "--hosts has only 4 slots"},

@@ -58,10 +58,13 @@ grep -oE '"stage":"reduce".*' "$folder/out" | grep -qE '"receive":(0\.9[0-9]*|1\
 
 # A picture: a line for each kind and peer, boxes of each kind; whole, or not at all.
 "$muster" timeline --svg "$folder/svg" "$folder"/tcp.1.?.json >"$folder/out"
-for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="s0"' 'class="s7"' '^</svg>$'; do
+for text in '>rank 0<' '>rank 2<' '>send to 1<' '>receive segment from 0<' 'class="span s0"' 'class="span s7"' '^</svg>$'; do
     grep -q "$text" "$folder/svg" || fail "the picture has no $text: $(cat "$folder/svg")"
 done
 ! command -v xmllint >/dev/null || xmllint --noout "$folder/svg" || fail "the picture is no XML"
+{ echo '['; span call 5.000 0.000 8; } >"$folder/instant"
+"$muster" timeline --svg "$folder/svg" "$folder/instant" >"$folder/out"
+grep -q '>A call of 8 bytes: 0.0 us<' "$folder/svg" || fail "a call that took no time: $(cat "$folder/svg")"
 no_picture() {
     local word=$1 status=0
     shift
@@ -105,16 +108,16 @@ echo '{"traceEvents":[]}' >"$folder/object"
 { echo '['; span send 1 1e300 1; } >"$folder/endless"
 { echo '['; span send 1 1 -1; } >"$folder/negative"
 { cat "$folder/known"; span send 1 1 1; } >"$folder/behind"
-refuse "$folder/random" "line 1 is not of a timeline"
-refuse "$folder/zeros" "line 1 is not of a timeline"
-refuse "$folder/deep" "line 1 is not of a timeline"
-refuse "$folder/empty" "it is empty"
-refuse "$folder/object" "line 1 is not of a timeline"
-refuse "$folder/stage" "line 2 is not of a timeline"
-refuse "$folder/before" "line 2 is not of a timeline"
-refuse "$folder/endless" "line 2 is not of a timeline"
-refuse "$folder/negative" "line 2 is not of a timeline"
-refuse "$folder/behind" "line 9 is not of a timeline"
+refuse "$folder/random" "line 1 is not part of a timeline"
+refuse "$folder/zeros" "line 1 is not part of a timeline"
+refuse "$folder/deep" "line 1 is not part of a timeline"
+refuse "$folder/empty" "the file is empty"
+refuse "$folder/object" "line 1 is not part of a timeline"
+refuse "$folder/stage" "line 2 is not part of a timeline"
+refuse "$folder/before" "line 2 is not part of a timeline"
+refuse "$folder/endless" "line 2 is not part of a timeline"
+refuse "$folder/negative" "line 2 is not part of a timeline"
+refuse "$folder/behind" "line 9 is not part of a timeline"
 refuse "$folder/absent" "No such file"
 refuse "$folder" "Is a directory"
 status=0

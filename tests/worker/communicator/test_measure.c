@@ -1,5 +1,5 @@
-/* Link figures: that all members get the same ones, of the levels that there are, and that a death
- * ends the measuring. What the figures are is the machine's affair. */
+/* Link figures: all members get the same ones, for the levels that exist, and a death ends the
+ * measurement. The values themselves depend on the machine and are not checked. */
 #include "tests/support/group.h"
 #include "tests/support/schedules.h"
 #include "worker/base/clock.h"
@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-enum { FIRST_CONTEXT = 7, NOBODY = UINT32_MAX };
+enum { FIRST_CONTEXT = 7, NO_RANK = UINT32_MAX };
 
-struct outcome {
+struct measurement {
     uint32_t victim; /* dies instead of measuring */
     struct muster_cost_model models[GROUP_SIZE_MAX];
     muster_status statuses[GROUP_SIZE_MAX];
@@ -28,7 +28,7 @@ struct outcome {
 
 static void take_part(struct group_member *member, void *argument)
 {
-    struct outcome *outcome = argument;
+    struct measurement *measurement = argument;
     const struct muster_measure_options options = {
         .fabric = member->fabric,
         .generation = member->group->generation,
@@ -37,15 +37,15 @@ static void take_part(struct group_member *member, void *argument)
         .rank = member->rank,
         .deadline_ns = group_deadline(),
     };
-    struct muster_cost_model *model = &outcome->models[member->rank];
+    struct muster_cost_model *model = &measurement->models[member->rank];
     *model = muster_cost_model_default;
-    if (member->rank == outcome->victim) {
+    if (member->rank == measurement->victim) {
         muster_fabric_kill(member->fabric);
         return;
     }
-    outcome->statuses[member->rank] =
-        muster_measure(&options, model, &outcome->suspects[member->rank]);
-    if (outcome->victim == NOBODY && outcome->statuses[member->rank] != MUSTER_OK) {
+    measurement->statuses[member->rank] =
+        muster_measure(&options, model, &measurement->suspects[member->rank]);
+    if (measurement->victim == NO_RANK && measurement->statuses[member->rank] != MUSTER_OK) {
         group_fail(member, "%s", muster_last_error());
     }
 }
@@ -60,25 +60,25 @@ static void measure_on(enum group_transport transport, uint32_t hosts, const uin
                        uint32_t racks, const uint32_t *rack_sizes)
 {
     struct group group;
-    struct outcome *outcome = calloc(1, sizeof *outcome);
-    assert_non_null(outcome);
-    outcome->victim = NOBODY;
+    struct measurement *measurement = calloc(1, sizeof *measurement);
+    assert_non_null(measurement);
+    measurement->victim = NO_RANK;
     group_start(&group, transport, hosts, host_sizes, NULL);
     if (racks > 0) {
         assert_int_equal(muster_topology_set_racks(&group.topology, racks, rack_sizes), MUSTER_OK);
     }
     unsigned levels = muster_measure_levels(&group.topology);
-    group_each(&group, take_part, outcome);
-    const struct muster_cost_model *first = &outcome->models[0];
+    group_each(&group, take_part, measurement);
+    const struct muster_cost_model *first = &measurement->models[0];
     assert_int_equal(muster_cost_model_check(first), MUSTER_OK);
     for (uint32_t rank = 1; rank < group.size; rank++) {
-        assert_memory_equal(&outcome->models[rank], first, sizeof *first);
+        assert_memory_equal(&measurement->models[rank], first, sizeof *first);
     }
     for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
         assert_int_equal(is_default(first, level), (levels & 1U << level) == 0);
     }
     group_finish(&group);
-    free(outcome);
+    free(measurement);
 }
 
 static void all_members_have_the_same_figures(void **state)
@@ -97,7 +97,7 @@ static void racks_have_a_level_of_their_own(void **state)
     measure_on(GROUP_INPROC, 2, (uint32_t[]){1, 1}, 2, (uint32_t[]){1, 1});
 }
 
-/* Few of them measure, but all wait for each other. */
+/* Few ranks measure, and all wait for them. */
 static void large_jobs_measure_too(void **state)
 {
     (void)state;
@@ -115,28 +115,27 @@ static void one_rank_measures_its_core(void **state)
     measure_on(GROUP_INPROC, 1, (uint32_t[]){1}, 0, NULL);
 }
 
-static void a_death_ends_the_measuring_and_is_named(void **state)
+static void a_death_ends_the_measurement_and_is_named(void **state)
 {
     (void)state;
     for (uint32_t victim = 0; victim < 2; victim++) {
         struct group group;
-        struct outcome *outcome = calloc(1, sizeof *outcome);
-        assert_non_null(outcome);
-        outcome->victim = victim;
+        struct measurement *measurement = calloc(1, sizeof *measurement);
+        assert_non_null(measurement);
+        measurement->victim = victim;
         group_start(&group, GROUP_TCP, 2, (uint32_t[]){1, 1}, NULL);
-        group_each(&group, take_part, outcome);
+        group_each(&group, take_part, measurement);
         uint32_t other = 1 - victim;
-        assert_int_equal(outcome->statuses[other], MUSTER_REJOIN);
-        assert_int_equal(outcome->suspects[other], victim);
-        assert_memory_equal(&outcome->models[other], &muster_cost_model_default,
+        assert_int_equal(measurement->statuses[other], MUSTER_REJOIN);
+        assert_int_equal(measurement->suspects[other], victim);
+        assert_memory_equal(&measurement->models[other], &muster_cost_model_default,
                             sizeof muster_cost_model_default);
         group_finish(&group);
-        free(outcome);
+        free(measurement);
     }
 }
 
-/* In the middle ---------------------------------------------------------------------------------
- */
+/* During the measurement ----------------------------------------------------------------------- */
 
 enum { DEATHS = 12, FREEZES = 4, FROZEN_DEADLINE_MS = 300 };
 
@@ -145,12 +144,12 @@ struct killing {
     uint32_t after_us;
 };
 
-/* How the others fare while one of them is struck at some time. */
+/* One member dies or freezes at some time; what that does to the others. */
 struct strike {
-    struct outcome outcome;
+    struct measurement measurement;
     uint32_t victim;
-    uint32_t after_us; /* from when the victim began to measure */
-    bool kills;        /* its links; else it stops answering */
+    uint32_t after_us; /* counted from the victim's own start */
+    bool kills;        /* its links break; otherwise it stops answering */
     int64_t deadline_ns;
 };
 
@@ -158,12 +157,12 @@ static void *kill_later(void *argument)
 {
     const struct killing *killing = argument;
     const struct timespec wait = {.tv_nsec = killing->after_us * 1000L};
-    (void)nanosleep(&wait, NULL); /* any moment is as good as another */
+    (void)nanosleep(&wait, NULL); /* the moment is random, not a synchronisation */
     muster_fabric_kill(killing->fabric);
     return NULL;
 }
 
-/* As the service does when it hears of it. */
+/* As the service does when a member reports the death. */
 static void revoke_all(struct group *group)
 {
     for (uint32_t rank = 0; rank < group->size; rank++) {
@@ -181,7 +180,7 @@ static void measure_until_struck(struct group_member *member, void *argument)
         .context = FIRST_CONTEXT,
         .topology = &member->group->topology,
         .rank = member->rank,
-        /* The victim's own deadline is when it freezes: from then on it answers nobody. */
+        /* The victim freezes at its own deadline: it answers nobody afterwards. */
         .deadline_ns = victim && !strike->kills ? muster_clock_ns() + strike->after_us * 1000L
                                                 : strike->deadline_ns,
     };
@@ -191,10 +190,11 @@ static void measure_until_struck(struct group_member *member, void *argument)
         group_fail(member, "no thread");
         return;
     }
-    struct muster_cost_model *model = &strike->outcome.models[member->rank];
+    struct muster_cost_model *model = &strike->measurement.models[member->rank];
     *model = muster_cost_model_default;
-    muster_status status = muster_measure(&options, model, &strike->outcome.suspects[member->rank]);
-    strike->outcome.statuses[member->rank] = status;
+    muster_status status =
+        muster_measure(&options, model, &strike->measurement.suspects[member->rank]);
+    strike->measurement.statuses[member->rank] = status;
     if (status != MUSTER_OK && !victim) {
         revoke_all(member->group);
     }
@@ -203,7 +203,7 @@ static void measure_until_struck(struct group_member *member, void *argument)
     }
 }
 
-/* All end, the survivors with figures or with REJOIN, and nothing is left half changed. */
+/* All members return, the survivors with figures or with MUSTER_REJOIN and an unchanged model. */
 static void strike_one(uint64_t *random, bool kills)
 {
     const uint32_t sizes[] = {2, 1, 2};
@@ -218,12 +218,12 @@ static void strike_one(uint64_t *random, bool kills)
     strike->deadline_ns = kills ? group_deadline() : muster_clock_after_ms(FROZEN_DEADLINE_MS);
     group_each(&group, measure_until_struck, strike);
     for (uint32_t rank = 0; rank < group.size; rank++) {
-        muster_status status = strike->outcome.statuses[rank];
-        uint32_t suspect = strike->outcome.suspects[rank];
+        muster_status status = strike->measurement.statuses[rank];
+        uint32_t suspect = strike->measurement.suspects[rank];
         assert_true(status == MUSTER_OK || status == MUSTER_REJOIN);
-        assert_true(suspect == NOBODY || suspect < group.size);
+        assert_true(suspect == NO_RANK || suspect < group.size);
         if (status != MUSTER_OK) {
-            assert_memory_equal(&strike->outcome.models[rank], &muster_cost_model_default,
+            assert_memory_equal(&strike->measurement.models[rank], &muster_cost_model_default,
                                 sizeof muster_cost_model_default);
         }
     }
@@ -249,15 +249,15 @@ static void whenever_a_member_stops_answering_the_others_end_in_time(void **stat
     }
 }
 
-/* Nobody is made to send more than it has. */
-static void ask_for_too_much(struct group_member *member, void *argument)
+/* A sender does not send more than it has. */
+static void request_too_much(struct group_member *member, void *argument)
 {
     (void)argument;
     char in[16];
-    char *out = calloc(MUSTER_MEASURE_FLYING, MUSTER_MEASURE_MESSAGE_BYTES);
+    char *out = calloc(MUSTER_MEASURE_IN_FLIGHT, MUSTER_MEASURE_MESSAGE_BYTES);
     const struct muster_call call = {.collective = MUSTER_PAIRWISE_EXCHANGE, .type = MUSTER_UINT8};
     uint64_t too_much = UINT64_MAX;
-    uint32_t suspect = NOBODY;
+    uint32_t suspect = NO_RANK;
     struct muster_measure_pair pair = {.fabric = member->fabric,
                                        .generation = member->group->generation,
                                        .context = FIRST_CONTEXT,
@@ -266,7 +266,7 @@ static void ask_for_too_much(struct group_member *member, void *argument)
                                        .in = in,
                                        .out = out,
                                        .deadline_ns = group_deadline()};
-    struct muster_transfer word = {
+    struct muster_transfer request = {
         .key = {.generation = pair.generation, .sequence = 1, .context = FIRST_CONTEXT, .lane = 2},
         .call = &call,
         .direction = MUSTER_SEND,
@@ -280,7 +280,7 @@ static void ask_for_too_much(struct group_member *member, void *argument)
         if (status != MUSTER_FATAL || rate_GBps != 17) {
             group_fail(member, "status %d", (int)status);
         }
-    } else if (muster_fabric_post(member->fabric, &word) != MUSTER_OK ||
+    } else if (muster_fabric_post(member->fabric, &request) != MUSTER_OK ||
                muster_fabric_wait(member->fabric, pair.generation, &(const bool){false},
                                   muster_clock_after_ms(100)) != MUSTER_RETRY) {
         group_fail(member, "%s", muster_last_error());
@@ -289,26 +289,26 @@ static void ask_for_too_much(struct group_member *member, void *argument)
     free(out);
 }
 
-static void a_word_that_asks_for_too_much_is_refused(void **state)
+static void a_request_for_too_large_a_message_is_refused(void **state)
 {
     (void)state;
     struct group group;
     group_start(&group, GROUP_TCP, 2, (uint32_t[]){1, 1}, NULL);
-    group_each(&group, ask_for_too_much, NULL);
+    group_each(&group, request_too_much, NULL);
     group_finish(&group);
 }
 
 /* As JSON ----------------------------------------------------------------------------------------
  */
 
-static void figures_survive_being_kept(void **state)
+static void figures_survive_encoding_and_decoding(void **state)
 {
     (void)state;
     struct muster_figures figures;
-    struct muster_figures back;
+    struct muster_figures decoded;
     muster_figures_init(&figures);
-    figures.hosts = 0xfedcba98;
-    figures.shape = 0x89abcdef;
+    figures.hosts_digest = 0xfedcba98;
+    figures.shape_digest = 0x89abcdef;
     figures.levels = 1U << MUSTER_LEVEL_HOST | 1U << MUSTER_LEVEL_WORLD;
     figures.model.core.cores = 3;
     figures.model.core.one_machine = 1;
@@ -317,26 +317,26 @@ static void figures_survive_being_kept(void **state)
     json_t *json = muster_figures_encode(&figures);
     char *text = json_dumps(json, JSON_COMPACT);
     assert_non_null(text);
-    assert_int_equal(muster_figures_decode(text, strlen(text), &back), MUSTER_OK);
-    assert_int_equal(back.hosts, figures.hosts);
-    assert_int_equal(back.shape, figures.shape);
-    assert_int_equal(back.levels, figures.levels);
-    assert_memory_equal(&back.model, &figures.model, sizeof back.model);
+    assert_int_equal(muster_figures_decode(text, strlen(text), &decoded), MUSTER_OK);
+    assert_int_equal(decoded.hosts_digest, figures.hosts_digest);
+    assert_int_equal(decoded.shape_digest, figures.shape_digest);
+    assert_int_equal(decoded.levels, figures.levels);
+    assert_memory_equal(&decoded.model, &figures.model, sizeof decoded.model);
     json_decref(json);
     free(text);
 }
 
 static void expect_refused(const char *text)
 {
-    struct muster_figures figures = {.hosts = 17};
+    struct muster_figures figures = {.hosts_digest = 17};
     if (muster_figures_decode(text, strlen(text), &figures) != MUSTER_INVALID) {
-        fail_msg("taken for right: %s", text);
+        fail_msg("accepted: %s", text);
     }
-    assert_int_equal(figures.hosts, 17);
+    assert_int_equal(figures.hosts_digest, 17);
     assert_null(strchr(muster_last_error(), '\n'));
 }
 
-/* What an ordinary value becomes with one member replaced; NULL: left out. */
+/* A valid value with one member replaced, or left out (NULL), is refused. */
 static void expect_refused_with(const char *part, const char *name, json_t *value)
 {
     struct muster_figures figures;
@@ -357,7 +357,7 @@ static void expect_refused_with(const char *part, const char *name, json_t *valu
     json_decref(json);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void malformed_and_impossible_figures_are_refused(void **state)
 {
     (void)state;
     static const char *const no_json[] = {"", "[]", "{}", "null", "{\"core\":", "\xff\xfe"};
@@ -393,7 +393,7 @@ static void what_cannot_be_is_refused(void **state)
     expect_refused_with(NULL, "core", NULL);
 }
 
-static void figures_that_are_no_numbers_are_refused(void **state)
+static void figures_that_are_not_numbers_are_refused(void **state)
 {
     (void)state;
     struct muster_figures figures;
@@ -414,13 +414,13 @@ int main(void)
         cmocka_unit_test(racks_have_a_level_of_their_own),
         cmocka_unit_test(large_jobs_measure_too),
         cmocka_unit_test(one_rank_measures_its_core),
-        cmocka_unit_test(a_death_ends_the_measuring_and_is_named),
+        cmocka_unit_test(a_death_ends_the_measurement_and_is_named),
         cmocka_unit_test(whenever_a_member_dies_the_others_end),
         cmocka_unit_test(whenever_a_member_stops_answering_the_others_end_in_time),
-        cmocka_unit_test(a_word_that_asks_for_too_much_is_refused),
-        cmocka_unit_test(figures_survive_being_kept),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(figures_that_are_no_numbers_are_refused),
+        cmocka_unit_test(a_request_for_too_large_a_message_is_refused),
+        cmocka_unit_test(figures_survive_encoding_and_decoding),
+        cmocka_unit_test(malformed_and_impossible_figures_are_refused),
+        cmocka_unit_test(figures_that_are_not_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

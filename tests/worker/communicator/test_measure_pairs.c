@@ -1,4 +1,5 @@
-/* Who measures with whom, and who shares cores: pure, so checked for many shapes. */
+/* Which pairs measure, and how many ranks share how many cores: pure, so checked for many shapes.
+ */
 #include "tests/support/schedules.h"
 #include "worker/communicator/measure_core.h"
 #include "worker/communicator/measure_pairs.h"
@@ -33,7 +34,7 @@ static struct muster_topology random_topology(uint64_t *random)
     return topology;
 }
 
-/* How far apart two ranks are. */
+/* The level of the link between two ranks. */
 static enum muster_link_level level_of(const struct muster_topology *topology, uint32_t rank,
                                        uint32_t peer)
 {
@@ -44,41 +45,41 @@ static enum muster_link_level level_of(const struct muster_topology *topology, u
                                      : MUSTER_LEVEL_WORLD;
 }
 
-/* Returns how many ranks are busy in the stage. */
+/* Returns the number of ranks that are active in the stage. */
 static uint32_t check_stage(const struct muster_measure_pairs *pairs, enum muster_link_level level,
                             enum muster_measure_stage stage)
 {
-    uint32_t busy = 0;
+    uint32_t active = 0;
     for (uint32_t rank = 0; rank < pairs->topology->ranks; rank++) {
-        struct muster_measure_part part = muster_measure_part(pairs, rank, level, stage);
-        if (!part.present) {
+        struct muster_measure_role role = muster_measure_role(pairs, rank, level, stage);
+        if (!role.active) {
             continue;
         }
-        struct muster_measure_part other = muster_measure_part(pairs, part.peer, level, stage);
-        assert_true(other.present && other.peer == rank && part.peer != rank);
-        assert_int_equal(other.streams, part.streams);
-        assert_int_equal(level_of(pairs->topology, rank, part.peer), level);
-        assert_true(part.streams > 0);
-        assert_true(muster_measure_takes_part(pairs, rank));
-        busy++;
+        struct muster_measure_role other = muster_measure_role(pairs, role.peer, level, stage);
+        assert_true(other.active && other.peer == rank && role.peer != rank);
+        assert_int_equal(other.streams, role.streams);
+        assert_int_equal(level_of(pairs->topology, rank, role.peer), level);
+        assert_true(role.streams > 0);
+        assert_true(muster_measure_has_role(pairs, rank));
+        active++;
     }
-    assert_int_equal(muster_measure_busy(pairs, level, stage), busy);
-    return busy;
+    assert_int_equal(muster_measure_count_active(pairs, level, stage), active);
+    return active;
 }
 
-/* Those whose rates are added up: of one host, or of one rack. */
+/* Ranks whose rates are added up belong to one host, or to one rack. */
 static void check_groups(const struct muster_measure_pairs *pairs, enum muster_link_level level)
 {
     uint32_t first = UINT32_MAX;
     uint32_t left = 0;
     for (uint32_t rank = 0; rank < pairs->topology->ranks; rank++) {
-        struct muster_measure_part part =
-            muster_measure_part(pairs, rank, level, MUSTER_MEASURE_SHARED);
-        if (!part.present) {
+        struct muster_measure_role role =
+            muster_measure_role(pairs, rank, level, MUSTER_MEASURE_SHARED);
+        if (!role.active) {
             continue;
         }
         first = left == 0 ? rank : first;
-        left = left == 0 ? part.streams : left;
+        left = left == 0 ? role.streams : left;
         struct muster_position here = muster_topology_locate(pairs->topology, rank);
         struct muster_position other = muster_topology_locate(pairs->topology, first);
         assert_true(level == MUSTER_LEVEL_WORLD ? here.rack == other.rack
@@ -99,11 +100,11 @@ static void pairs_are_mutual_and_every_level_has_some(void **state)
         struct muster_measure_pairs pairs;
         assert_int_equal(muster_measure_pairs_init(&topology, &core, &pairs), MUSTER_OK);
         for (unsigned level = 0; level < MUSTER_LEVEL_COUNT; level++) {
-            bool there = (muster_measure_levels(&topology) & 1U << level) != 0;
+            bool exists = (muster_measure_levels(&topology) & 1U << level) != 0;
             for (unsigned stage = 0; stage < MUSTER_MEASURE_STAGES; stage++) {
-                assert_int_equal(check_stage(&pairs, level, stage) > 0, there);
+                assert_int_equal(check_stage(&pairs, level, stage) > 0, exists);
             }
-            if (there) {
+            if (exists) {
                 check_groups(&pairs, level);
             }
         }
@@ -112,7 +113,6 @@ static void pairs_are_mutual_and_every_level_has_some(void **state)
     }
 }
 
-/* However many hosts there are. */
 static void the_work_does_not_grow_with_the_job(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void the_work_does_not_grow_with_the_job(void **state)
     }
 }
 
-static void where_cores_are_shared_few_are_busy_at_once(void **state)
+static void where_ranks_share_cores_few_are_active_at_once(void **state)
 {
     (void)state;
     const struct muster_core_figures two = {.cores = 2, .one_machine = 1};
@@ -153,9 +153,9 @@ static void where_ranks_have_cores_all_of_a_host_share_its_uplink(void **state)
     assert_int_equal(check_stage(&pairs, MUSTER_LEVEL_RACK, MUSTER_MEASURE_ALONE), 2);
     assert_int_equal(check_stage(&pairs, MUSTER_LEVEL_RACK, MUSTER_MEASURE_SHARED), 6);
     assert_int_equal(
-        muster_measure_part(&pairs, 0, MUSTER_LEVEL_RACK, MUSTER_MEASURE_SHARED).streams, 3);
+        muster_measure_role(&pairs, 0, MUSTER_LEVEL_RACK, MUSTER_MEASURE_SHARED).streams, 3);
     assert_int_equal(
-        muster_measure_part(&pairs, 0, MUSTER_LEVEL_HOST, MUSTER_MEASURE_SHARED).streams, 4);
+        muster_measure_role(&pairs, 0, MUSTER_LEVEL_HOST, MUSTER_MEASURE_SHARED).streams, 4);
     muster_measure_pairs_finish(&pairs);
     muster_topology_finish(&topology);
 }
@@ -163,52 +163,52 @@ static void where_ranks_have_cores_all_of_a_host_share_its_uplink(void **state)
 /* Cores ---------------------------------------------------------------------------------------- */
 
 static struct muster_core_figures shared(uint32_t ranks, uint32_t hosts,
-                                         const struct muster_core_facts *facts)
+                                         const struct muster_core_description *descriptions)
 {
     struct muster_topology topology = test_topology_even(ranks, hosts);
     struct muster_core_figures core = {.cores = 99, .one_machine = 99};
-    assert_int_equal(muster_core_share(&topology, facts, &core), MUSTER_OK);
+    assert_int_equal(muster_core_count_shared(&topology, descriptions, &core), MUSTER_OK);
     muster_topology_finish(&topology);
     return core;
 }
 
-static void ranks_that_are_more_than_their_cores_share_them(void **state)
+static void more_ranks_than_cores_share_the_cores(void **state)
 {
     (void)state;
-    const struct muster_core_facts apart[] = {{1, 7, 2, 8}, {1, 7, 2, 8}, {1, 7, 2, 8},
-                                              {2, 7, 4, 8}, {2, 7, 4, 8}, {2, 7, 4, 8}};
+    const struct muster_core_description apart[] = {{1, 7, 2, 8}, {1, 7, 2, 8}, {1, 7, 2, 8},
+                                                    {2, 7, 4, 8}, {2, 7, 4, 8}, {2, 7, 4, 8}};
     struct muster_core_figures core = shared(6, 2, apart);
     assert_int_equal(core.cores, 2); /* the most crowded host counts */
     assert_int_equal(core.one_machine, 0);
-    const struct muster_core_facts pretended[] = {
+    const struct muster_core_description pretended[] = {
         {1, 7, 3, 8}, {1, 7, 3, 8}, {1, 7, 3, 8}, {1, 7, 3, 8}};
     core = shared(4, 2, pretended);
     assert_int_equal(core.cores, 3);
     assert_int_equal(core.one_machine, 1);
 }
 
-static void ranks_that_are_bound_to_cores_of_their_own_share_none(void **state)
+static void ranks_bound_to_cores_of_their_own_share_none(void **state)
 {
     (void)state;
-    const struct muster_core_facts bound[] = {{1, 5, 1, 8}, {1, 6, 1, 8}, {1, 7, 1, 8}};
+    const struct muster_core_description bound[] = {{1, 5, 1, 8}, {1, 6, 1, 8}, {1, 7, 1, 8}};
     assert_int_equal(shared(3, 1, bound).cores, 0);
-    const struct muster_core_facts halves[] = {
+    const struct muster_core_description halves[] = {
         {1, 5, 1, 8}, {1, 6, 1, 8}, {1, 5, 1, 8}, {1, 6, 1, 8}};
     assert_int_equal(shared(4, 1, halves).cores, 2);
-    /* Shares that overlap are not more than the machine has. */
-    const struct muster_core_facts overlapping[] = {
+    /* Core sets that overlap have no more cores together than the machine. */
+    const struct muster_core_description overlapping[] = {
         {1, 5, 3, 4}, {1, 6, 3, 4}, {1, 7, 3, 4}, {1, 5, 3, 4}, {1, 5, 3, 4}};
     assert_int_equal(shared(5, 1, overlapping).cores, 4);
 }
 
-static void facts_that_cannot_be_count_as_none(void **state)
+static void impossible_descriptions_are_ignored(void **state)
 {
     (void)state;
-    const struct muster_core_facts bad[] = {{NAN, NAN, NAN, NAN},
-                                            {1, 5, -3, -1},
-                                            {INFINITY, -INFINITY, INFINITY, INFINITY},
-                                            {1, 5, 1e300, 0},
-                                            {0, 0, 0, 0}};
+    const struct muster_core_description bad[] = {{NAN, NAN, NAN, NAN},
+                                                  {1, 5, -3, -1},
+                                                  {INFINITY, -INFINITY, INFINITY, INFINITY},
+                                                  {1, 5, 1e300, 0},
+                                                  {0, 0, 0, 0}};
     struct muster_core_figures core = shared(5, 1, bad);
     assert_int_equal(core.cores, 0);
     assert_int_equal(core.one_machine, 0);
@@ -217,10 +217,10 @@ static void facts_that_cannot_be_count_as_none(void **state)
 static void this_process_may_use_a_core(void **state)
 {
     (void)state;
-    struct muster_core_facts facts = muster_core_describe();
-    assert_true(facts.cores >= 1 && facts.online >= facts.cores);
-    struct muster_core_facts again = muster_core_describe();
-    assert_true(facts.share == again.share && facts.machine == again.machine);
+    struct muster_core_description first = muster_core_describe();
+    assert_true(first.cores >= 1 && first.online >= first.cores);
+    struct muster_core_description again = muster_core_describe();
+    assert_true(first.core_set == again.core_set && first.machine == again.machine);
 }
 
 int main(void)
@@ -228,11 +228,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_are_mutual_and_every_level_has_some),
         cmocka_unit_test(the_work_does_not_grow_with_the_job),
-        cmocka_unit_test(where_cores_are_shared_few_are_busy_at_once),
+        cmocka_unit_test(where_ranks_share_cores_few_are_active_at_once),
         cmocka_unit_test(where_ranks_have_cores_all_of_a_host_share_its_uplink),
-        cmocka_unit_test(ranks_that_are_more_than_their_cores_share_them),
-        cmocka_unit_test(ranks_that_are_bound_to_cores_of_their_own_share_none),
-        cmocka_unit_test(facts_that_cannot_be_count_as_none),
+        cmocka_unit_test(more_ranks_than_cores_share_the_cores),
+        cmocka_unit_test(ranks_bound_to_cores_of_their_own_share_none),
+        cmocka_unit_test(impossible_descriptions_are_ignored),
         cmocka_unit_test(this_process_may_use_a_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,59 +205,6 @@ static void blocks_that_do_not_fit_each_other_are_noticed(void **state)
     assert_true(run_and_look(calls, 4, "differs in a message's size: "));
 }
 
-static void name_bruck(struct group_calls *calls, uint32_t first, uint32_t end)
-{
-    for (uint32_t i = first; i < end; i++) {
-        calls->requests[i].algorithm = "bruck";
-    }
-}
-
-/* Who passes on others' blocks has heard of them from all: what does not fit, all see alike. */
-static void counts_that_all_tell_each_other_are_compared_by_all(void **state)
-{
-    (void)state;
-    struct group_calls *calls = group_calls_create(MUSTER_ALLTOALLV);
-    name_bruck(calls, 0, 4);
-    calls->requests[1].in_counts = other_counts;
-    assert_disagreement(calls, "rank 1 has ", "which expects 100");
-    calls = group_calls_create(MUSTER_ALLTOALLV);
-    name_bruck(calls, 0, 4);
-    calls->requests[1].out_counts = other_counts;
-    assert_disagreement(calls, "has 100 elements for rank 1", "which expects ");
-    calls = group_calls_create(MUSTER_ALLTOALLV);
-    name_bruck(calls, 1, 2);
-    assert_disagreement(calls, "alltoallv", "allgather");
-}
-
-static void ask_and_call(struct group_member *member, void *argument)
-{
-    struct group_calls *calls = argument;
-    size_t algorithm = 0;
-    size_t wanted = 1;
-    if (muster_context_algorithm(member->contexts[MUSTER_GLOBAL], &calls->requests[member->rank],
-                                 &algorithm) != MUSTER_OK ||
-        muster_algorithm_find(MUSTER_ALLTOALLV, "bruck", &wanted) != MUSTER_OK ||
-        algorithm != wanted) {
-        group_fail(member, "number %zu is not %zu: %s", algorithm, wanted, muster_last_error());
-    }
-    call_twice(member, argument);
-    if (calls->statuses[member->rank] != MUSTER_OK) {
-        group_fail(member, "%s", calls->texts[member->rank]);
-    }
-}
-
-static void an_algorithm_that_needs_all_counts_can_be_forced(void **state)
-{
-    (void)state;
-    static const uint32_t sizes[] = {4};
-    struct group_calls *calls = group_calls_create(MUSTER_ALLTOALLV);
-    struct group group;
-    group_start(&group, transport, 1, sizes, "alltoallv=bruck");
-    group_each(&group, ask_and_call, calls);
-    group_finish(&group);
-    free(calls);
-}
-
 /* The root takes something from everyone, or everyone from it. */
 static void a_difference_from_the_root_is_noticed(void **state)
 {
@@ -288,8 +235,6 @@ int main(void)
         cmocka_unit_test(large_calls_that_disagree_fail_too),
         cmocka_unit_test(members_that_disagree_on_a_list_of_counts_all_get_told),
         cmocka_unit_test(blocks_that_do_not_fit_each_other_are_noticed),
-        cmocka_unit_test(counts_that_all_tell_each_other_are_compared_by_all),
-        cmocka_unit_test(an_algorithm_that_needs_all_counts_can_be_forced),
         cmocka_unit_test(a_difference_from_the_root_is_noticed),
         cmocka_unit_test(a_barrier_does_not_match_an_allreduce),
         cmocka_unit_test(a_broadcast_of_another_count_is_noticed),

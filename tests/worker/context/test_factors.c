@@ -1,6 +1,6 @@
 /* Factors, a user's operation, and members with several buffers. */
+#include "collectives/call/request.h"
 #include "tests/support/group.h"
-#include "worker/context/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -198,7 +198,7 @@ static void other_algorithms_are_refused_with_those_that_fit(void **state)
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_int_equal(refusal->statuses[rank], MUSTER_INVALID);
             assert_non_null(strstr(refusal->texts[rank], "algorithm ring_two_phase does not fit"));
-            assert_non_null(strstr(refusal->texts[rank], "these do: ring, halving_doubling"));
+            assert_non_null(strstr(refusal->texts[rank], "these fit: ring, halving_doubling"));
         }
         free(refusal);
     }

@@ -52,7 +52,7 @@ static struct muster_plan plan_of(const struct group *group, const struct call *
                                 .count = call->collective == MUSTER_REDUCE_SCATTER
                                              ? call->all.count / group->size
                                              : call->all.count,
-                                .contributors = ordered ? any : NULL};
+                                .reduction_order = ordered ? any : NULL};
 }
 
 /* The number of the contributor that this member is. */

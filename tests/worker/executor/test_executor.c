@@ -99,11 +99,10 @@ static muster_status run_part(struct group_member *member, struct part *part, ui
     };
     memcpy(schedule.steps, part->steps, sizeof part->steps);
     struct muster_operation *operation = NULL;
-    TRY(muster_operation_create(&schedule, global_ranks, &operation));
+    TRY(muster_operation_create(member->fabric, &schedule, global_ranks, &operation));
     const struct muster_reduction reduction = {
         .type = MUSTER_INT32, .op = part->op, .prescale = 1, .postscale = 1};
-    const struct muster_binding binding = {
-        .fabric = member->fabric,
+    const struct muster_launch launch = {
         .generation = member->group->generation,
         .context = CONTEXT,
         .sequence = sequence,
@@ -111,14 +110,14 @@ static muster_status run_part(struct group_member *member, struct part *part, ui
                  .type = MUSTER_INT32,
                  .op = (uint8_t)part->op,
                  .count = part->count},
-        .reduction = &reduction,
+        .reduction = reduction,
         .in = part->in_place ? part->out : part->in,
         .out = part->out,
         .scratch = part->scratch,
         .deadline_ns = part->deadline_ns != 0 ? part->deadline_ns : group_deadline(),
     };
     part->suspect = UINT32_MAX;
-    part->status = muster_operation_run(operation, &binding, &part->suspect);
+    part->status = muster_operation_run(operation, &launch, &part->suspect);
     (void)snprintf(part->text, sizeof part->text, "%s", muster_last_error());
     muster_operation_destroy(operation);
     return part->status;

@@ -1,4 +1,4 @@
-/* A set of bytes, against a table of them, by seed; MUSTER_SEED=N runs that seed alone. */
+/* The set of ranges against a table of bytes, by seed; MUSTER_SEED=N runs that seed alone. */
 #include "worker/memory/range_set.h"
 
 #include <inttypes.h>
@@ -21,26 +21,26 @@ static uint32_t below(uint32_t bound)
     return (uint32_t)((z ^ (z >> 31)) % bound);
 }
 
-static void check(const struct muster_range_set *stretches, const bool *table)
+static void check(const struct muster_range_set *set, const bool *table)
 {
     for (uintptr_t begin = 0; begin < BYTES; begin++) {
         bool all = true;
         for (uintptr_t end = begin; end <= BYTES; end++) {
             all = all && (end == begin || table[end - 1]);
-            assert_int_equal(muster_range_set_cover(stretches, (struct muster_range){begin, end}),
+            assert_int_equal(muster_range_set_contains(set, (struct muster_range){begin, end}),
                              all);
         }
     }
-    for (size_t i = 0; i < stretches->count; i++) {
-        assert_true(stretches->all[i].begin < stretches->all[i].end);
-        assert_true(i == 0 || stretches->all[i - 1].end < stretches->all[i].begin);
+    for (size_t i = 0; i < set->count; i++) {
+        assert_true(set->ranges[i].begin < set->ranges[i].end);
+        assert_true(i == 0 || set->ranges[i - 1].end < set->ranges[i].begin);
     }
 }
 
 static void test_it_has_what_a_table_of_bytes_has(void **state)
 {
     (void)state;
-    static struct muster_range_set stretches;
+    static struct muster_range_set set;
     const char *only = getenv("MUSTER_SEED");
     uint64_t seed = only != NULL ? strtoull(only, NULL, 10) : 1;
     uint64_t seed_end = only != NULL ? seed + 1 : seed + SEEDS;
@@ -48,18 +48,18 @@ static void test_it_has_what_a_table_of_bytes_has(void **state)
     for (; seed < seed_end; seed++) {
         bool table[BYTES] = {0};
         state_of_random = seed;
-        stretches.count = 0;
+        set.count = 0;
         for (int i = 0; i < STEPS; i++) {
             uintptr_t begin = below(BYTES);
-            struct muster_range stretch = {begin, begin + below((uint32_t)(BYTES - begin) + 1)};
+            struct muster_range range = {begin, begin + below((uint32_t)(BYTES - begin) + 1)};
             bool add = below(2) == 0;
             if (add) {
-                assert_true(muster_range_set_add(&stretches, stretch));
+                assert_true(muster_range_set_add(&set, range));
             } else {
-                muster_range_set_cut(&stretches, stretch);
+                muster_range_set_remove(&set, range);
             }
-            memset(table + begin, add, stretch.end - begin);
-            check(&stretches, table);
+            memset(table + begin, add, range.end - begin);
+            check(&set, table);
         }
     }
 }
@@ -67,20 +67,21 @@ static void test_it_has_what_a_table_of_bytes_has(void **state)
 static void test_a_full_set_takes_no_more_and_loses_rather_than_breaks(void **state)
 {
     (void)state;
-    static struct muster_range_set stretches;
-    stretches.count = 0;
+    static struct muster_range_set set;
+    set.count = 0;
     for (uintptr_t i = 0; i < MUSTER_RANGES_MAX; i++) {
-        assert_true(muster_range_set_add(&stretches, (struct muster_range){10 * i, 10 * i + 6}));
+        assert_true(muster_range_set_add(&set, (struct muster_range){10 * i, 10 * i + 6}));
     }
     uintptr_t end = (uintptr_t)10 * MUSTER_RANGES_MAX;
-    assert_false(muster_range_set_add(&stretches, (struct muster_range){end, end + 1}));
-    assert_int_equal(stretches.count, MUSTER_RANGES_MAX);
-    assert_true(muster_range_set_add(&stretches, (struct muster_range){3, 8})); /* of one */
-    muster_range_set_cut(&stretches, (struct muster_range){13, 14});
-    assert_int_equal(stretches.count, MUSTER_RANGES_MAX);
-    assert_true(muster_range_set_cover(&stretches, (struct muster_range){10, 13}));
-    assert_false(muster_range_set_cover(&stretches, (struct muster_range){14, 15}));
-    assert_true(muster_range_set_cover(&stretches, (struct muster_range){20, 26}));
+    assert_false(muster_range_set_add(&set, (struct muster_range){end, end + 1}));
+    assert_int_equal(set.count, MUSTER_RANGES_MAX);
+    assert_true(
+        muster_range_set_add(&set, (struct muster_range){3, 8})); /* it only widens a range */
+    muster_range_set_remove(&set, (struct muster_range){13, 14});
+    assert_int_equal(set.count, MUSTER_RANGES_MAX);
+    assert_true(muster_range_set_contains(&set, (struct muster_range){10, 13}));
+    assert_false(muster_range_set_contains(&set, (struct muster_range){14, 15}));
+    assert_true(muster_range_set_contains(&set, (struct muster_range){20, 26}));
 }
 
 int main(void)

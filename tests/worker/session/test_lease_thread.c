@@ -10,7 +10,7 @@
 
 #include "tests/support/crew.h"
 #include "tests/support/service.h"
-#include "worker/session/session_parts.h"
+#include "worker/session/lease_thread.h"
 
 enum { MEMBERS = 4, REPORTER = 0, REPORTED = 1, WAIT_MS = 20000 };
 

@@ -315,7 +315,7 @@ static void another_thread_ends_a_held_call(void **state)
 static void an_answer_without_end_is_cut_off(void **state)
 {
     (void)state;
-    size_t size = (size_t)MUSTER_ANSWER_MAX_BYTES + 4096;
+    size_t size = (size_t)MUSTER_RESPONSE_MAX_BYTES + 4096;
     char *endless = malloc(size);
     assert_non_null(endless);
     int used = snprintf(endless, size, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", size);

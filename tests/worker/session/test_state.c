@@ -19,7 +19,7 @@ static void regions_are_checked(void **state)
     (void)state;
     struct muster_state regions = {0};
     int value = 0;
-    char longest[MUSTER_REGION_NAME_SIZE + 1];
+    char longest[MUSTER_REGISTERED_BUFFER_NAME_SIZE + 1];
     muster_state_init(&regions);
     memset(longest, 'a', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
@@ -32,7 +32,7 @@ static void regions_are_checked(void **state)
     assert_int_equal(muster_state_register(&regions, "none", NULL, 4), MUSTER_INVALID);
     assert_int_equal(muster_state_register(&regions, "huge", &value, SIZE_MAX), MUSTER_INVALID);
     assert_int_equal(muster_state_register(&regions, "empty", NULL, 0), MUSTER_OK);
-    for (int i = 2; i < MUSTER_REGIONS_MAX; i++) {
+    for (int i = 2; i < MUSTER_REGISTERED_BUFFERS_MAX; i++) {
         (void)snprintf(longest, sizeof longest, "region %d", i);
         assert_int_equal(muster_state_register(&regions, longest, &value, 4), MUSTER_OK);
     }

@@ -76,7 +76,7 @@ static void set_state(struct stage *stage, uint32_t i)
     if (holding->version > 0) {
         fill(stage, i, holding->kept);
         assert_int_equal(muster_state_reserve(state), MUSTER_OK);
-        muster_state_keep(state, holding->version, holding->committed);
+        muster_state_copy_commit(state, holding->version, holding->committed);
     }
     fill(stage, i, holding->live);
 }
@@ -86,7 +86,7 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     struct muster_session *session = &stage->sessions[i];
     struct muster_generation *generation = &session->generation;
     muster_mutex_init(&session->mutex);
-    muster_mutex_init(&session->calling);
+    muster_mutex_init(&session->client_mutex);
     assert_int_equal(pthread_cond_init(&session->changed, NULL), 0);
     session->stage = MUSTER_STAGE_RUNNING;
     muster_figures_init(&session->figures);
@@ -99,12 +99,12 @@ static void set_session(struct stage *stage, struct group *group, uint32_t i)
     generation->topology = group->topology;
     generation->state_version = stage->scene.newest;
     generation->state_source = stage->scene.source;
-    generation->contexts_made = MUSTER_CONTEXT_FIRST_FREE;
-    generation->stale = calloc(MEMBERS, sizeof *generation->stale);
-    assert_non_null(generation->stale);
+    generation->next_context = MUSTER_CONTEXT_FIRST_FREE;
+    generation->stale_ranks = calloc(MEMBERS, sizeof *generation->stale_ranks);
+    assert_non_null(generation->stale_ranks);
     for (uint32_t j = 0; j < MEMBERS; j++) {
         if (stage->scene.holdings[j].stale) {
-            generation->stale[generation->stale_count++] = j;
+            generation->stale_ranks[generation->stale_count++] = j;
         }
     }
     set_state(stage, i);
@@ -165,11 +165,11 @@ static void play(const struct scene *scene)
     group_each(&group, sync_one, stage);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct muster_session *session = &stage->sessions[i];
-        assert_int_equal(session->users, 0);
-        free(session->generation.stale);
+        assert_int_equal(session->active_calls, 0);
+        free(session->generation.stale_ranks);
         muster_state_finish(&session->state);
         (void)pthread_cond_destroy(&session->changed);
-        (void)pthread_mutex_destroy(&session->calling);
+        (void)pthread_mutex_destroy(&session->client_mutex);
         (void)pthread_mutex_destroy(&session->mutex);
     }
     group_finish(&group);
@@ -190,7 +190,7 @@ static void the_first_state_is_the_live_memory_of_the_source(void **state)
                          .expected_version = 1});
 }
 
-static void only_those_that_lack_it_get_the_state_and_the_others_keep_theirs(void **state)
+static void only_stale_members_receive_the_state_and_the_others_keep_theirs(void **state)
 {
     (void)state;
     /* Live memory that was worked on since the commit is the user's: sync gives the commit. */
@@ -207,7 +207,7 @@ static void only_those_that_lack_it_get_the_state_and_the_others_keep_theirs(voi
                          .expected_version = 6});
 }
 
-static void when_nobody_lacks_anything_nothing_moves(void **state)
+static void without_stale_members_no_data_moves(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {
@@ -223,7 +223,7 @@ static void when_nobody_lacks_anything_nothing_moves(void **state)
                          .expected_version = 6});
 }
 
-static void the_same_version_of_another_generation_is_another_state(void **state)
+static void the_same_version_committed_in_another_generation_is_another_state(void **state)
 {
     (void)state;
     /* Rank 2 was cut off right after its commit in generation 4; the others went on in 5. */
@@ -241,7 +241,7 @@ static void the_same_version_of_another_generation_is_another_state(void **state
 }
 
 static void
-who_has_another_layout_than_the_job_is_told_and_the_others_go_on_without_it(void **state)
+a_member_with_another_layout_than_the_job_gets_the_error_and_the_others_go_on(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {
@@ -256,12 +256,12 @@ who_has_another_layout_than_the_job_is_told_and_the_others_go_on_without_it(void
                          .expected = MUSTER_REJOIN,
                          .expected_text = "going on without rank 2",
                          .expected_odd = MUSTER_INVALID,
-                         .expected_odd_text = "\"weights\" with 2400 bytes on rank 0, and another "
+                         .expected_odd_text = "\"weights\" with 2400 bytes on rank 0 and differs "
                                               "on rank 2: here it is \"weights\" with 2392 bytes",
                          .expected_live = {60, 60, 2, 3}});
 }
 
-static void in_a_first_generation_all_are_told_of_another_layout(void **state)
+static void in_the_first_generation_all_members_get_the_error_of_another_layout(void **state)
 {
     (void)state;
     const struct holding holdings[MEMBERS] = {{.live = 5},
@@ -272,7 +272,7 @@ static void in_a_first_generation_all_are_told_of_another_layout(void **state)
                          .odd_one = 3,
                          .absent = UINT32_MAX,
                          .expected = MUSTER_INVALID,
-                         .expected_text = "\"weights\" with 2400 bytes on rank 0, and another on "
+                         .expected_text = "\"weights\" with 2400 bytes on rank 0 and differs on "
                                           "rank 3",
                          .expected_odd = MUSTER_INVALID,
                          .expected_odd_text = "here it is \"weights\" with 2392 bytes",
@@ -300,12 +300,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_state_is_the_live_memory_of_the_source),
-        cmocka_unit_test(only_those_that_lack_it_get_the_state_and_the_others_keep_theirs),
-        cmocka_unit_test(when_nobody_lacks_anything_nothing_moves),
-        cmocka_unit_test(the_same_version_of_another_generation_is_another_state),
+        cmocka_unit_test(only_stale_members_receive_the_state_and_the_others_keep_theirs),
+        cmocka_unit_test(without_stale_members_no_data_moves),
+        cmocka_unit_test(the_same_version_committed_in_another_generation_is_another_state),
         cmocka_unit_test(
-            who_has_another_layout_than_the_job_is_told_and_the_others_go_on_without_it),
-        cmocka_unit_test(in_a_first_generation_all_are_told_of_another_layout),
+            a_member_with_another_layout_than_the_job_gets_the_error_and_the_others_go_on),
+        cmocka_unit_test(in_the_first_generation_all_members_get_the_error_of_another_layout),
         cmocka_unit_test(a_sync_that_fails_leaves_the_old_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,7 +205,7 @@ static muster_status check_options(struct muster_bench_options *options)
     if (options->collective == MUSTER_BARRIER && options->svg != NULL) {
         return muster_error_set(MUSTER_INVALID, "--svg: a barrier has no sizes to draw it over");
     }
-    return muster_bench_find_algorithms(options);
+    return muster_bench_resolve_algorithms(options);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -234,30 +234,30 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-static struct muster_bench_board *make_board(const struct muster_bench_options *options,
-                                             size_t size_bytes)
+static struct muster_bench_shared *create_shared(const struct muster_bench_options *options,
+                                                 size_t size_bytes)
 {
-    struct muster_bench_board *board = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
-                                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (board == MAP_FAILED) {
+    struct muster_bench_shared *shared = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
+                                              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shared == MAP_FAILED) {
         (void)muster_error_errno(MUSTER_FATAL, "memory for %u ranks' figures", options->ranks);
         return NULL;
     }
-    board->options = *options;
-    muster_random_hex(sizeof board->link_token / 2, board->link_token);
-    return board;
+    shared->options = *options;
+    muster_random_hex(sizeof shared->link_token / 2, shared->link_token);
+    return shared;
 }
 
-static int lead_on_network(struct muster_bench_board *board)
+static int run_on_network(struct muster_bench_shared *shared)
 {
-    const struct muster_bench_options *options = &board->options;
+    const struct muster_bench_options *options = &shared->options;
     struct muster_bench_network network;
     if (muster_bench_network_create(options->hosts, options->shape, &network) != MUSTER_OK) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
-    board->network = &network;
-    int exit_status = muster_bench_lead(board);
-    board->network = NULL;
+    shared->network = &network;
+    int exit_status = muster_bench_run(shared);
+    shared->network = NULL;
     muster_bench_network_destroy(&network);
     return exit_status;
 }
@@ -276,12 +276,12 @@ int muster_cli_bench(int argc, char **argv)
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
     size_t size_bytes =
-        sizeof(struct muster_bench_board) + options.ranks * sizeof(struct muster_bench_seat);
-    struct muster_bench_board *board = make_board(&options, size_bytes);
-    if (board == NULL || muster_bench_check_svg(options.svg) != MUSTER_OK) {
+        sizeof(struct muster_bench_shared) + options.ranks * sizeof(struct muster_bench_rank_slot);
+    struct muster_bench_shared *shared = create_shared(&options, size_bytes);
+    if (shared == NULL || muster_bench_check_svg(options.svg) != MUSTER_OK) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
-    int exit_status = options.shape != NULL ? lead_on_network(board) : muster_bench_lead(board);
-    munmap(board, size_bytes);
+    int exit_status = options.shape != NULL ? run_on_network(shared) : muster_bench_run(shared);
+    munmap(shared, size_bytes);
     return exit_status;
 }

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "collectives/call/request.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
-#include "worker/context/request.h"
 
 enum { PERIOD = 64 };
 
@@ -40,8 +40,8 @@ uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     uint64_t phase = (index + rank) % PERIOD;
-    bool doubles = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
-    return doubles && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
+    bool multiplies = request->op == MUSTER_PROD || request->op == MUSTER_BITWISE_AND;
+    return multiplies && request->type != MUSTER_BOOL ? (phase == 0 ? 2 : 1) : (double)(phase % 2);
 }
 
 static double combine(muster_op op, double left, double right)
@@ -71,8 +71,8 @@ static double combine(muster_op op, double left, double right)
     return 0;
 }
 
-void muster_bench_user(void *out, const void *left, const void *right, size_t count,
-                       muster_type type, void *user_data)
+void muster_bench_user_function(void *out, const void *left, const void *right, size_t count,
+                                muster_type type, void *user_data)
 {
     (void)user_data;
     muster_reduce_kernel(type, MUSTER_MAX)(out, left, right, count);
@@ -105,14 +105,14 @@ void muster_bench_fill(const struct muster_request *request, void *in, uint32_t 
     }
 }
 
-/* Values that must repeat in the promised range of OUTPUT, from its first element on. */
-static void promised_values(const struct muster_request *request, uint32_t ranks,
-                            const struct muster_promise *promise, double values[PERIOD])
+/* Values that must repeat in the expected range of OUTPUT, from its first element on. */
+static void expected_values(const struct muster_request *request, uint32_t ranks,
+                            const struct muster_expected *expected, double values[PERIOD])
 {
     for (uint64_t i = 0; i < PERIOD; i++) {
-        uint64_t index = promise->origin + i;
-        values[i] = promise->reduced ? reduced(request, ranks, index)
-                                     : value_of(request, promise->rank, index);
+        uint64_t index = expected->origin + i;
+        values[i] = expected->reduced ? reduced(request, ranks, index)
+                                      : value_of(request, expected->rank, index);
     }
 }
 
@@ -148,10 +148,10 @@ muster_status muster_bench_check(const struct muster_request *request, uint32_t 
     uint64_t count = muster_shape_output_count(&shapes[rank]);
     for (uint64_t first = 0; first < count;) {
         double values[PERIOD];
-        struct muster_promise promise = muster_shape_promise(shapes, rank, first);
-        promised_values(request, ranks, &promise, values);
-        TRY(check_range(request, first, promise.count, values));
-        first += promise.count;
+        struct muster_expected expected = muster_shape_expected(shapes, rank, first);
+        expected_values(request, ranks, &expected, values);
+        TRY(check_range(request, first, expected.count, values));
+        first += expected.count;
     }
     return MUSTER_OK;
 }

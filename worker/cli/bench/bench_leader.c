@@ -21,13 +21,13 @@ enum {
     START_TIMEOUT_MS = 30000,
     CALL_TIMEOUT_MS = 60000, /* as long as one call may take in a rank */
     DEATH_MS = 2000,         /* from a process's last sign to its end */
-    NAP_MS = 5,
-    QUIET_MS = 5000,    /* then a phase that takes long is explained */
+    REAP_POLL_MS = 5,
+    SILENCE_MS = 5000,  /* then a phase that takes long is explained */
     ITERATIONS_MIN = 5, /* when --seconds says how many */
 };
 
-struct worker {
-    struct lead *lead;
+struct rank_handle {
+    struct leader *leader;
     uint32_t rank;
     int channel;      /* the parent's end; -1: none */
     int rank_channel; /* the rank's end, while the parent has it; -1: none */
@@ -37,10 +37,10 @@ struct worker {
     bool reported; /* the phase is over for this rank */
 };
 
-struct lead {
-    struct muster_bench_board *board;
+struct leader {
+    struct muster_bench_shared *shared;
     uint32_t started;
-    struct worker workers[MUSTER_BENCH_RANKS_MAX];
+    struct rank_handle handles[MUSTER_BENCH_RANKS_MAX];
 };
 
 /* Starting ------------------------------------------------------------------------------------ */
@@ -54,76 +54,77 @@ static void close_channel(int *channel)
 }
 
 /* Ranks are threads of this process, not processes. */
-static bool has_threads(const struct lead *lead)
+static bool has_threads(const struct leader *leader)
 {
-    return lead->board->options.transport == MUSTER_BENCH_INPROC;
+    return leader->shared->options.transport == MUSTER_BENCH_INPROC;
 }
 
 static void *run_thread(void *argument)
 {
-    struct worker *worker = argument;
+    struct rank_handle *handle = argument;
     muster_status status =
-        muster_bench_work(worker->lead->board, worker->rank, worker->rank_channel);
+        muster_bench_rank_main(handle->leader->shared, handle->rank, handle->rank_channel);
     (void)status;                         /* it is on the board */
-    close_channel(&worker->rank_channel); /* which the parent sees */
+    close_channel(&handle->rank_channel); /* which the parent sees */
     return NULL;
 }
 
 /* In the child. Does not return; dies with the parent. */
-static void run_child(const struct worker *worker, pid_t parent)
+static void run_child(const struct rank_handle *handle, pid_t parent)
 {
-    struct lead *lead = worker->lead;
+    struct leader *leader = handle->leader;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         _exit(MUSTER_CLI_FAILED);
     }
-    for (uint32_t i = 0; i <= worker->rank; i++) {
-        close_channel(&lead->workers[i].channel);
+    for (uint32_t i = 0; i <= handle->rank; i++) {
+        close_channel(&leader->handles[i].channel);
     }
-    muster_status status = muster_bench_work(lead->board, worker->rank, worker->rank_channel);
+    muster_status status =
+        muster_bench_rank_main(leader->shared, handle->rank, handle->rank_channel);
     _exit(status == MUSTER_OK ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED);
 }
 
-static muster_status start_child(struct worker *worker)
+static muster_status start_child(struct rank_handle *handle)
 {
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid < 0) {
-        return muster_error_errno(MUSTER_FATAL, "rank %u: no process", worker->rank);
+        return muster_error_errno(MUSTER_FATAL, "rank %u: no process", handle->rank);
     }
     if (pid == 0) {
-        run_child(worker, parent);
+        run_child(handle, parent);
     }
-    worker->pid = pid;
-    close_channel(&worker->rank_channel);
+    handle->pid = pid;
+    close_channel(&handle->rank_channel);
     return MUSTER_OK;
 }
 
-static muster_status start_worker(struct lead *lead, uint32_t rank)
+static muster_status start_rank(struct leader *leader, uint32_t rank)
 {
-    struct worker *worker = &lead->workers[rank];
+    struct rank_handle *handle = &leader->handles[rank];
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         return muster_error_errno(MUSTER_FATAL, "rank %u: no channel", rank);
     }
-    *worker =
-        (struct worker){.lead = lead, .rank = rank, .channel = ends[0], .rank_channel = ends[1]};
-    lead->started++;
-    if (!has_threads(lead)) {
-        return start_child(worker);
+    *handle = (struct rank_handle){
+        .leader = leader, .rank = rank, .channel = ends[0], .rank_channel = ends[1]};
+    leader->started++;
+    if (!has_threads(leader)) {
+        return start_child(handle);
     }
-    int failed = pthread_create(&worker->thread, NULL, run_thread, worker);
+    int failed = pthread_create(&handle->thread, NULL, run_thread, handle);
     if (failed != 0) {
-        close_channel(&worker->rank_channel);
+        close_channel(&handle->rank_channel);
         return muster_error_set(MUSTER_FATAL, "rank %u: no thread: %s", rank, strerror(failed));
     }
-    worker->has_thread = true;
+    handle->has_thread = true;
     return MUSTER_OK;
 }
 
-static muster_status start_workers(struct lead *lead)
+static muster_status start_ranks(struct leader *leader)
 {
-    for (uint32_t i = 0; i < lead->board->options.ranks; i++) {
-        TRY(start_worker(lead, i));
+    for (uint32_t i = 0; i < leader->shared->options.ranks; i++) {
+        TRY(start_rank(leader, i));
     }
     return MUSTER_OK;
 }
@@ -131,29 +132,29 @@ static muster_status start_workers(struct lead *lead)
 /* Ending -------------------------------------------------------------------------------------- */
 
 /* Reaps a child, waiting for it if `wait_for_it`. True if it has died of a signal. */
-static bool reap(struct worker *worker, bool wait_for_it, int *ret_signal)
+static bool reap(struct rank_handle *handle, bool wait_for_it, int *ret_signal)
 {
     int status = 0;
     pid_t pid;
-    if (worker->pid == 0) {
+    if (handle->pid == 0) {
         return false;
     }
     do {
-        pid = waitpid(worker->pid, &status, wait_for_it ? 0 : WNOHANG);
+        pid = waitpid(handle->pid, &status, wait_for_it ? 0 : WNOHANG);
     } while (pid < 0 && errno == EINTR);
-    if (pid != worker->pid) {
+    if (pid != handle->pid) {
         return false;
     }
-    worker->pid = 0;
+    handle->pid = 0;
     *ret_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return WIFSIGNALED(status);
 }
 
-static bool find_killed(struct lead *lead)
+static bool find_killed(struct leader *leader)
 {
     int number;
-    for (uint32_t i = 0; i < lead->started; i++) {
-        if (reap(&lead->workers[i], false, &number)) {
+    for (uint32_t i = 0; i < leader->started; i++) {
+        if (reap(&leader->handles[i], false, &number)) {
             (void)muster_error_set(MUSTER_FATAL, "rank %u was killed by signal %d (%s)", i, number,
                                    strsignal(number));
             return true;
@@ -164,120 +165,121 @@ static bool find_killed(struct lead *lead)
 
 /* A rank is gone. One that was killed is the cause of what the others then say (a link is lost), so
  * it is named first; its sockets close some time before it can be reaped. */
-static muster_status explain(struct lead *lead, const struct worker *gone)
+static muster_status describe_loss(struct leader *leader, const struct rank_handle *lost)
 {
-    const struct muster_bench_seat *seat = &lead->board->seats[gone->rank];
-    bool has_own_cause = seat->error[0] != '\0' && seat->status != MUSTER_REJOIN;
+    const struct muster_bench_rank_slot *slot = &leader->shared->rank_slots[lost->rank];
+    bool has_own_cause = slot->error[0] != '\0' && slot->status != MUSTER_REJOIN;
     int64_t deadline_ns = muster_clock_after_ms(has_own_cause ? 0 : DEATH_MS);
-    while (!has_threads(lead)) {
-        if (find_killed(lead)) {
+    while (!has_threads(leader)) {
+        if (find_killed(leader)) {
             return MUSTER_FATAL;
         }
         if (muster_clock_ns() >= deadline_ns) {
             break;
         }
-        (void)poll(NULL, 0, NAP_MS);
+        (void)poll(NULL, 0, REAP_POLL_MS);
     }
-    return muster_error_set(MUSTER_FATAL, "rank %u: %s", gone->rank,
-                            seat->error[0] != '\0' ? seat->error : "gone without a word");
+    return muster_error_set(MUSTER_FATAL, "rank %u: %s", lost->rank,
+                            slot->error[0] != '\0' ? slot->error : "gone without a word");
 }
 
-static void stop_workers(struct lead *lead, bool in_order)
+static void stop_ranks(struct leader *leader, bool in_order)
 {
     int unused;
-    for (uint32_t i = 0; i < lead->started; i++) {
-        struct worker *worker = &lead->workers[i];
-        if (worker->pid != 0 && !in_order) {
-            kill(worker->pid, SIGKILL);
+    for (uint32_t i = 0; i < leader->started; i++) {
+        struct rank_handle *handle = &leader->handles[i];
+        if (handle->pid != 0 && !in_order) {
+            kill(handle->pid, SIGKILL);
         }
-        close_channel(&worker->channel);
+        close_channel(&handle->channel);
     }
-    for (uint32_t i = 0; i < lead->started; i++) {
-        struct worker *worker = &lead->workers[i];
-        (void)reap(worker, true, &unused);
-        if (worker->has_thread) {
-            pthread_join(worker->thread, NULL);
+    for (uint32_t i = 0; i < leader->started; i++) {
+        struct rank_handle *handle = &leader->handles[i];
+        (void)reap(handle, true, &unused);
+        if (handle->has_thread) {
+            pthread_join(handle->thread, NULL);
         }
     }
 }
 
 /* Phases -------------------------------------------------------------------------------------- */
 
-static muster_status hear(struct lead *lead, struct worker *worker)
+static muster_status receive_report(struct leader *leader, struct rank_handle *handle)
 {
     char byte;
-    ssize_t got = recv(worker->channel, &byte, 1, MSG_DONTWAIT);
+    ssize_t got = recv(handle->channel, &byte, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return MUSTER_OK;
     }
     if (got != 1) {
-        return explain(lead, worker);
+        return describe_loss(leader, handle);
     }
-    worker->reported = true;
+    handle->reported = true;
     return MUSTER_OK;
 }
 
 /* Hears from all those that have something to say until then. Ones that have reported are watched
  * as well: they may be killed. MUSTER_RETRY: nobody had. */
-static muster_status hear_all(struct lead *lead, int64_t until_ns)
+static muster_status receive_reports(struct leader *leader, int64_t until_ns)
 {
     struct pollfd polls[MUSTER_BENCH_RANKS_MAX];
-    for (uint32_t i = 0; i < lead->started; i++) {
-        polls[i] = (struct pollfd){.fd = lead->workers[i].channel, .events = POLLIN};
+    for (uint32_t i = 0; i < leader->started; i++) {
+        polls[i] = (struct pollfd){.fd = leader->handles[i].channel, .events = POLLIN};
     }
-    int ready = poll(polls, lead->started, muster_clock_left_ms(until_ns));
+    int ready = poll(polls, leader->started, muster_clock_left_ms(until_ns));
     if (ready == 0) {
         return muster_error_set(MUSTER_RETRY, "the ranks have not come to the end of a phase");
     }
-    for (uint32_t i = 0; ready > 0 && i < lead->started; i++) {
+    for (uint32_t i = 0; ready > 0 && i < leader->started; i++) {
         if (polls[i].revents != 0) {
-            TRY(hear(lead, &lead->workers[i]));
+            TRY(receive_report(leader, &leader->handles[i]));
         }
     }
     return MUSTER_OK;
 }
 
-static bool all_reported(const struct lead *lead)
+static bool all_ranks_reported(const struct leader *leader)
 {
-    for (uint32_t i = 0; i < lead->started; i++) {
-        if (!lead->workers[i].reported) {
+    for (uint32_t i = 0; i < leader->started; i++) {
+        if (!leader->handles[i].reported) {
             return false;
         }
     }
     return true;
 }
 
-static muster_status await_rest(struct lead *lead, int64_t deadline_ns)
+static muster_status wait_for_ranks(struct leader *leader, int64_t deadline_ns)
 {
-    while (!all_reported(lead)) {
-        TRY(hear_all(lead, deadline_ns));
+    while (!all_ranks_reported(leader)) {
+        TRY(receive_reports(leader, deadline_ns));
     }
     return MUSTER_OK;
 }
 
 /* What the ranks are at is said where nothing else is printed for long, with large buffers or slow
  * links for example. NULL: it is what was asked for. */
-static muster_status await_phase(struct lead *lead, const char *doing, int64_t deadline_ns)
+static muster_status wait_for_phase(struct leader *leader, const char *activity,
+                                    int64_t deadline_ns)
 {
-    for (uint32_t i = 0; i < lead->started; i++) {
-        lead->workers[i].reported = false;
+    for (uint32_t i = 0; i < leader->started; i++) {
+        leader->handles[i].reported = false;
     }
-    int64_t quiet_ns = muster_clock_after_ms(QUIET_MS);
-    bool may_wait = doing == NULL || quiet_ns >= deadline_ns;
-    muster_status status = await_rest(lead, may_wait ? deadline_ns : quiet_ns);
-    if (may_wait || status != MUSTER_RETRY) {
+    int64_t silent_until_ns = muster_clock_after_ms(SILENCE_MS);
+    bool is_silent = activity == NULL || silent_until_ns >= deadline_ns;
+    muster_status status = wait_for_ranks(leader, is_silent ? deadline_ns : silent_until_ns);
+    if (is_silent || status != MUSTER_RETRY) {
         return status;
     }
-    (void)fprintf(stderr, "muster: the ranks still %s\n", doing);
-    return await_rest(lead, deadline_ns);
+    (void)fprintf(stderr, "muster: the ranks still %s\n", activity);
+    return wait_for_ranks(leader, deadline_ns);
 }
 
-static muster_status let_go(struct lead *lead)
+static muster_status release_ranks(struct leader *leader)
 {
     char byte = 1;
-    for (uint32_t i = 0; i < lead->started; i++) {
-        if (send(lead->workers[i].channel, &byte, 1, MSG_NOSIGNAL) != 1) {
-            return explain(lead, &lead->workers[i]);
+    for (uint32_t i = 0; i < leader->started; i++) {
+        if (send(leader->handles[i].channel, &byte, 1, MSG_NOSIGNAL) != 1) {
+            return describe_loss(leader, &leader->handles[i]);
         }
     }
     return MUSTER_OK;
@@ -285,76 +287,77 @@ static muster_status let_go(struct lead *lead)
 
 /* There is room for so many times of each algorithm. */
 static uint32_t choose_iterations(const struct muster_bench_options *options,
-                                  const struct muster_bench_entry *entry)
+                                  const struct muster_bench_candidate *candidate)
 {
     uint32_t most = MUSTER_BENCH_ITERATIONS_MAX / (uint32_t)options->algorithm_count;
     double wanted = options->iterations;
     if (options->iterations == 0) {
-        wanted = options->seconds * 1e6 / (entry->warm_us + 1);
+        wanted = options->seconds * 1e6 / (candidate->warm_us + 1);
         wanted = wanted < ITERATIONS_MIN ? ITERATIONS_MIN : wanted;
     }
     return wanted > most ? most : (uint32_t)wanted;
 }
 
 /* As long as so many calls may take, each at its own limit. */
-static int64_t calls_deadline(uint64_t calls)
+static int64_t deadline_of_calls(uint64_t calls)
 {
     return muster_clock_ns() + (int64_t)calls * CALL_TIMEOUT_MS * 1000000;
 }
 
 /* `ret_figures` gets those of all algorithms. */
-static muster_status lead_through_size(struct lead *lead, size_t size_index,
-                                       struct muster_bench_figures *ret_figures)
+static muster_status run_size(struct leader *leader, size_t size_index,
+                              struct muster_bench_result *ret_results)
 {
-    struct muster_bench_board *board = lead->board;
-    size_t algorithms = board->options.algorithm_count;
-    TRY(await_phase(lead, "fill their buffers, check the first results and warm up",
-                    calls_deadline(algorithms * (2 + MUSTER_BENCH_WARM_UP))));
+    struct muster_bench_shared *shared = leader->shared;
+    size_t algorithms = shared->options.algorithm_count;
+    TRY(wait_for_phase(leader, "fill their buffers, check the first results and warm up",
+                       deadline_of_calls(algorithms * (2 + MUSTER_BENCH_WARM_UP))));
     if (size_index == 0) {
-        TRY(muster_bench_print_head(board));
+        TRY(muster_bench_print_head(shared));
     }
     uint64_t calls = 0;
     for (size_t i = 0; i < algorithms; i++) {
-        struct muster_bench_entry *entry = &board->entries[i];
-        entry->iterations = entry->fits ? choose_iterations(&board->options, entry) : 0;
-        calls += 2 * (uint64_t)entry->iterations; /* with barriers between them */
+        struct muster_bench_candidate *candidate = &shared->candidates[i];
+        candidate->iterations =
+            candidate->fits ? choose_iterations(&shared->options, candidate) : 0;
+        calls += 2 * (uint64_t)candidate->iterations; /* with barriers between them */
     }
-    TRY(let_go(lead));
-    TRY(await_phase(lead, NULL, calls_deadline(1 + calls)));
-    TRY(muster_bench_find_figures(board, size_index, ret_figures));
-    TRY(muster_bench_print(board, ret_figures));
-    return let_go(lead);
+    TRY(release_ranks(leader));
+    TRY(wait_for_phase(leader, NULL, deadline_of_calls(1 + calls)));
+    TRY(muster_bench_compute_results(shared, size_index, ret_results));
+    TRY(muster_bench_print(shared, ret_results));
+    return release_ranks(leader);
 }
 
-static muster_status lead_through(struct lead *lead)
+static muster_status run_phases(struct leader *leader)
 {
-    const struct muster_bench_options *options = &lead->board->options;
-    AUTO_FREE struct muster_bench_figures *figures =
-        calloc(options->size_count * options->algorithm_count, sizeof *figures);
-    if (figures == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for figures");
+    const struct muster_bench_options *options = &leader->shared->options;
+    AUTO_FREE struct muster_bench_result *results =
+        calloc(options->size_count * options->algorithm_count, sizeof *results);
+    if (results == NULL) {
+        return muster_error_set(MUSTER_FATAL, "no memory for results");
     }
-    TRY(await_phase(lead, "start", muster_clock_after_ms(START_TIMEOUT_MS)));
-    TRY(let_go(lead));
+    TRY(wait_for_phase(leader, "start", muster_clock_after_ms(START_TIMEOUT_MS)));
+    TRY(release_ranks(leader));
     for (size_t i = 0; i < options->size_count; i++) {
-        TRY(lead_through_size(lead, i, figures + i * options->algorithm_count));
+        TRY(run_size(leader, i, results + i * options->algorithm_count));
     }
-    return options->svg != NULL ? muster_bench_draw(options, figures) : MUSTER_OK;
+    return options->svg != NULL ? muster_bench_draw(options, results) : MUSTER_OK;
 }
 
-int muster_bench_lead(struct muster_bench_board *board)
+int muster_bench_run(struct muster_bench_shared *shared)
 {
-    struct lead *lead = calloc(1, sizeof *lead);
-    if (lead == NULL) {
+    struct leader *leader = calloc(1, sizeof *leader);
+    if (leader == NULL) {
         (void)muster_error_set(MUSTER_FATAL, "no memory to start ranks");
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
-    lead->board = board;
-    muster_status status = start_workers(lead);
+    leader->shared = shared;
+    muster_status status = start_ranks(leader);
     if (status == MUSTER_OK) {
-        status = lead_through(lead);
+        status = run_phases(leader);
     }
-    stop_workers(lead, status == MUSTER_OK);
-    free(lead);
+    stop_ranks(leader, status == MUSTER_OK);
+    free(leader);
     return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
 }

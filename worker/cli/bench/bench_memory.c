@@ -2,8 +2,9 @@
  * a minute, and then kill somebody. */
 #include "worker/cli/bench/bench_parts.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "worker/base/status.h"
 
@@ -11,48 +12,61 @@ enum { KIB = 1024 };
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-/* UINT64_MAX if the kernel does not say. */
-static uint64_t available_bytes(void)
+/* A line "FIELD: N kB" of a file in /proc, in bytes; 0: it is not there. */
+static uint64_t read_proc_bytes(const char *path, const char *field)
 {
     char line[128];
     uint64_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    bool found = false;
-    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
-        found = sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1; /* NOLINT(cert-err34-c) */
+    size_t length = strlen(field);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, field, length) == 0 && line[length] == ':') {
+            kib = strtoull(line + length + 1, NULL, 10);
+        }
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    return found && kib < UINT64_MAX / KIB ? kib * KIB : UINT64_MAX;
+    return kib < UINT64_MAX / KIB ? kib * KIB : UINT64_MAX;
+}
+
+uint64_t muster_bench_peak_bytes(void)
+{
+    return read_proc_bytes("/proc/self/status", "VmHWM");
+}
+
+uint64_t muster_bench_largest_bytes(const struct muster_bench_options *options)
+{
+    uint64_t largest_bytes = 0;
+    for (size_t i = 0; i < options->size_count; i++) {
+        uint64_t bytes;
+        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
+        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
+    }
+    return largest_bytes;
 }
 
 /* Of all ranks together, at the least: blocks, which are smaller, do not count. */
 static double needed_bytes(const struct muster_bench_options *options)
 {
-    uint64_t most_bytes = 0;
-    for (size_t i = 0; i < options->size_count; i++) {
-        uint64_t bytes;
-        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
-        most_bytes = bytes > most_bytes ? bytes : most_bytes;
-    }
+    double largest_bytes = (double)muster_bench_largest_bytes(options);
     switch (options->collective) {
     case MUSTER_GATHER:
     case MUSTER_GATHERV:
     case MUSTER_SCATTER: /* the root's */
-        return (double)most_bytes;
+        return largest_bytes;
     case MUSTER_ALLREDUCE:
-        return (double)most_bytes * options->ranks * (options->in_place ? 1 : 2);
+        return largest_bytes * options->ranks * (options->in_place ? 1 : 2);
     default:
-        return (double)most_bytes * options->ranks;
+        return largest_bytes * options->ranks;
     }
 }
 
 muster_status muster_bench_check_memory(const struct muster_bench_options *options)
 {
     double needed = needed_bytes(options);
-    uint64_t available = available_bytes();
-    if (available == UINT64_MAX || needed <= (double)available) {
+    uint64_t available = read_proc_bytes("/proc/meminfo", "MemAvailable");
+    if (available == 0 || needed <= (double)available) {
         return MUSTER_OK;
     }
     return muster_error_set(MUSTER_FATAL,

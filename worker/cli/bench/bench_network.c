@@ -25,14 +25,14 @@ enum {
  */
 
 /* What a command reads and what it complains of. */
-struct batch {
+struct ip_batch {
     char text[BATCH_SIZE];
     size_t size;
 };
 
-static void add(struct batch *batch, const char *format, ...) MUSTER_PRINTF(2, 3);
+static void add(struct ip_batch *batch, const char *format, ...) MUSTER_PRINTF(2, 3);
 
-static void add(struct batch *batch, const char *format, ...)
+static void add(struct ip_batch *batch, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -44,24 +44,24 @@ static void add(struct batch *batch, const char *format, ...)
 }
 
 /* In the child. */
-static void run_command(const char *command, int space, int input, int complaints)
+static void run_command(const char *command, int namespace_fd, int input, int errors)
 {
-    if (setns(space, CLONE_NEWNET) != 0 || dup2(input, STDIN_FILENO) < 0 ||
-        dup2(complaints, STDERR_FILENO) < 0) {
+    if (setns(namespace_fd, CLONE_NEWNET) != 0 || dup2(input, STDIN_FILENO) < 0 ||
+        dup2(errors, STDERR_FILENO) < 0) {
         _exit(EXIT_FAILURE);
     }
     (void)execlp(command, command, "-batch", "-", (char *)NULL);
     _exit(EXIT_NO_COMMAND);
 }
 
-static muster_status say_failure(const char *command, int how, int complaints)
+static muster_status report_failure(const char *command, int how, int errors)
 {
     char text[256] = "";
     if (WIFEXITED(how) && WEXITSTATUS(how) == EXIT_NO_COMMAND) {
         return muster_error_set(
             MUSTER_FATAL, "--shape: there is no command %s: apt-get install iproute2", command);
     }
-    if (pread(complaints, text, sizeof text - 1, 0) < 0) {
+    if (pread(errors, text, sizeof text - 1, 0) < 0) {
         text[0] = '\0';
     }
     text[strcspn(text, "\n")] = '\0';
@@ -70,11 +70,11 @@ static muster_status say_failure(const char *command, int how, int complaints)
 }
 
 /* Runs `ip -batch` or `tc -batch` in a namespace. */
-static muster_status run_batch(const char *command, int space, const struct batch *batch)
+static muster_status run_batch(const char *command, int namespace_fd, const struct ip_batch *batch)
 {
     AUTO_CLOSE int input = memfd_create("batch", MFD_CLOEXEC);
-    AUTO_CLOSE int complaints = memfd_create("complaints", MFD_CLOEXEC);
-    if (input < 0 || complaints < 0 ||
+    AUTO_CLOSE int errors = memfd_create("complaints", MFD_CLOEXEC);
+    if (input < 0 || errors < 0 ||
         pwrite(input, batch->text, batch->size, 0) != (ssize_t)batch->size) {
         return muster_error_errno(MUSTER_FATAL, "--shape: input for %s", command);
     }
@@ -83,12 +83,12 @@ static muster_status run_batch(const char *command, int space, const struct batc
         return muster_error_errno(MUSTER_FATAL, "--shape: no process for %s", command);
     }
     if (pid == 0) {
-        run_command(command, space, input, complaints);
+        run_command(command, namespace_fd, input, errors);
     }
     int how = 0;
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
     }
-    return how == 0 ? MUSTER_OK : say_failure(command, how, complaints);
+    return how == 0 ? MUSTER_OK : report_failure(command, how, errors);
 }
 
 /* In the thread's network namespace. */
@@ -121,7 +121,7 @@ muster_status muster_bench_network_check_rate(const char *rate)
 }
 
 /* A new namespace for this thread. Its descriptor goes to the children: ip finds it by number. */
-static muster_status make_space(int *ret_space)
+static muster_status create_namespace(int *ret_namespace)
 {
     if (unshare(CLONE_NEWNET) != 0) {
         return errno == EPERM ? muster_error_set(MUSTER_FATAL,
@@ -130,11 +130,11 @@ static muster_status make_space(int *ret_space)
                               : muster_error_errno(MUSTER_FATAL, "--shape: network namespace");
     }
     /* NOLINTNEXTLINE(android-cloexec-open): see above. */
-    int space = open("/proc/thread-self/ns/net", O_RDONLY);
-    if (space < 0) {
+    int namespace_fd = open("/proc/thread-self/ns/net", O_RDONLY);
+    if (namespace_fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "--shape: network namespace");
     }
-    *ret_space = space;
+    *ret_namespace = namespace_fd;
     return MUSTER_OK;
 }
 
@@ -166,16 +166,16 @@ static bool steer_flows(void)
     return set_sysctl("/proc/sys/net/core/rps_default_mask", mask);
 }
 
-static muster_status make_spaces(struct muster_bench_network *network)
+static muster_status create_namespaces(struct muster_bench_network *network)
 {
     AUTO_CLOSE int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     if (home < 0) {
         return muster_error_errno(MUSTER_FATAL, "--shape: /proc/thread-self/ns/net");
     }
-    muster_status status = make_space(&network->bridge);
+    muster_status status = create_namespace(&network->bridge);
     bool steered = status == MUSTER_OK && steer_flows();
     for (uint32_t i = 0; status == MUSTER_OK && i < network->hosts; i++) {
-        status = make_space(&network->spaces[i]);
+        status = create_namespace(&network->namespaces[i]);
         steered = status == MUSTER_OK && steer_flows() && steered;
     }
     if (network->bridge >= 0 && setns(home, CLONE_NEWNET) != 0 && status == MUSTER_OK) {
@@ -189,7 +189,7 @@ static muster_status make_spaces(struct muster_bench_network *network)
     return status;
 }
 
-static void shape(struct batch *batch, const char *device, const char *rate)
+static void shape(struct ip_batch *batch, const char *device, const char *rate)
 {
     add(batch, "qdisc add dev %s root tbf rate %s burst %d latency %dms\n", device, rate,
         MUSTER_BENCH_BURST_BYTES, QUEUE_MS);
@@ -198,8 +198,8 @@ static void shape(struct batch *batch, const char *device, const char *rate)
 /* The bridge's end of each link: what it shapes is on its way to the host. */
 static muster_status set_up_bridge(const struct muster_bench_network *network, const char *rate)
 {
-    AUTO_FREE struct batch *links = calloc(1, sizeof *links);
-    AUTO_FREE struct batch *rates = calloc(1, sizeof *rates);
+    AUTO_FREE struct ip_batch *links = calloc(1, sizeof *links);
+    AUTO_FREE struct ip_batch *rates = calloc(1, sizeof *rates);
     if (links == NULL || rates == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
@@ -210,7 +210,7 @@ static muster_status set_up_bridge(const struct muster_bench_network *network, c
         add(links,
             "link add %s type veth peer name eth0 netns /proc/self/fd/%d\n"
             "link set %s master bridge up\n",
-            device, network->spaces[i], device);
+            device, network->namespaces[i], device);
         shape(rates, device, rate);
     }
     TRY(run_batch("ip", network->bridge, links));
@@ -227,22 +227,22 @@ static void format_address(uint32_t host, char ret_address[MUSTER_BENCH_ADDRESS_
 static muster_status set_up_host(const struct muster_bench_network *network, uint32_t host,
                                  const char *rate)
 {
-    AUTO_FREE struct batch *batch = calloc(1, sizeof *batch);
+    AUTO_FREE struct ip_batch *batch = calloc(1, sizeof *batch);
     if (batch == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     char address[MUSTER_BENCH_ADDRESS_SIZE];
     format_address(host, address);
     add(batch, "link set lo up\naddress add %s/24 dev eth0\nlink set eth0 up\n", address);
-    TRY(run_batch("ip", network->spaces[host], batch));
+    TRY(run_batch("ip", network->namespaces[host], batch));
     batch->size = 0;
     shape(batch, "eth0", rate);
-    return run_batch("tc", network->spaces[host], batch);
+    return run_batch("tc", network->namespaces[host], batch);
 }
 
 static muster_status set_up(struct muster_bench_network *network, const char *rate)
 {
-    TRY(make_spaces(network));
+    TRY(create_namespaces(network));
     TRY(set_up_bridge(network, rate));
     for (uint32_t i = 0; i < network->hosts; i++) {
         TRY(set_up_host(network, i, rate));
@@ -255,7 +255,7 @@ muster_status muster_bench_network_create(uint32_t hosts, const char *rate,
 {
     struct muster_bench_network network = {.hosts = hosts, .bridge = -1};
     for (uint32_t i = 0; i < MUSTER_BENCH_HOSTS_MAX; i++) {
-        network.spaces[i] = -1;
+        network.namespaces[i] = -1;
     }
     muster_status status = set_up(&network, rate);
     if (status != MUSTER_OK) {
@@ -269,8 +269,8 @@ muster_status muster_bench_network_create(uint32_t hosts, const char *rate,
 void muster_bench_network_destroy(struct muster_bench_network *network)
 {
     for (uint32_t i = 0; i < network->hosts; i++) {
-        if (network->spaces[i] >= 0) {
-            close(network->spaces[i]);
+        if (network->namespaces[i] >= 0) {
+            close(network->namespaces[i]);
         }
     }
     if (network->bridge >= 0) {
@@ -294,7 +294,7 @@ static void choose_congestion_control(void)
 muster_status muster_bench_network_enter(const struct muster_bench_network *network, uint32_t host,
                                          char ret_address[MUSTER_BENCH_ADDRESS_SIZE])
 {
-    if (setns(network->spaces[host], CLONE_NEWNET) != 0) {
+    if (setns(network->namespaces[host], CLONE_NEWNET) != 0) {
         return muster_error_errno(MUSTER_FATAL, "--shape: the network namespace of host %u", host);
     }
     choose_congestion_control();

@@ -22,8 +22,8 @@ enum {
 
 struct muster_bench_network {
     uint32_t hosts;
-    int bridge;                         /* the namespace that has the bridge; -1: none */
-    int spaces[MUSTER_BENCH_HOSTS_MAX]; /* of the hosts */
+    int bridge;                             /* the namespace that has the bridge; -1: none */
+    int namespaces[MUSTER_BENCH_HOSTS_MAX]; /* of the hosts */
 };
 
 /* MUSTER_INVALID: not a rate such as 1gbit or 500mbit. */

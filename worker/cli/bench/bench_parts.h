@@ -61,7 +61,7 @@ struct muster_bench_options {
 };
 
 /* One rank's corner of the board. */
-struct muster_bench_seat {
+struct muster_bench_rank_slot {
     struct muster_peer peer;
     muster_status status;
     char error[512];
@@ -71,7 +71,7 @@ struct muster_bench_seat {
 };
 
 /* One of the algorithms, at the size being measured. */
-struct muster_bench_entry {
+struct muster_bench_candidate {
     bool fits;                                  /* rank 0's */
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE]; /* that it runs with; rank 0's */
     double warm_us;                             /* time of a warm iteration; rank 0's */
@@ -80,7 +80,7 @@ struct muster_bench_entry {
 };
 
 /* What is said of an algorithm at a size. */
-struct muster_bench_figures {
+struct muster_bench_result {
     char algorithm[MUSTER_ALGORITHM_NAME_SIZE];
     uint64_t bytes;
     uint32_t iterations; /* 0: it did not fit, and nothing else is known */
@@ -92,13 +92,13 @@ struct muster_bench_figures {
 
 /* In memory that all ranks and the parent share. Each part has one writer, and is read by others
  * only in a later phase. */
-struct muster_bench_board {
+struct muster_bench_shared {
     struct muster_bench_options options;
     const struct muster_bench_network *network; /* of the hosts; NULL: they are pretended */
     char link_token[33];
-    struct muster_figures figures; /* that algorithms are chosen by; rank 0's */
-    struct muster_bench_entry entries[MUSTER_BENCH_ALGORITHMS_MAX];
-    struct muster_bench_seat seats[]; /* [ranks] */
+    struct muster_figures link_figures; /* that algorithms are chosen by; rank 0's */
+    struct muster_bench_candidate candidates[MUSTER_BENCH_ALGORITHMS_MAX];
+    struct muster_bench_rank_slot rank_slots[]; /* [ranks] */
 };
 
 /* --bytes: sizes, and ranges of them. --algorithm: names, "tuned", "chosen", "all"; whether they
@@ -112,7 +112,7 @@ MUSTER_CHECKED muster_status muster_bench_parse_algorithms(const char *text,
 /* --devices; cuts the text at the commas and borrows it. */
 MUSTER_CHECKED muster_status muster_bench_parse_devices(char *text,
                                                         struct muster_bench_options *options);
-MUSTER_CHECKED muster_status muster_bench_find_algorithms(struct muster_bench_options *options);
+MUSTER_CHECKED muster_status muster_bench_resolve_algorithms(struct muster_bench_options *options);
 
 /* The element count to call with for this many bytes, and the bytes that are then counted: those of
  * the largest buffer of a rank, rounded up to what divides. */
@@ -122,13 +122,19 @@ uint64_t muster_bench_count(const struct muster_bench_options *options, uint64_t
 /* MUSTER_FATAL: the ranks' buffers do not fit into the memory that is available. */
 MUSTER_CHECKED muster_status muster_bench_check_memory(const struct muster_bench_options *options);
 
+/* The bytes of the largest size, as they are counted. */
+uint64_t muster_bench_largest_bytes(const struct muster_bench_options *options);
+/* The most resident memory that this process has had; 0: not known. */
+uint64_t muster_bench_peak_bytes(void);
+
 /* The work of one rank, in its own thread or process: goes through all phases. `channel` is its
  * end of the stream to the parent. */
-muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel);
+muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank,
+                                     int channel);
 
 /* The function of operation USER: the larger one. */
-void muster_bench_user(void *out, const void *left, const void *right, size_t count,
-                       muster_type type, void *user_data);
+void muster_bench_user_function(void *out, const void *left, const void *right, size_t count,
+                                muster_type type, void *user_data);
 
 /* Fills a rank's input; and checks what came out. MUSTER_FATAL names the first wrong element. */
 void muster_bench_fill(const struct muster_request *request, void *in, uint32_t rank,
@@ -138,25 +144,25 @@ MUSTER_CHECKED muster_status muster_bench_check(const struct muster_request *req
 
 /* Starts the ranks and leads them through the phases; prints each size when it is measured. The
  * program's exit status. No rank is left when it returns. */
-int muster_bench_lead(struct muster_bench_board *board);
+int muster_bench_run(struct muster_bench_shared *shared);
 
 /* What is measured, in a line for people: "allreduce, 4 ranks on 2 hosts ...". */
 void muster_bench_describe(const struct muster_bench_options *options, char *ret_text, size_t size);
 
 /* Figures of all algorithms at the size that was measured: [algorithm_count]. */
-MUSTER_CHECKED muster_status muster_bench_find_figures(const struct muster_bench_board *board,
-                                                       size_t size_index,
-                                                       struct muster_bench_figures *ret_figures);
+MUSTER_CHECKED muster_status muster_bench_compute_results(const struct muster_bench_shared *shared,
+                                                          size_t size_index,
+                                                          struct muster_bench_result *ret_results);
 
 /* What was measured, on standard output. */
-MUSTER_CHECKED muster_status muster_bench_print_head(const struct muster_bench_board *board);
-MUSTER_CHECKED muster_status muster_bench_print(const struct muster_bench_board *board,
-                                                const struct muster_bench_figures *figures);
+MUSTER_CHECKED muster_status muster_bench_print_head(const struct muster_bench_shared *shared);
+MUSTER_CHECKED muster_status muster_bench_print(const struct muster_bench_shared *shared,
+                                                const struct muster_bench_result *results);
 
 /* MUSTER_FATAL: nothing could be written there. NULL is no file, which is well. */
 MUSTER_CHECKED muster_status muster_bench_check_svg(const char *path);
 /* Draws [size_count][algorithm_count] figures into the file of the options. */
 MUSTER_CHECKED muster_status muster_bench_draw(const struct muster_bench_options *options,
-                                               const struct muster_bench_figures *figures);
+                                               const struct muster_bench_result *results);
 
 #endif

@@ -10,21 +10,10 @@
 #include <jansson.h>
 
 #include "worker/base/cleanup.h"
+#include "worker/base/statistics.h"
 #include "worker/base/status.h"
+#include "worker/cli/print.h"
 #include "worker/cli/report.h"
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double percentile(const double *sorted, uint32_t count, double share)
-{
-    uint32_t index = (uint32_t)ceil(share * count);
-    return sorted[index > 0 ? index - 1 : 0];
-}
 
 /* Bytes over the busiest port, relative to the vector's. */
 static double bus_factor(const struct muster_bench_options *options)
@@ -42,42 +31,43 @@ static double bus_factor(const struct muster_bench_options *options)
     }
 }
 
-static uint64_t most_memory_bytes(const struct muster_bench_board *board)
+static uint64_t most_memory_bytes(const struct muster_bench_shared *shared)
 {
-    uint64_t most_bytes = 0;
-    for (uint32_t rank = 0; rank < board->options.ranks; rank++) {
-        const struct muster_bench_seat *seat = &board->seats[rank];
-        most_bytes = seat->memory_bytes > most_bytes ? seat->memory_bytes : most_bytes;
+    uint64_t largest_bytes = 0;
+    for (uint32_t rank = 0; rank < shared->options.ranks; rank++) {
+        const struct muster_bench_rank_slot *slot = &shared->rank_slots[rank];
+        largest_bytes = slot->memory_bytes > largest_bytes ? slot->memory_bytes : largest_bytes;
     }
-    return most_bytes;
+    return largest_bytes;
 }
 
 /* `slowest_us` has room for its times, which begin at `offset` in those of each rank. */
-static void find_entry(const struct muster_bench_board *board,
-                       const struct muster_bench_entry *entry, uint32_t offset, double *slowest_us,
-                       struct muster_bench_figures *ret_figures)
+static void compute_result(const struct muster_bench_shared *shared,
+                           const struct muster_bench_candidate *candidate, uint32_t offset,
+                           double *slowest_us, struct muster_bench_result *ret_result)
 {
-    uint32_t count = entry->iterations;
+    uint32_t count = candidate->iterations;
     for (uint32_t i = 0; i < count; i++) {
         slowest_us[i] = 0;
-        for (uint32_t rank = 0; rank < board->options.ranks; rank++) {
-            slowest_us[i] = fmax(slowest_us[i], board->seats[rank].times_us[offset + i]);
+        for (uint32_t rank = 0; rank < shared->options.ranks; rank++) {
+            slowest_us[i] = fmax(slowest_us[i], shared->rank_slots[rank].times_us[offset + i]);
         }
     }
-    qsort(slowest_us, count, sizeof *slowest_us, compare);
-    ret_figures->iterations = count;
-    ret_figures->p50_us = percentile(slowest_us, count, 0.5);
-    ret_figures->p99_us = percentile(slowest_us, count, 0.99);
-    ret_figures->min_us = slowest_us[0];
-    ret_figures->predicted_us = entry->predicted_us;
-    ret_figures->algbw_GBps = (double)ret_figures->bytes / (ret_figures->p50_us * 1000);
-    ret_figures->busbw_GBps = ret_figures->algbw_GBps * bus_factor(&board->options);
+    muster_statistics_sort(slowest_us, count);
+    ret_result->iterations = count;
+    ret_result->p50_us = muster_statistics_percentile(slowest_us, count, 0.5);
+    ret_result->p99_us = muster_statistics_percentile(slowest_us, count, 0.99);
+    ret_result->min_us = slowest_us[0];
+    ret_result->predicted_us = candidate->predicted_us;
+    ret_result->algbw_GBps = (double)ret_result->bytes / (ret_result->p50_us * 1000);
+    ret_result->busbw_GBps = ret_result->algbw_GBps * bus_factor(&shared->options);
 }
 
-muster_status muster_bench_find_figures(const struct muster_bench_board *board, size_t size_index,
-                                        struct muster_bench_figures *ret_figures)
+muster_status muster_bench_compute_results(const struct muster_bench_shared *shared,
+                                           size_t size_index,
+                                           struct muster_bench_result *ret_results)
 {
-    const struct muster_bench_options *options = &board->options;
+    const struct muster_bench_options *options = &shared->options;
     AUTO_FREE double *slowest_us = calloc(MUSTER_BENCH_ITERATIONS_MAX, sizeof *slowest_us);
     if (slowest_us == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %d times",
@@ -85,15 +75,15 @@ muster_status muster_bench_find_figures(const struct muster_bench_board *board, 
     }
     uint32_t offset = 0;
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        const struct muster_bench_entry *entry = &board->entries[i];
-        struct muster_bench_figures *figures = &ret_figures[i];
-        memcpy(figures->algorithm, entry->algorithm, sizeof figures->algorithm);
-        figures->memory_bytes = most_memory_bytes(board);
-        (void)muster_bench_count(options, options->sizes_bytes[size_index], &figures->bytes);
-        if (entry->iterations > 0) {
-            find_entry(board, entry, offset, slowest_us, figures);
+        const struct muster_bench_candidate *candidate = &shared->candidates[i];
+        struct muster_bench_result *result = &ret_results[i];
+        memcpy(result->algorithm, candidate->algorithm, sizeof result->algorithm);
+        result->memory_bytes = most_memory_bytes(shared);
+        (void)muster_bench_count(options, options->sizes_bytes[size_index], &result->bytes);
+        if (candidate->iterations > 0) {
+            compute_result(shared, candidate, offset, slowest_us, result);
         }
-        offset += entry->iterations;
+        offset += candidate->iterations;
     }
     return MUSTER_OK;
 }
@@ -107,99 +97,86 @@ static const char *transport_name(enum muster_bench_transport transport)
     return names[transport];
 }
 
-static muster_status print_object(json_t *object)
+static muster_status print_json(const struct muster_bench_shared *shared,
+                                const struct muster_bench_result *result)
 {
-    if (object == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
-    }
-    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    return failed != 0 || putchar('\n') == EOF ? muster_error_errno(MUSTER_FATAL, "standard output")
-                                               : MUSTER_OK;
-}
-
-static muster_status print_json(const struct muster_bench_board *board,
-                                const struct muster_bench_figures *figures)
-{
-    const struct muster_bench_options *options = &board->options;
+    const struct muster_bench_options *options = &shared->options;
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-        "collective", muster_collective_name(options->collective), "algorithm", figures->algorithm,
+        "collective", muster_collective_name(options->collective), "algorithm", result->algorithm,
         "transport", transport_name(options->transport), "ranks", (json_int_t)options->ranks,
         "hosts", (json_int_t)options->hosts, "shape", options->shape, "bytes",
-        (json_int_t)figures->bytes, "iterations", (json_int_t)figures->iterations, "p50_us",
-        figures->p50_us, "p99_us", figures->p99_us, "min_us", figures->min_us, "algbw_GBps",
-        figures->algbw_GBps, "busbw_GBps", figures->busbw_GBps, "predicted_us",
-        figures->predicted_us, "memory_bytes",
-        figures->memory_bytes > 0 ? json_integer((json_int_t)figures->memory_bytes) : json_null());
-    return print_object(object);
+        (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
+        result->p50_us, "p99_us", result->p99_us, "min_us", result->min_us, "algbw_GBps",
+        result->algbw_GBps, "busbw_GBps", result->busbw_GBps, "predicted_us", result->predicted_us,
+        "memory_bytes",
+        result->memory_bytes > 0 ? json_integer((json_int_t)result->memory_bytes) : json_null());
+    return muster_cli_print_json(object, MUSTER_CLI_TIME_DIGITS);
 }
 
 void muster_bench_describe(const struct muster_bench_options *options, char *ret_text, size_t size)
 {
     bool reduces = muster_collective_reduces(options->collective);
-    (void)snprintf(ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
-                   muster_collective_name(options->collective), options->ranks,
-                   options->ranks == 1 ? "" : "s", options->hosts, options->hosts == 1 ? "" : "s",
-                   transport_name(options->transport), options->shape != NULL ? " at " : "",
-                   options->shape != NULL ? options->shape : "", muster_type_name(options->type),
-                   reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
-                   options->in_place ? ", in place" : "",
-                   options->reproducible ? ", reproducible" : "");
+    (void)snprintf(
+        ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
+        muster_collective_name(options->collective), options->ranks,
+        muster_cli_plural(options->ranks), options->hosts, muster_cli_plural(options->hosts),
+        transport_name(options->transport), options->shape != NULL ? " at " : "",
+        options->shape != NULL ? options->shape : "", muster_type_name(options->type),
+        reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
+        options->in_place ? ", in place" : "", options->reproducible ? ", reproducible" : "");
 }
 
-static muster_status flush(void)
+muster_status muster_bench_print_head(const struct muster_bench_shared *shared)
 {
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
-}
-
-muster_status muster_bench_print_head(const struct muster_bench_board *board)
-{
-    const struct muster_bench_options *options = &board->options;
+    const struct muster_bench_options *options = &shared->options;
     if (options->json) {
-        return options->figures ? print_object(json_pack("{s:o}", "figures",
-                                                         muster_figures_encode(&board->figures)))
-                                : MUSTER_OK;
+        if (!options->figures) {
+            return MUSTER_OK;
+        }
+        json_t *figures = muster_figures_encode(&shared->link_figures);
+        return muster_cli_print_json(json_pack("{s:o}", "figures", figures),
+                                     MUSTER_CLI_TIME_DIGITS);
     }
     if (options->figures) {
-        muster_report_figures(&board->figures);
+        muster_report_figures(&shared->link_figures);
     }
     char text[256];
     muster_bench_describe(options, text, sizeof text);
     (void)printf("%s\n%12s %10s %12s %12s %12s %10s %10s %12s  %s\n", text, "bytes", "iterations",
                  "p50 us", "p99 us", "min us", "algbw GB/s", "busbw GB/s", "predicted us",
                  "algorithm");
-    return flush();
+    return muster_cli_flush();
 }
 
 static double best_us(const struct muster_bench_options *options,
-                      const struct muster_bench_figures *figures)
+                      const struct muster_bench_result *results)
 {
     double best = INFINITY;
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        best = figures[i].iterations > 0 ? fmin(best, figures[i].p50_us) : best;
+        best = results[i].iterations > 0 ? fmin(best, results[i].p50_us) : best;
     }
     return best;
 }
 
 /* An algorithm that was asked for. */
-static const char *how_found(const char *asked)
+static const char *origin_of(const char *asked)
 {
     return asked[0] == '\0' ? "  chosen" : strcmp(asked, MUSTER_BENCH_TUNED) == 0 ? "  tuned" : "";
 }
 
-muster_status muster_bench_print(const struct muster_bench_board *board,
-                                 const struct muster_bench_figures *figures)
+muster_status muster_bench_print(const struct muster_bench_shared *shared,
+                                 const struct muster_bench_result *results)
 {
-    const struct muster_bench_options *options = &board->options;
-    double best = best_us(options, figures);
+    const struct muster_bench_options *options = &shared->options;
+    double best = best_us(options, results);
     for (size_t i = 0; i < options->algorithm_count; i++) {
-        const struct muster_bench_figures *one = &figures[i];
+        const struct muster_bench_result *one = &results[i];
         if (one->iterations == 0) {
             continue;
         }
         if (options->json) {
-            TRY(print_json(board, one));
+            TRY(print_json(shared, one));
             continue;
         }
         bool several = options->algorithm_count > 1;
@@ -208,7 +185,7 @@ muster_status muster_bench_print(const struct muster_bench_board *board,
         (void)printf("%12" PRIu64 " %10u %12.1f %12.1f %12.1f %10.3f %10.3f %12.1f  %s%s%s\n",
                      one->bytes, one->iterations, one->p50_us, one->p99_us, one->min_us,
                      one->algbw_GBps, one->busbw_GBps, one->predicted_us, one->algorithm,
-                     several ? how_found(options->algorithms[i]) : "", fastest ? "  fastest" : "");
+                     several ? origin_of(options->algorithms[i]) : "", fastest ? "  fastest" : "");
     }
-    return flush();
+    return muster_cli_flush();
 }

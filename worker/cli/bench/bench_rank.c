@@ -7,18 +7,18 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "collectives/call/request.h"
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 #include "worker/communicator/measure.h"
-#include "worker/context/request.h"
 #include "worker/trace/timeline.h"
 
-enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
 
 /* Everything of this rank; parts are NULL until made. */
 struct rank_run {
-    struct muster_bench_board *board;
-    struct muster_bench_seat *seat;
+    struct muster_bench_shared *shared;
+    struct muster_bench_rank_slot *slot;
     uint32_t rank;
     int channel;
     struct muster_topology topology;
@@ -44,15 +44,15 @@ static muster_status end_phase(const struct rank_run *run)
     return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
 }
 
-/* What is given counts more than the environment. */
-static muster_status make_fabric(struct rank_run *run, const char *address,
-                                 struct muster_fabric_options *options)
+/* Options of the command come before the environment. */
+static muster_status create_fabric(struct rank_run *run, const char *address,
+                                   struct muster_fabric_options *options)
 {
     static const char *const transports[] = {[MUSTER_BENCH_INPROC] = "inproc",
                                              [MUSTER_BENCH_TCP] = "tcp",
                                              [MUSTER_BENCH_SHM] = "shm,tcp",
                                              [MUSTER_BENCH_VERBS] = "verbs"};
-    const struct muster_bench_options *given = &run->board->options;
+    const struct muster_bench_options *given = &run->shared->options;
     muster_options user;
     muster_options_init(&user);
     user.listen = given->transport == MUSTER_BENCH_VERBS ? NULL : address;
@@ -70,14 +70,14 @@ static muster_status make_fabric(struct rank_run *run, const char *address,
     return status;
 }
 
-static muster_status publish(struct rank_run *run)
+static muster_status open_fabric(struct rank_run *run)
 {
-    struct muster_peer *peer = &run->seat->peer;
+    struct muster_peer *peer = &run->slot->peer;
     muster_random_uuid(peer->member);
     uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
     char address[MUSTER_BENCH_ADDRESS_SIZE] = "127.0.0.1";
-    if (run->board->network != NULL) {
-        TRY(muster_bench_network_enter(run->board->network, host, address));
+    if (run->shared->network != NULL) {
+        TRY(muster_bench_network_enter(run->shared->network, host, address));
     }
     /* One name for all: they share the cores of this machine, which the fabric minds. */
     (void)snprintf(peer->host, sizeof peer->host, "localhost");
@@ -86,8 +86,8 @@ static muster_status publish(struct rank_run *run)
     run->timeline = muster_timeline_create(&(struct muster_timeline_options){
         .prefix = environment.timeline, .print_algorithm = muster_algorithm_print});
     struct muster_fabric_options options = {
-        .member = peer->member, .link_token = run->board->link_token, .timeline = run->timeline};
-    TRY(make_fabric(run, address, &options));
+        .member = peer->member, .link_token = run->shared->link_token, .timeline = run->timeline};
+    TRY(create_fabric(run, address, &options));
     peer->address_count = muster_fabric_address_count(run->fabric);
     for (uint32_t i = 0; i < peer->address_count; i++) {
         (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
@@ -112,7 +112,7 @@ static muster_status measure_links(struct rank_run *run, struct muster_cost_mode
     return muster_measure(&options, model, &suspect);
 }
 
-static muster_status make_context(struct rank_run *run)
+static muster_status create_context(struct rank_run *run)
 {
     static const struct muster_tuned_list nothing;
     uint32_t ranks[MUSTER_BENCH_RANKS_MAX];
@@ -121,12 +121,12 @@ static muster_status make_context(struct rank_run *run)
     }
     struct muster_cost_model model;
     TRY(measure_links(run, &model));
-    if (run->board->options.shape != NULL) {
+    if (run->shared->options.shape != NULL) {
         model.burst_bytes = MUSTER_BENCH_BURST_BYTES;
     }
     if (run->rank == 0) {
-        run->board->figures.model = model;
-        run->board->figures.levels = muster_measure_levels(&run->topology);
+        run->shared->link_figures.model = model;
+        run->shared->link_figures.levels = muster_measure_levels(&run->topology);
     }
     const struct muster_context_options options = {
         .fabric = run->fabric,
@@ -140,7 +140,7 @@ static muster_status make_context(struct rank_run *run)
     uint32_t suspect = UINT32_MAX;
     TRY(muster_context_create(&options, &run->context));
     muster_context_tune(run->context, &nothing);
-    if (run->board->options.transport != MUSTER_BENCH_SHM) {
+    if (run->shared->options.transport != MUSTER_BENCH_SHM) {
         return MUSTER_OK; /* what is to be measured are the links */
     }
     return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
@@ -148,59 +148,59 @@ static muster_status make_context(struct rank_run *run)
 }
 
 /* As between hosts that are pretended: without the memory that could be shared. */
-static void leave_out_local(struct muster_peer *peer)
+static void remove_local_addresses(struct muster_peer *peer)
 {
-    uint32_t kept = 0;
+    uint32_t remaining = 0;
     for (uint32_t i = 0; i < peer->address_count; i++) {
         if (!muster_fabric_address_is_local(peer->addresses[i])) {
-            memmove(peer->addresses[kept++], peer->addresses[i], sizeof peer->addresses[i]);
+            memmove(peer->addresses[remaining++], peer->addresses[i], sizeof peer->addresses[i]);
         }
     }
-    peer->address_count = kept;
+    peer->address_count = remaining;
 }
 
-static muster_status meet(struct rank_run *run)
+static muster_status connect_ranks(struct rank_run *run)
 {
-    const struct muster_bench_options *options = &run->board->options;
+    const struct muster_bench_options *options = &run->shared->options;
     uint32_t host = muster_topology_locate(&run->topology, run->rank).host;
     struct muster_peer *peers = calloc(options->ranks, sizeof *peers);
     if (peers == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for %u peers", options->ranks);
     }
     for (uint32_t i = 0; i < options->ranks; i++) {
-        peers[i] = run->board->seats[i].peer;
+        peers[i] = run->shared->rank_slots[i].peer;
         if (muster_topology_locate(&run->topology, i).host != host) {
-            leave_out_local(&peers[i]);
+            remove_local_addresses(&peers[i]);
         }
     }
     muster_status status =
         muster_fabric_begin_generation(run->fabric, GENERATION, peers, options->ranks);
     free(peers);
     TRY(status);
-    return make_context(run);
+    return create_context(run);
+}
+
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
 }
 
 /* Room for the largest size. */
-static muster_status allocate(struct rank_run *run)
+static muster_status allocate_buffers(struct rank_run *run)
 {
-    const struct muster_bench_options *options = &run->board->options;
-    uint64_t most_bytes = 1;
-    for (size_t i = 0; i < options->size_count; i++) {
-        uint64_t bytes;
-        (void)muster_bench_count(options, options->sizes_bytes[i], &bytes);
-        most_bytes = bytes > most_bytes ? bytes : most_bytes;
-    }
+    const struct muster_bench_options *options = &run->shared->options;
+    uint64_t largest_bytes = larger(muster_bench_largest_bytes(options), 1);
     if (options->alloc) {
-        TRY(muster_alloc(most_bytes, &run->in));
-        TRY(muster_alloc(most_bytes, &run->out));
+        TRY(muster_alloc(largest_bytes, &run->in));
+        TRY(muster_alloc(largest_bytes, &run->out));
     } else {
-        run->in = malloc(most_bytes);
-        run->out = malloc(most_bytes);
+        run->in = malloc(largest_bytes);
+        run->out = malloc(largest_bytes);
     }
     run->counts = calloc(options->ranks, sizeof *run->counts);
     if (run->in == NULL || run->out == NULL || run->counts == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory for two buffers of %llu bytes",
-                                (unsigned long long)most_bytes);
+                                (unsigned long long)largest_bytes);
     }
     return MUSTER_OK;
 }
@@ -209,7 +209,7 @@ static muster_status allocate(struct rank_run *run)
 static void set_counts(const struct rank_run *run, struct muster_request *request)
 {
     enum muster_collective collective = request->collective;
-    for (uint32_t i = 0; i < run->board->options.ranks; i++) {
+    for (uint32_t i = 0; i < run->shared->options.ranks; i++) {
         run->counts[i] = request->count;
     }
     if (collective == MUSTER_ALLGATHERV || collective == MUSTER_GATHERV ||
@@ -224,7 +224,7 @@ static void set_counts(const struct rank_run *run, struct muster_request *reques
 static struct muster_request request_of(const struct rank_run *run, size_t size_index,
                                         size_t algorithm_index)
 {
-    const struct muster_bench_options *options = &run->board->options;
+    const struct muster_bench_options *options = &run->shared->options;
     const char *name = options->algorithms[algorithm_index];
     bool tuned = strcmp(name, MUSTER_BENCH_TUNED) == 0;
     uint64_t bytes;
@@ -235,7 +235,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         .count = muster_bench_count(options, options->sizes_bytes[size_index], &bytes),
         .type = options->type,
         .op = options->op,
-        .user_function = muster_bench_user,
+        .user_function = muster_bench_user_function,
         .algorithm = name[0] == '\0' || tuned ? NULL : name,
         .untuned = !tuned,
         .reproducible = options->reproducible,
@@ -256,7 +256,7 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
                           double *ret_us)
 {
     int64_t start_ns = muster_clock_ns();
-    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * NS_PER_MS;
+    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * MUSTER_NS_PER_MS;
     TRY(muster_context_run(run->context, request, NULL));
     *ret_us = (double)(muster_clock_ns() - start_ns) / 1000;
     return MUSTER_OK;
@@ -265,7 +265,7 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
 static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
                                     double *ret_warm_us)
 {
-    uint32_t ranks = run->board->options.ranks;
+    uint32_t ranks = run->shared->options.ranks;
     double us;
     if (request->collective != MUSTER_BARRIER) {
         muster_bench_fill(request, (char *)request->in, run->rank, ranks);
@@ -274,11 +274,11 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     if (request->collective != MUSTER_BARRIER) {
         TRY(muster_bench_check(request, run->rank, ranks));
     }
-    bool settled = false;
-    TRY(muster_context_is_settled(run->context, request, &settled));
-    while (!settled) {
+    bool tuned = false;
+    TRY(muster_context_is_tuned(run->context, request, &tuned));
+    while (!tuned) {
         TRY(call(run, request, &us));
-        TRY(muster_context_is_settled(run->context, request, &settled));
+        TRY(muster_context_is_tuned(run->context, request, &tuned));
     }
     double sum_us = 0;
     for (int i = 0; i < MUSTER_BENCH_WARM_UP; i++) {
@@ -290,61 +290,38 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
 }
 
 /* All ranks come to the same answer without a word to each other. */
-static muster_status warm_entry(struct rank_run *run, size_t size_index, size_t algorithm_index)
+static muster_status warm_candidate(struct rank_run *run, size_t size_index, size_t algorithm_index)
 {
-    struct muster_bench_entry entry = {.fits = false};
+    struct muster_bench_candidate candidate = {.fits = false};
     struct muster_request request = request_of(run, size_index, algorithm_index);
     size_t algorithm = 0;
     muster_status status = muster_context_algorithm(run->context, &request, &algorithm);
-    entry.fits = status == MUSTER_OK;
+    candidate.fits = status == MUSTER_OK;
     if (status == MUSTER_OK) {
-        TRY(check_and_warm(run, &request, &entry.warm_us));
+        TRY(check_and_warm(run, &request, &candidate.warm_us));
         TRY(muster_context_algorithm(run->context, &request, &algorithm));
-        muster_algorithm_print(algorithm, entry.algorithm, sizeof entry.algorithm);
-        TRY(muster_context_predict(run->context, &request, &entry.predicted_us));
-    } else if (status != MUSTER_INVALID || !run->board->options.all_algorithms) {
+        muster_algorithm_print(algorithm, candidate.algorithm, sizeof candidate.algorithm);
+        TRY(muster_context_predict(run->context, &request, &candidate.predicted_us));
+    } else if (status != MUSTER_INVALID || !run->shared->options.all_algorithms) {
         return status;
     }
     if (run->rank == 0) {
-        run->board->entries[algorithm_index] = entry;
+        run->shared->candidates[algorithm_index] = candidate;
     }
     return MUSTER_OK;
 }
 
 static muster_status warm_up(struct rank_run *run, size_t size_index)
 {
-    for (size_t i = 0; i < run->board->options.algorithm_count; i++) {
-        TRY(warm_entry(run, size_index, i));
+    for (size_t i = 0; i < run->shared->options.algorithm_count; i++) {
+        TRY(warm_candidate(run, size_index, i));
     }
     return end_phase(run);
 }
 
-/* Resident, and of this process: where ranks are threads nobody can say which has it. */
-static uint64_t peak_memory_bytes(void)
+static void record_memory(struct rank_run *run, const struct muster_request *request)
 {
-    char line[128];
-    unsigned long long peak_kib = 0;
-    FILE *status = fopen("/proc/self/status", "re");
-    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
-        if (strncmp(line, "VmHWM:", strlen("VmHWM:")) == 0) {
-            peak_kib = strtoull(line + strlen("VmHWM:"), NULL, 10);
-            break;
-        }
-    }
-    if (status != NULL) {
-        (void)fclose(status);
-    }
-    return (uint64_t)peak_kib << 10;
-}
-
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-    return one > other ? one : other;
-}
-
-static void note_memory(struct rank_run *run, const struct muster_request *request)
-{
-    const struct muster_bench_options *options = &run->board->options;
+    const struct muster_bench_options *options = &run->shared->options;
     if (request->collective != MUSTER_BARRIER) {
         const struct muster_shape shape = muster_request_shape(request, run->rank, options->ranks);
         uint64_t unit = muster_type_size_bytes(options->type);
@@ -355,17 +332,17 @@ static void note_memory(struct rank_run *run, const struct muster_request *reque
         run->out_bytes =
             larger(run->out_bytes, one_buffer ? larger(in_bytes, out_bytes) : out_bytes);
     }
-    uint64_t peak_bytes = peak_memory_bytes();
+    uint64_t peak_bytes = muster_bench_peak_bytes();
     uint64_t buffers_bytes = run->in_bytes + run->out_bytes;
     if (options->transport != MUSTER_BENCH_INPROC && peak_bytes > buffers_bytes) {
-        run->seat->memory_bytes = peak_bytes - buffers_bytes;
+        run->slot->memory_bytes = peak_bytes - buffers_bytes;
     }
 }
 
 /* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
  * then; all other collectives end nowhere before they have begun everywhere. */
-static muster_status measure_some(struct rank_run *run, struct muster_request *request,
-                                  double *times_us, uint32_t count)
+static muster_status measure_calls(struct rank_run *run, struct muster_request *request,
+                                   double *times_us, uint32_t count)
 {
     struct muster_request barrier = {.collective = MUSTER_BARRIER};
     double us;
@@ -381,53 +358,53 @@ static muster_status measure_some(struct rank_run *run, struct muster_request *r
 /* Several algorithms take turns, so that all see the same noise. */
 static muster_status measure(struct rank_run *run, size_t size_index)
 {
-    const struct muster_bench_board *board = run->board;
-    uint32_t turns = board->options.algorithm_count > 1 ? TURNS : 1;
+    const struct muster_bench_shared *shared = run->shared;
+    uint32_t turns = shared->options.algorithm_count > 1 ? TURNS : 1;
     for (uint32_t turn = 0; turn < turns; turn++) {
         uint32_t offset = 0;
-        for (size_t i = 0; i < board->options.algorithm_count; i++) {
-            uint32_t iterations = board->entries[i].iterations;
+        for (size_t i = 0; i < shared->options.algorithm_count; i++) {
+            uint32_t iterations = shared->candidates[i].iterations;
             uint32_t first = iterations * turn / turns;
             uint32_t end = iterations * (turn + 1) / turns;
             struct muster_request request = request_of(run, size_index, i);
-            TRY(measure_some(run, &request, run->seat->times_us + offset + first, end - first));
+            TRY(measure_calls(run, &request, run->slot->times_us + offset + first, end - first));
             offset += iterations;
         }
     }
     const struct muster_request request = request_of(run, size_index, 0);
-    note_memory(run, &request);
+    record_memory(run, &request);
     return end_phase(run);
 }
 
-static muster_status go_through_phases(struct rank_run *run)
+static muster_status run_all_phases(struct rank_run *run)
 {
-    const struct muster_bench_options *options = &run->board->options;
+    const struct muster_bench_options *options = &run->shared->options;
     TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
-    TRY(publish(run));
-    TRY(meet(run));
-    TRY(allocate(run));
-    for (size_t i = 0; i < run->board->options.size_count; i++) {
+    TRY(open_fabric(run));
+    TRY(connect_ranks(run));
+    TRY(allocate_buffers(run));
+    for (size_t i = 0; i < run->shared->options.size_count; i++) {
         TRY(warm_up(run, i));
         TRY(measure(run, i));
     }
     return MUSTER_OK;
 }
 
-muster_status muster_bench_work(struct muster_bench_board *board, uint32_t rank, int channel)
+muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel)
 {
     struct rank_run run = {
-        .board = board, .seat = &board->seats[rank], .rank = rank, .channel = channel};
-    muster_status status = go_through_phases(&run);
-    run.seat->status = status;
+        .shared = shared, .slot = &shared->rank_slots[rank], .rank = rank, .channel = channel};
+    muster_status status = run_all_phases(&run);
+    run.slot->status = status;
     if (status != MUSTER_OK) {
-        (void)snprintf(run.seat->error, sizeof run.seat->error, "%s", muster_last_error());
+        (void)snprintf(run.slot->error, sizeof run.slot->error, "%s", muster_last_error());
     }
     muster_context_destroy(run.context);
     muster_fabric_destroy(run.fabric, status == MUSTER_OK ? LINGER_MS : 0);
     muster_timeline_destroy(run.timeline);
     muster_topology_finish(&run.topology);
     free(run.counts);
-    (board->options.alloc ? muster_free : free)(run.in);
-    (board->options.alloc ? muster_free : free)(run.out);
+    (shared->options.alloc ? muster_free : free)(run.in);
+    (shared->options.alloc ? muster_free : free)(run.out);
     return status;
 }

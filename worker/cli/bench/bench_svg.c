@@ -10,6 +10,8 @@
 
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
+#include "worker/cli/print.h"
+#include "worker/cli/svg.h"
 
 enum {
     WIDTH = 1240,
@@ -24,27 +26,23 @@ enum {
     LEGEND_COLUMNS = 3,
     LABELS_MAX = 10, /* along the sizes */
     COLOURS = 8,
-    TEXT_SIZE = 32,
+    BANDWIDTH_STEPS = 5, /* up the axis of bandwidths */
 };
 
 /* Colours that differ for the colour-blind as well (Okabe and Ito), darker where they were too
  * light for a white ground. After eight lines they come again, dashed, and then dotted. */
 static const char style_sheet[] =
-    "<style>\n"
-    "text{font:12px 'DejaVu Sans',Verdana,Helvetica,sans-serif;fill:#24292f}\n"
     ".title{font-size:18px;font-weight:bold}\n"
     ".axis{font-size:13px;font-weight:bold}\n"
-    ".right{text-anchor:end}.middle{text-anchor:middle}\n"
-    ".paper{fill:#fff}.frame{fill:none;stroke:#57606a}\n"
-    ".grid{stroke:#57606a;stroke-opacity:.35}.fine{stroke:#57606a;stroke-opacity:.12}\n"
+    ".frame{fill:none;stroke:#57606a}.fine{stroke:#57606a;stroke-opacity:.12}\n"
     ".line{fill:none;stroke-width:2}.dash{stroke-dasharray:7 4}.dot{stroke-dasharray:2 4}\n"
     ".c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#b3589a}\n"
     ".c4{stroke:#a67c00}.c5{stroke:#3a9bd0}.c6{stroke:#333}.c7{stroke:#8c6d46}\n"
     ".f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#b3589a}\n"
-    ".f4{fill:#a67c00}.f5{fill:#3a9bd0}.f6{fill:#333}.f7{fill:#8c6d46}\n"
-    "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}\n"
-    ".frame,.grid,.fine{stroke:#9198a1}.c6{stroke:#ddd}.f6{fill:#ddd}}\n"
-    "</style>\n";
+    ".f4{fill:#a67c00}.f5{fill:#3a9bd0}.f6{fill:#333}.f7{fill:#8c6d46}\n";
+
+static const char dark_style_sheet[] =
+    ".frame,.fine{stroke:#9198a1}.c6{stroke:#ddd}.f6{fill:#ddd}\n";
 
 /* One of the two diagrams, and what stands along its axes. */
 struct panel {
@@ -54,21 +52,21 @@ struct panel {
     double first, last; /* sizes in bytes; first < last */
 };
 
-struct picture {
+struct bench_picture {
     const struct muster_bench_options *options;
-    const struct muster_bench_figures *figures; /* [size_count][algorithm_count] */
+    const struct muster_bench_result *results; /* [size_count][algorithm_count] */
     FILE *out;
 };
 
-static const struct muster_bench_figures *figure_of(const struct picture *picture, size_t size,
-                                                    size_t algorithm)
+static const struct muster_bench_result *result_at(const struct bench_picture *picture, size_t size,
+                                                   size_t algorithm)
 {
-    return &picture->figures[size * picture->options->algorithm_count + algorithm];
+    return &picture->results[size * picture->options->algorithm_count + algorithm];
 }
 
-static double value_of(const struct panel *panel, const struct muster_bench_figures *figures)
+static double value_of(const struct panel *panel, const struct muster_bench_result *result)
 {
-    return panel->logarithmic ? figures->p50_us : figures->busbw_GBps;
+    return panel->logarithmic ? result->p50_us : result->busbw_GBps;
 }
 
 static double place_x(const struct panel *panel, double bytes)
@@ -86,16 +84,16 @@ static double place_y(const struct panel *panel, double value)
 /* Axes ----------------------------------------------------------------------------------------- */
 
 /* Whole decades around the times; from 0 to above the fastest of the bandwidths. */
-static void scale(const struct picture *picture, struct panel *panel)
+static void set_scale(const struct bench_picture *picture, struct panel *panel)
 {
     double least = INFINITY;
     double most = 0;
     const struct muster_bench_options *options = picture->options;
     for (size_t i = 0; i < options->size_count * options->algorithm_count; i++) {
-        const struct muster_bench_figures *figures = &picture->figures[i];
-        if (figures->iterations > 0) {
-            least = fmin(least, value_of(panel, figures));
-            most = fmax(most, value_of(panel, figures));
+        const struct muster_bench_result *result = &picture->results[i];
+        if (result->iterations > 0) {
+            least = fmin(least, value_of(panel, result));
+            most = fmax(most, value_of(panel, result));
         }
     }
     panel->low = panel->logarithmic ? pow(10, floor(log10(least))) : 0;
@@ -103,10 +101,10 @@ static void scale(const struct picture *picture, struct panel *panel)
     if (!(panel->high > panel->low)) {
         panel->high = panel->logarithmic ? panel->low * 10 : 1;
     }
-    panel->first = (double)picture->figures[0].bytes;
+    panel->first = (double)picture->results[0].bytes;
     panel->last = panel->first;
     for (size_t i = 0; i < options->size_count; i++) {
-        double bytes = (double)figure_of(picture, i, 0)->bytes;
+        double bytes = (double)result_at(picture, i, 0)->bytes;
         panel->first = fmin(panel->first, bytes);
         panel->last = fmax(panel->last, bytes);
     }
@@ -116,96 +114,71 @@ static void scale(const struct picture *picture, struct panel *panel)
     }
 }
 
-static void format_bytes(double bytes, char ret_text[TEXT_SIZE])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    size_t unit = 0;
-    for (; bytes >= 1024 && unit < 3; unit++) {
-        bytes /= 1024;
-    }
-    (void)snprintf(ret_text, TEXT_SIZE, "%.3g %s", bytes, units[unit]);
-}
-
-static void format_us(double us, char ret_text[TEXT_SIZE])
-{
-    const char *unit = us >= 1e6 ? "s" : us >= 1e3 ? "ms" : "us";
-    double scaled = us >= 1e6 ? us / 1e6 : us >= 1e3 ? us / 1e3 : us;
-    (void)snprintf(ret_text, TEXT_SIZE, "%.3g %s", scaled, unit);
-}
-
-static void print_rule(const struct picture *picture, const struct panel *panel, const char *style,
-                       double value)
+static void print_rule(const struct bench_picture *picture, const struct panel *panel,
+                       const char *style, double value)
 {
     (void)fprintf(picture->out, "<path class=\"%s\" d=\"M%.1f %.1fh%d\"/>\n", style, panel->left,
                   place_y(panel, value), PANEL_WIDTH);
 }
 
-static void print_y_label(const struct picture *picture, const struct panel *panel, double value,
-                          const char *text)
+static void print_y_label(const struct bench_picture *picture, const struct panel *panel,
+                          double value, const char *text)
 {
-    print_rule(picture, panel, "grid", value);
-    (void)fprintf(picture->out, "<text class=\"right\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                  panel->left - 8, place_y(panel, value) + 4, text);
+    print_rule(picture, panel, "rule", value);
+    muster_svg_text(picture->out, panel->left - 8, place_y(panel, value) + 4, "right", text);
 }
 
-static void print_decades(const struct picture *picture, const struct panel *panel)
+static void print_decades(const struct bench_picture *picture, const struct panel *panel)
 {
-    char text[TEXT_SIZE];
+    char text[MUSTER_CLI_UNIT_TEXT_SIZE];
     int decades = (int)lround(log10(panel->high / panel->low));
     for (int i = 0; i <= decades; i++) {
         double decade = panel->low * pow(10, i);
-        format_us(decade, text);
-        print_y_label(picture, panel, decade, text);
+        print_y_label(picture, panel, decade, muster_cli_format_us(decade, text));
         for (int j = 2; i < decades && j < 10; j++) {
             print_rule(picture, panel, "fine", j * decade);
         }
     }
 }
 
-/* Steps of 1, 2 or 5 times a power of ten, some five of them. */
-static void print_steps(const struct picture *picture, const struct panel *panel)
+static void print_steps(const struct bench_picture *picture, const struct panel *panel)
 {
-    char text[TEXT_SIZE];
-    double rough = panel->high / 5;
-    double power = pow(10, floor(log10(rough)));
-    double step = rough / power < 2 ? 2 * power : rough / power < 5 ? 5 * power : 10 * power;
+    char text[MUSTER_CLI_UNIT_TEXT_SIZE];
+    double step = muster_svg_axis_step(panel->high, BANDWIDTH_STEPS);
     for (int i = 0; i * step <= panel->high; i++) {
         (void)snprintf(text, sizeof text, "%.4g", i * step);
         print_y_label(picture, panel, i * step, text);
     }
 }
 
-static void print_sizes(const struct picture *picture, const struct panel *panel)
+static void print_sizes(const struct bench_picture *picture, const struct panel *panel)
 {
     size_t count = picture->options->size_count;
     size_t every = (count + LABELS_MAX - 1) / LABELS_MAX;
-    char text[TEXT_SIZE];
+    char text[MUSTER_CLI_UNIT_TEXT_SIZE];
     for (size_t i = 0; i < count; i++) {
-        double bytes = (double)figure_of(picture, i, 0)->bytes;
-        double x = place_x(panel, bytes);
+        uint64_t bytes = result_at(picture, i, 0)->bytes;
+        double x = place_x(panel, (double)bytes);
         (void)fprintf(picture->out, "<path class=\"fine\" d=\"M%.1f %dv%d\"/>\n", x, PANEL_TOP,
                       PANEL_HEIGHT);
         if (i % every == 0) {
-            format_bytes(bytes, text);
-            (void)fprintf(picture->out, "<text class=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", x,
-                          PANEL_TOP + PANEL_HEIGHT + 18, text);
+            muster_svg_text(picture->out, x, PANEL_TOP + PANEL_HEIGHT + 18, "middle",
+                            muster_cli_format_bytes(bytes, text));
         }
     }
 }
 
-static void print_axes(const struct picture *picture, const struct panel *panel)
+static void print_axes(const struct bench_picture *picture, const struct panel *panel)
 {
     const char *title = panel->logarithmic ? "time of one call, the median (p50)"
                                            : "bus bandwidth at the median, GB/s";
-    (void)fprintf(picture->out, "<text class=\"axis\" x=\"%.1f\" y=\"%d\">%s</text>\n", panel->left,
-                  PANEL_TOP - 12, title);
+    muster_svg_text(picture->out, panel->left, PANEL_TOP - 12, "axis", title);
     print_sizes(picture, panel);
     (panel->logarithmic ? print_decades : print_steps)(picture, panel);
-    (void)fprintf(picture->out,
-                  "<path class=\"frame\" d=\"M%.1f %dv%dh%d\"/>\n<text class=\"middle axis\" "
-                  "x=\"%.1f\" y=\"%d\">size</text>\n",
-                  panel->left, PANEL_TOP, PANEL_HEIGHT, PANEL_WIDTH,
-                  panel->left + PANEL_WIDTH / 2.0, PANEL_TOP + PANEL_HEIGHT + 40);
+    (void)fprintf(picture->out, "<path class=\"frame\" d=\"M%.1f %dv%dh%d\"/>\n", panel->left,
+                  PANEL_TOP, PANEL_HEIGHT, PANEL_WIDTH);
+    muster_svg_text(picture->out, panel->left + PANEL_WIDTH / 2.0, PANEL_TOP + PANEL_HEIGHT + 40,
+                    "middle axis", "size");
 }
 
 /* Lines ---------------------------------------------------------------------------------------- */
@@ -221,29 +194,31 @@ static const char *line_name(const struct muster_bench_options *options, size_t 
     return name[0] != '\0' ? name : "chosen by cost";
 }
 
-static void print_points(const struct picture *picture, const struct panel *panel, size_t algorithm)
+static void print_points(const struct bench_picture *picture, const struct panel *panel,
+                         size_t algorithm)
 {
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        const struct muster_bench_figures *figures = figure_of(picture, i, algorithm);
-        if (figures->iterations > 0) {
+        const struct muster_bench_result *result = result_at(picture, i, algorithm);
+        if (result->iterations > 0) {
             (void)fprintf(
                 picture->out,
                 "<circle class=\"f%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>%s, %" PRIu64
                 " bytes: p50 %.1f us, p99 %.1f us, busbw %.3f GB/s</title></circle>\n",
-                algorithm % COLOURS, place_x(panel, (double)figures->bytes),
-                place_y(panel, value_of(panel, figures)), figures->algorithm, figures->bytes,
-                figures->p50_us, figures->p99_us, figures->busbw_GBps);
+                algorithm % COLOURS, place_x(panel, (double)result->bytes),
+                place_y(panel, value_of(panel, result)), result->algorithm, result->bytes,
+                result->p50_us, result->p99_us, result->busbw_GBps);
         }
     }
 }
 
 /* In the order in which sizes were asked for; sizes that it does not fit are left out. */
-static void print_line(const struct picture *picture, const struct panel *panel, size_t algorithm)
+static void print_line(const struct bench_picture *picture, const struct panel *panel,
+                       size_t algorithm)
 {
     bool begun = false;
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        const struct muster_bench_figures *figures = figure_of(picture, i, algorithm);
-        if (figures->iterations == 0) {
+        const struct muster_bench_result *result = result_at(picture, i, algorithm);
+        if (result->iterations == 0) {
             continue;
         }
         if (!begun) {
@@ -251,8 +226,8 @@ static void print_line(const struct picture *picture, const struct panel *panel,
                           dash_style(algorithm));
         }
         (void)fprintf(picture->out, "%s%.1f %.1f", begun ? "L" : "",
-                      place_x(panel, (double)figures->bytes),
-                      place_y(panel, value_of(panel, figures)));
+                      place_x(panel, (double)result->bytes),
+                      place_y(panel, value_of(panel, result)));
         begun = true;
     }
     if (begun) {
@@ -261,17 +236,17 @@ static void print_line(const struct picture *picture, const struct panel *panel,
     }
 }
 
-static bool has_line(const struct picture *picture, size_t algorithm)
+static bool has_line(const struct bench_picture *picture, size_t algorithm)
 {
     for (size_t i = 0; i < picture->options->size_count; i++) {
-        if (figure_of(picture, i, algorithm)->iterations > 0) {
+        if (result_at(picture, i, algorithm)->iterations > 0) {
             return true;
         }
     }
     return false;
 }
 
-static void print_legend(const struct picture *picture)
+static void print_legend(const struct bench_picture *picture)
 {
     size_t shown = 0;
     for (size_t i = 0; i < picture->options->algorithm_count; i++) {
@@ -280,15 +255,15 @@ static void print_legend(const struct picture *picture)
             int y = LEGEND_TOP + (int)(shown / LEGEND_COLUMNS) * LEGEND_LINE;
             (void)fprintf(picture->out,
                           "<path class=\"line c%zu%s\" d=\"M%d %dh34\"/><circle class=\"f%zu\" "
-                          "cx=\"%d\" cy=\"%d\" r=\"3.2\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
-                          i % COLOURS, dash_style(i), x, y, i % COLOURS, x + 17, y, x + 42, y + 4,
-                          line_name(picture->options, i));
+                          "cx=\"%d\" cy=\"%d\" r=\"3.2\"/>",
+                          i % COLOURS, dash_style(i), x, y, i % COLOURS, x + 17, y);
+            muster_svg_text(picture->out, x + 42, y + 4, "name", line_name(picture->options, i));
             shown++;
         }
     }
 }
 
-static void print_picture(const struct picture *picture)
+static void print_picture(const struct bench_picture *picture)
 {
     const struct muster_bench_options *options = picture->options;
     struct panel time = {.left = TIME_LEFT, .logarithmic = true};
@@ -297,13 +272,12 @@ static void print_picture(const struct picture *picture)
     size_t lines = (options->algorithm_count + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     int height = LEGEND_TOP + (int)lines * LEGEND_LINE;
     muster_bench_describe(options, text, sizeof text);
-    (void)fprintf(picture->out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                  "viewBox=\"0 0 %d %d\">\n%s<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n"
-                  "<text class=\"title\" x=\"%d\" y=\"36\">%s</text>\n",
-                  WIDTH, height, WIDTH, height, style_sheet, WIDTH, height, TIME_LEFT, text);
-    scale(picture, &time);
-    scale(picture, &bus);
+    const struct muster_svg_document document = {
+        .width = WIDTH, .height = height, .style = style_sheet, .dark_style = dark_style_sheet};
+    muster_svg_begin(picture->out, &document);
+    muster_svg_text(picture->out, TIME_LEFT, 36, "title", text);
+    set_scale(picture, &time);
+    set_scale(picture, &bus);
     print_axes(picture, &time);
     print_axes(picture, &bus);
     for (size_t i = 0; i < options->algorithm_count; i++) {
@@ -316,24 +290,24 @@ static void print_picture(const struct picture *picture)
 
 muster_status muster_bench_check_svg(const char *path)
 {
-    if (path == NULL) {
+    if (path == NULL || strcmp(path, "-") == 0) {
         return MUSTER_OK;
     }
     AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     return fd >= 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
 }
 
-muster_status muster_bench_draw(const struct muster_bench_options *options,
-                                const struct muster_bench_figures *figures)
+static muster_status draw(FILE *out, const void *argument)
 {
-    const struct picture picture = {
-        .options = options, .figures = figures, .out = fopen(options->svg, "we")};
-    if (picture.out == NULL) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
-    }
+    struct bench_picture picture = *(const struct bench_picture *)argument;
+    picture.out = out;
     print_picture(&picture);
-    bool written = ferror(picture.out) == 0;
-    return fclose(picture.out) == 0 && written
-               ? MUSTER_OK
-               : muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
+    return MUSTER_OK;
+}
+
+muster_status muster_bench_draw(const struct muster_bench_options *options,
+                                const struct muster_bench_result *results)
+{
+    const struct bench_picture picture = {.options = options, .results = results};
+    return muster_svg_write(options->svg, draw, &picture);
 }

@@ -161,7 +161,7 @@ static muster_status add_all(struct muster_bench_options *options)
     return MUSTER_OK;
 }
 
-muster_status muster_bench_find_algorithms(struct muster_bench_options *options)
+muster_status muster_bench_resolve_algorithms(struct muster_bench_options *options)
 {
     char words[MUSTER_BENCH_ALGORITHMS_MAX][MUSTER_ALGORITHM_NAME_SIZE];
     size_t word_count = options->algorithm_count;

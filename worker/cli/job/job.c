@@ -1,6 +1,6 @@
 /* `muster job`: looks at the jobs of a rendezvous server, and changes them. */
-#include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 #include "worker/cli/report.h"
 #include "worker/cli/service.h"
 
@@ -85,15 +85,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Takes the object. */
-static muster_status print_json(json_t *json)
-{
-    bool printed =
-        json != NULL && json_dumpf(json, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
-    json_decref(json);
-    return printed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
-}
-
 static json_t *summary_json(const struct muster_job_summary *job)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:I}", "job", job->name, "phase",
@@ -110,7 +101,7 @@ static muster_status print_jobs(const struct muster_jobs_response *jobs, bool js
     for (uint32_t i = 0; i < jobs->count; i++) {
         const struct muster_job_summary *job = &jobs->jobs[i];
         if (json) {
-            TRY(print_json(summary_json(job)));
+            TRY(muster_cli_print_json(summary_json(job), MUSTER_CLI_ALL_DIGITS));
         } else {
             (void)printf("%-32s %-8s %10" PRIu64 " %8u %8u\n", job->name,
                          muster_report_phase(job->phase), job->generation, job->size, job->members);
@@ -200,7 +191,7 @@ static muster_status show(struct muster_client *client, const struct job_options
     muster_status status = MUSTER_OK;
     find_figures(client, options->arguments[1], &figures);
     if (options->json) {
-        status = print_json(job_json(&job, &figures));
+        status = muster_cli_print_json(job_json(&job, &figures), MUSTER_CLI_ALL_DIGITS);
     } else {
         print_job(&job);
         if (figures.levels != 0) {
@@ -218,11 +209,12 @@ static muster_status resize(struct muster_client *client, const struct job_optio
                                 MUSTER_MEMBERS_MAX, &target));
     TRY(muster_service_resize(client, options->arguments[1], target, CALL_TIMEOUT_MS));
     if (options->json) {
-        return print_json(json_pack("{s:s, s:I}", "job", options->arguments[1], "target_size",
-                                    (json_int_t)target));
+        return muster_cli_print_json(json_pack("{s:s, s:I}", "job", options->arguments[1],
+                                               "target_size", (json_int_t)target),
+                                     MUSTER_CLI_ALL_DIGITS);
     }
     (void)printf("job %s is to have %u worker%s\n", options->arguments[1], target,
-                 target == 1 ? "" : "s");
+                 muster_cli_plural(target));
     return MUSTER_OK;
 }
 
@@ -231,8 +223,9 @@ static muster_status end(struct muster_client *client, const struct job_options 
     const char *why = options->why != NULL ? options->why : "ended by muster job end";
     TRY(muster_service_end_job(client, options->arguments[1], why, CALL_TIMEOUT_MS));
     if (options->json) {
-        return print_json(json_pack("{s:s, s:s, s:s}", "job", options->arguments[1], "phase",
-                                    "ended", "why", why));
+        return muster_cli_print_json(json_pack("{s:s, s:s, s:s}", "job", options->arguments[1],
+                                               "phase", "ended", "why", why),
+                                     MUSTER_CLI_ALL_DIGITS);
     }
     (void)printf("job %s is ended\n", options->arguments[1]);
     return MUSTER_OK;
@@ -311,8 +304,8 @@ int muster_cli_job(int argc, char **argv)
         status = action->run(client, &options);
     }
     muster_client_destroy(client);
-    if (status == MUSTER_OK && fflush(stdout) != 0) {
-        status = muster_error_errno(MUSTER_FATAL, "standard output");
+    if (status == MUSTER_OK) {
+        status = muster_cli_flush();
     }
     return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
 }

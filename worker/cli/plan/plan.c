@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
+#include "worker/cli/svg.h"
 
 enum {
     KEY_RANKS = 256,
@@ -178,7 +179,7 @@ static muster_status print_check(const struct muster_plan_options *options,
                                  const struct muster_plan_set *set)
 {
     if (options->json) {
-        return muster_plan_print_verdict_json(request, &set->verdict, stdout);
+        return muster_plan_print_verdict_json(request, &set->verdict);
     }
     print_verdict(request, &set->verdict);
     return MUSTER_OK;
@@ -210,22 +211,11 @@ static void write_command(const struct muster_plan_options *options, char *text,
     }
 }
 
-static muster_status write_file(const char *path, const char *data, size_t size)
+static muster_status draw(FILE *out, const void *scene)
 {
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    if (file == NULL) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
-    }
-    bool written = fwrite(data, 1, size, file) == size;
-    if (file == stdout) {
-        return MUSTER_OK; /* its errors are asked for at the end */
-    }
-    /* A full disk may show only when the file is closed. */
-    written = fclose(file) == 0 && written;
-    return written ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
+    return muster_plan_draw(out, scene);
 }
 
-/* Whole or not at all: what is refused leaves a file that was there as it was. */
 static muster_status write_picture(const struct muster_plan_options *options,
                                    const struct muster_plan_scene *scene)
 {
@@ -233,17 +223,7 @@ static muster_status write_picture(const struct muster_plan_options *options,
     write_command(options, command, sizeof command);
     struct muster_plan_scene named = *scene;
     named.command = command;
-    AUTO_FREE char *data = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&data, &size);
-    if (memory == NULL) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
-    }
-    muster_status status = muster_plan_draw(&named, memory);
-    if (fclose(memory) != 0 && status == MUSTER_OK) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", options->svg);
-    }
-    return status == MUSTER_OK ? write_file(options->svg, data, size) : status;
+    return muster_svg_write(options->svg, draw, &named);
 }
 
 static void print_text(const struct muster_plan_options *options,
@@ -253,14 +233,14 @@ static void print_text(const struct muster_plan_options *options,
     muster_plan_request_print(request, stdout);
     (void)printf("\n%s\n", muster_algorithms[request->algorithm % MUSTER_ALGORITHM_ROWS_MAX].what);
     if (request->one_rank) {
-        muster_plan_print_rank(scene, request->plan.rank, stdout);
+        muster_plan_print_rank(scene, request->plan.rank);
         return;
     }
-    if (!options->steps && scene->drawing != NULL && muster_plan_print_grid(scene, stdout)) {
+    if (!options->steps && scene->drawing != NULL && muster_plan_print_grid(scene)) {
         return;
     }
     for (uint32_t rank = 0; rank < request->topology.ranks; rank++) {
-        muster_plan_print_rank(scene, rank, stdout);
+        muster_plan_print_rank(scene, rank);
     }
 }
 
@@ -277,7 +257,7 @@ static muster_status show(const struct muster_plan_options *options,
                                    scene->set->verdict.why));
     }
     if (!options->check && options->svg == NULL && options->json) {
-        return muster_plan_print_steps_json(scene, stdout);
+        return muster_plan_print_steps_json(scene);
     }
     if (!options->check && options->svg == NULL) {
         print_text(options, scene);
@@ -318,7 +298,7 @@ static muster_status answer(const struct muster_plan_options *options,
 {
     *ret_proven = true;
     if (options->table) {
-        return muster_plan_print_table(request, options->json, stdout);
+        return muster_plan_print_table(request, options->json);
     }
     bool times_only = options->simulate && request->topology.ranks > MUSTER_PLAN_RANKS_MAX &&
                       !options->check && options->svg == NULL && !options->steps &&
@@ -335,7 +315,7 @@ static muster_status answer(const struct muster_plan_options *options,
     bool to_stdout = options->svg != NULL && strcmp(options->svg, "-") == 0;
     bool wanted = options->simulate && *ret_proven && !to_stdout;
     return wanted && (times_only || !options->json)
-               ? muster_plan_print_times(request, options->json, stdout)
+               ? muster_plan_print_times(request, options->json)
                : MUSTER_OK;
 }
 
@@ -344,8 +324,7 @@ static int end(muster_status status, bool proven)
     if (status != MUSTER_OK) {
         return muster_cli_fail(status == MUSTER_INVALID ? MUSTER_CLI_USAGE : MUSTER_CLI_FAILED);
     }
-    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        (void)muster_error_errno(MUSTER_FATAL, "standard output");
+    if (muster_cli_flush() != MUSTER_OK) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
     return proven ? MUSTER_CLI_DONE : MUSTER_CLI_FAILED;
@@ -361,10 +340,10 @@ int muster_cli_plan(int argc, char **argv)
         return MUSTER_CLI_USAGE;
     }
     if (options.list) {
-        return end(muster_plan_print_list(options.json, stdout), true);
+        return end(muster_plan_print_list(options.json), true);
     }
     if (options.formulas) {
-        return end(muster_plan_print_formulas(stdout), true);
+        return end(muster_plan_print_formulas(), true);
     }
     struct muster_plan_request request = {0};
     bool proven = true;

@@ -31,7 +31,6 @@ struct muster_plan_request {
     bool one_rank;           /* plan.rank only */
     uint64_t *bounds;        /* owned [ranks + 1], or NULL: all blocks are alike */
     uint64_t *output_bounds; /* owned [ranks x (ranks + 1)], in an alltoallv */
-    uint64_t *all_counts;    /* owned [ranks x ranks], in an alltoallv */
 };
 
 /* plan_request.c. MUSTER_INVALID says what would be possible. The request is the caller's to
@@ -83,33 +82,31 @@ struct muster_plan_scene {
 
 /* plan_text.c: rounds from top to bottom, a column for each rank. False: it would be too wide or
  * too long, and nothing was printed. */
-bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out);
+bool muster_plan_print_grid(const struct muster_plan_scene *scene);
 /* Every step of one rank, a line each, with the chunks that it moves. */
-void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank, FILE *out);
+void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank);
 
 /* plan_svg.c. MUSTER_INVALID: too large for a picture. */
-MUSTER_CHECKED muster_status muster_plan_draw(const struct muster_plan_scene *scene, FILE *out);
+MUSTER_CHECKED muster_status muster_plan_draw(FILE *out, const struct muster_plan_scene *scene);
 
 /* plan_table.c. All algorithms of the collective over sizes of the count, the fastest marked. */
 MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_request *request,
-                                                     bool json, FILE *out);
+                                                     bool json);
 /* Predicted times: of the algorithm that was named, or of all that fit. */
 MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
-                                                     bool json, FILE *out);
-/* For collectives/README.md: formulas, and what schedules come to for some P. */
-MUSTER_CHECKED muster_status muster_plan_print_formulas(FILE *out);
+                                                     bool json);
+/* For collectives/algorithms/CATALOGUE.md: formulas, and what schedules come to for some P. */
+MUSTER_CHECKED muster_status muster_plan_print_formulas(void);
 
 /* plan_json.c. All collectives and algorithms, a line each. */
-MUSTER_CHECKED muster_status muster_plan_print_list(bool json, FILE *out);
+MUSTER_CHECKED muster_status muster_plan_print_list(bool json);
 /* One line of JSON. */
-MUSTER_CHECKED muster_status
-muster_plan_print_verdict_json(const struct muster_plan_request *request,
-                               const struct muster_check_result *verdict, FILE *out);
+MUSTER_CHECKED muster_status muster_plan_print_verdict_json(
+    const struct muster_plan_request *request, const struct muster_check_result *verdict);
 MUSTER_CHECKED muster_status muster_plan_print_time_json(const struct muster_plan_request *request,
                                                          size_t algorithm, double time_us,
-                                                         bool chosen, FILE *out);
+                                                         bool chosen);
 /* A line for each step; of one rank, if one was asked for. */
-MUSTER_CHECKED muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene,
-                                                          FILE *out);
+MUSTER_CHECKED muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene);
 
 #endif

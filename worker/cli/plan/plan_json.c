@@ -1,43 +1,31 @@
 /* muster plan: lists, and what programs read: one JSON object a line. */
 #include "worker/cli/plan/plan.h"
+#include "worker/cli/print.h"
 
 #include <inttypes.h>
 
 #include <jansson.h>
 
-/* Takes the object over. */
-static muster_status print_object(json_t *object, FILE *out)
-{
-    if (object == NULL) {
-        return muster_error_set(MUSTER_FATAL, "no memory for a line of JSON");
-    }
-    int failed = json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    json_decref(object);
-    return failed != 0 || fputc('\n', out) == EOF
-               ? muster_error_errno(MUSTER_FATAL, "standard output")
-               : MUSTER_OK;
-}
-
-static muster_status print_row(const struct muster_algorithm *row, bool json, FILE *out)
+static muster_status print_row(const struct muster_algorithm *row, bool json)
 {
     const char *collective = muster_collective_name(row->collective);
     if (json) {
-        return print_object(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "collective", collective,
-                                      "algorithm", row->name, "what", row->what, "rounds",
-                                      row->rounds_text, "elements", row->elements_text, "best_for",
-                                      row->best_for),
-                            out);
+        return muster_cli_print_json(
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "collective", collective, "algorithm",
+                      row->name, "what", row->what, "rounds", muster_algorithm_rounds_text(row),
+                      "elements", muster_algorithm_elements_text(row), "best_for", row->best_for),
+            MUSTER_CLI_TIME_DIGITS);
     }
-    (void)fprintf(out, "%-17s  %-20s  %s\n", collective, row->name, row->what);
+    (void)printf("%-17s  %-20s  %s\n", collective, row->name, row->what);
     return MUSTER_OK;
 }
 
-muster_status muster_plan_print_list(bool json, FILE *out)
+muster_status muster_plan_print_list(bool json)
 {
     for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
         for (size_t i = 0; i < muster_algorithm_count; i++) {
             if ((int)muster_algorithms[i].collective == collective) {
-                TRY(print_row(&muster_algorithms[i], json, out));
+                TRY(print_row(&muster_algorithms[i], json));
             }
         }
     }
@@ -45,33 +33,33 @@ muster_status muster_plan_print_list(bool json, FILE *out)
 }
 
 muster_status muster_plan_print_verdict_json(const struct muster_plan_request *request,
-                                             const struct muster_check_result *verdict, FILE *out)
+                                             const struct muster_check_result *verdict)
 {
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(request->algorithm, name, sizeof name);
-    return print_object(json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I}",
-                                  "collective", muster_collective_name(request->plan.collective),
-                                  "algorithm", name, "ranks", (json_int_t)request->topology.ranks,
-                                  "hosts", (json_int_t)request->topology.hosts, "count",
-                                  (json_int_t)request->plan.count, "proven", (int)verdict->proven,
-                                  "why", verdict->why, "rounds", (json_int_t)verdict->rounds,
-                                  "elements_sent_max", (json_int_t)verdict->elements_sent_max,
-                                  "messages_sent_max", (json_int_t)verdict->messages_sent_max),
-                        out);
+    return muster_cli_print_json(
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:I}", "collective",
+                  muster_collective_name(request->plan.collective), "algorithm", name, "ranks",
+                  (json_int_t)request->topology.ranks, "hosts", (json_int_t)request->topology.hosts,
+                  "count", (json_int_t)request->plan.count, "proven", (int)verdict->proven, "why",
+                  verdict->why, "rounds", (json_int_t)verdict->rounds, "elements_sent_max",
+                  (json_int_t)verdict->elements_sent_max, "messages_sent_max",
+                  (json_int_t)verdict->messages_sent_max),
+        MUSTER_CLI_TIME_DIGITS);
 }
 
 muster_status muster_plan_print_time_json(const struct muster_plan_request *request,
-                                          size_t algorithm, double time_us, bool chosen, FILE *out)
+                                          size_t algorithm, double time_us, bool chosen)
 {
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(algorithm, name, sizeof name);
-    return print_object(json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
-                                  muster_collective_name(request->plan.collective), "algorithm",
-                                  name, "ranks", (json_int_t)request->topology.ranks, "hosts",
-                                  (json_int_t)request->topology.hosts, "bytes",
-                                  (json_int_t)request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES,
-                                  "predicted_us", time_us, "chosen", (int)chosen),
-                        out);
+    return muster_cli_print_json(
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "collective",
+                  muster_collective_name(request->plan.collective), "algorithm", name, "ranks",
+                  (json_int_t)request->topology.ranks, "hosts", (json_int_t)request->topology.hosts,
+                  "bytes", (json_int_t)request->plan.count * MUSTER_PLAN_ELEMENT_SIZE_BYTES,
+                  "predicted_us", time_us, "chosen", (int)chosen),
+        MUSTER_CLI_TIME_DIGITS);
 }
 
 /* What the kind of step has no use for is left out, and so are times without --simulate. */
@@ -103,14 +91,14 @@ static json_t *pack_step(const struct muster_plan_scene *scene, uint32_t rank, s
                      scene->times != NULL ? json_real(times.end_us) : NULL);
 }
 
-muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene, FILE *out)
+muster_status muster_plan_print_steps_json(const struct muster_plan_scene *scene)
 {
     for (uint32_t rank = 0; rank < scene->set->ranks; rank++) {
         if (scene->request->one_rank && scene->request->plan.rank != rank) {
             continue;
         }
         for (size_t i = 0; i < scene->set->schedules[rank].step_count; i++) {
-            TRY(print_object(pack_step(scene, rank, i), out));
+            TRY(muster_cli_print_json(pack_step(scene, rank, i), MUSTER_CLI_TIME_DIGITS));
         }
     }
     return MUSTER_OK;

@@ -9,6 +9,7 @@
 #include "collectives/select/select.h"
 #include "worker/base/cleanup.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 
 static muster_status parse_count(const char *what, const char *text, uint64_t *ret_count)
 {
@@ -154,15 +155,13 @@ static muster_status spread_blocks(struct muster_plan_request *request)
 {
     size_t ranks = request->topology.ranks;
     request->output_bounds = calloc(ranks * (ranks + 1), sizeof *request->output_bounds);
-    request->all_counts = calloc(ranks * ranks, sizeof *request->all_counts);
-    if (request->output_bounds == NULL || request->all_counts == NULL) {
+    if (request->output_bounds == NULL) {
         return muster_error_set(MUSTER_FATAL, "--blocks: no memory for %zu ranks", ranks);
     }
     for (size_t rank = 0; rank < ranks; rank++) {
         uint64_t size = request->bounds[rank + 1] - request->bounds[rank];
         uint64_t *bounds = &request->output_bounds[rank * (ranks + 1)];
         for (size_t from = 0; from < ranks; from++) {
-            request->all_counts[from * ranks + rank] = size;
             if (__builtin_add_overflow(bounds[from], size, &bounds[from + 1])) {
                 return muster_error_set(MUSTER_INVALID,
                                         "--blocks: together over the limit of %" PRIu64 " elements",
@@ -255,7 +254,6 @@ muster_status muster_plan_request_read(const struct muster_plan_options *options
         return muster_plan_check(request->algorithm, &any);
     }
     request->chosen = true;
-    any.all_counts = NULL; /* contexts have none of others when they choose */
     return muster_select(&any, MUSTER_PLAN_ELEMENT_SIZE_BYTES, &muster_cost_model_default,
                          &request->algorithm);
 }
@@ -265,7 +263,6 @@ void muster_plan_request_finish(struct muster_plan_request *request)
     muster_topology_finish(&request->topology);
     free(request->bounds);
     free(request->output_bounds);
-    free(request->all_counts);
     *request = (struct muster_plan_request){0};
 }
 
@@ -275,7 +272,6 @@ struct muster_plan muster_plan_request_of(const struct muster_plan_request *requ
     plan.rank = rank;
     if (request->output_bounds != NULL) {
         plan.input_bounds = request->bounds;
-        plan.all_counts = request->all_counts;
         plan.output_bounds =
             &request->output_bounds[(size_t)rank * ((size_t)request->topology.ranks + 1)];
     } else if (plan.collective == MUSTER_REDUCE_SCATTER) {
@@ -303,7 +299,7 @@ void muster_plan_request_print(const struct muster_plan_request *request, FILE *
     muster_algorithm_print(request->algorithm, name, sizeof name);
     (void)fprintf(out, "%s %s, P = %" PRIu32 " on %" PRIu32 " host%s",
                   muster_collective_name(request->plan.collective), name, topology->ranks,
-                  topology->hosts, topology->hosts == 1 ? "" : "s");
+                  topology->hosts, muster_cli_plural(topology->hosts));
     print_sizes(topology->hosts, topology->host_sizes, out);
     if (topology->racks > 1) {
         (void)fprintf(out, " in %" PRIu32 " racks", topology->racks);

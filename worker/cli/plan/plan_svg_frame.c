@@ -1,22 +1,18 @@
 /* muster plan --svg: title, rows and hosts, legend. */
 #include "worker/cli/plan/plan_svg_parts.h"
+#include "worker/cli/print.h"
+#include "worker/cli/svg.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-/* Colours for a light background; the second part for readers who prefer a dark one. */
+/* Beside the rules that all pictures have. */
 static const char style_sheet[] =
-    "<style>\n"
-    "text{font:12px 'DejaVu Sans',Verdana,Helvetica,sans-serif;fill:#24292f}\n"
     ".title{font-size:20px;font-weight:bold}\n"
     ".small{font-size:11px;fill:#57606a}\n"
     ".chunk{font:12px 'DejaVu Sans Mono',Menlo,Consolas,monospace;text-anchor:middle}\n"
-    ".middle{text-anchor:middle}\n"
-    ".paper{fill:#ffffff}\n"
     ".host{fill:#f6f8fa;stroke:#d0d7de}\n"
     ".stripe{fill:#57606a;fill-opacity:.07}\n"
-    ".rule{stroke:#57606a;stroke-opacity:.25;fill:none}\n"
     ".send{fill:#ddf0ff;stroke:#2f81f7}\n"
     ".add{fill:#ffe8cf;stroke:#d9730d}\n"
     ".take{fill:#dcf5e0;stroke:#2da44e}\n"
@@ -28,19 +24,16 @@ static const char style_sheet[] =
     ".far{stroke:#cf222e;stroke-width:1.5;fill:none}\n"
     ".world{stroke:#8250df;stroke-width:1.8;stroke-dasharray:6 3;fill:none}\n"
     ".timed{opacity:.55}\n"
-    ".h-near{fill:#6e7781}.h-far{fill:#cf222e}.h-world{fill:#8250df}\n"
-    "@media (prefers-color-scheme:dark){\n"
-    "text{fill:#e6edf3}.small{fill:#9198a1}\n"
-    ".paper{fill:#0d1117}.host{fill:#151b23;stroke:#3d444d}\n"
-    ".stripe{fill:#9198a1}.rule{stroke:#9198a1}\n"
+    ".h-near{fill:#6e7781}.h-far{fill:#cf222e}.h-world{fill:#8250df}\n";
+
+static const char dark_style_sheet[] =
+    ".small{fill:#9198a1}.host{fill:#151b23;stroke:#3d444d}.stripe{fill:#9198a1}\n"
     ".send{fill:#0c2d6b;stroke:#58a6ff}.add{fill:#5a2f00;stroke:#f0883e}\n"
     ".take{fill:#04431f;stroke:#3fb950}.copy{fill:#2a313c;stroke:#9198a1}\n"
     ".reduce{fill:#3c1e70;stroke:#a371f7}.own{fill:#0d1117;stroke:#9198a1}\n"
     ".bar{fill:#e6edf3;fill-opacity:.65}\n"
     ".near{stroke:#9198a1}.far{stroke:#ff7b72}.world{stroke:#bc8cff}\n"
-    ".h-near{fill:#9198a1}.h-far{fill:#ff7b72}.h-world{fill:#bc8cff}\n"
-    "}\n"
-    "</style>\n";
+    ".h-near{fill:#9198a1}.h-far{fill:#ff7b72}.h-world{fill:#bc8cff}\n";
 
 /* What the collective does, for those who never saw it. */
 static const char *const meanings[MUSTER_COLLECTIVE_END] = {
@@ -77,52 +70,33 @@ static const char *const meanings[MUSTER_COLLECTIVE_END] = {
         "what rank 2 has for rank 5.",
 };
 
-void muster_svg_escape(const struct muster_svg *svg, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        const char *escaped = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : "&gt;";
-        if (strchr("&<>", *text) != NULL) {
-            (void)fputs(escaped, svg->out);
-        } else {
-            (void)fputc(*text, svg->out);
-        }
-    }
-}
-
-void muster_svg_text(const struct muster_svg *svg, double x, double y, const char *style,
-                     const char *text)
-{
-    (void)fprintf(svg->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", style, x, y);
-    muster_svg_escape(svg, text);
-    (void)fprintf(svg->out, "</text>\n");
-}
-
-void muster_svg_box(const struct muster_svg *svg, const char *style, struct muster_svg_box box,
-                    double share)
+void muster_plan_svg_box(const struct muster_plan_svg *svg, const char *style,
+                         struct muster_plan_svg_box box, double share)
 {
     enum { BAR_HEIGHT = 3 };
     (void)fprintf(svg->out,
                   "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
                   "rx=\"3\"/>",
-                  style, box.x, box.y, box.width, MUSTER_SVG_BOX_HEIGHT);
+                  style, box.x, box.y, box.width, MUSTER_PLAN_SVG_BOX_HEIGHT);
     if (share > 0) {
         (void)fprintf(svg->out, "<path class=\"bar\" d=\"M%.1f %.1fh%.1fv%dh%.1fz\"/>", box.x + 1,
-                      box.y + MUSTER_SVG_BOX_HEIGHT - BAR_HEIGHT - 1, share * (box.width - 2),
+                      box.y + MUSTER_PLAN_SVG_BOX_HEIGHT - BAR_HEIGHT - 1, share * (box.width - 2),
                       BAR_HEIGHT, -share * (box.width - 2));
     }
 }
 
-void muster_svg_label(const struct muster_svg *svg, struct muster_svg_box box, const char *label)
+void muster_plan_svg_label(const struct muster_plan_svg *svg, struct muster_plan_svg_box box,
+                           const char *label)
 {
     enum { CHARACTER_WIDTH = 7, BASELINE = 13 };
     if (label[0] != '\0' && (double)strlen(label) * CHARACTER_WIDTH <= box.width + 2) {
-        muster_svg_text(svg, box.x + box.width / 2, box.y + BASELINE, "chunk", label);
+        muster_svg_text(svg->out, box.x + box.width / 2, box.y + BASELINE, "chunk", label);
     }
 }
 
 /* Head ----------------------------------------------------------------------------------------- */
 
-static void print_markers(const struct muster_svg *svg)
+static void print_markers(const struct muster_plan_svg *svg)
 {
     static const char *const styles[] = {"near", "far", "world"};
     (void)fprintf(svg->out, "<defs>\n");
@@ -136,12 +110,7 @@ static void print_markers(const struct muster_svg *svg)
     (void)fprintf(svg->out, "</defs>\n");
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-static void print_title(const struct muster_svg *svg)
+static void print_title(const struct muster_plan_svg *svg)
 {
     const struct muster_plan_request *request = svg->scene->request;
     const struct muster_check_result *verdict = &svg->scene->set->verdict;
@@ -150,27 +119,29 @@ static void print_title(const struct muster_svg *svg)
     muster_algorithm_print(request->algorithm, name, sizeof name);
     (void)snprintf(text, sizeof text, "%s: %s", muster_collective_name(request->plan.collective),
                    name);
-    muster_svg_text(svg, 24, 36, "title", text);
+    muster_svg_text(svg->out, 24, 36, "title", text);
     (void)fprintf(svg->out, "<text class=\"small\" x=\"24\" y=\"57\">");
     muster_plan_request_print(request, svg->out);
     (void)fprintf(svg->out,
                   "</text>\n<text class=\"small\" x=\"24\" y=\"74\">Rounds: at most %" PRIu32
                   " a rank; the busiest sends %" PRIu64 " message%s, %" PRIu64
                   " element%s, %" PRIu64 " bytes of float32",
-                  verdict->rounds, verdict->messages_sent_max, plural(verdict->messages_sent_max),
-                  verdict->elements_sent_max, plural(verdict->elements_sent_max),
+                  verdict->rounds, verdict->messages_sent_max,
+                  muster_cli_plural(verdict->messages_sent_max), verdict->elements_sent_max,
+                  muster_cli_plural(verdict->elements_sent_max),
                   verdict->elements_sent_max * MUSTER_PLAN_ELEMENT_SIZE_BYTES);
     if (svg->us_width > 0) {
         (void)fprintf(svg->out, "; predicted time %.1f us", svg->scene->times->result.total_us);
     }
     (void)fprintf(svg->out, "</text>\n");
-    muster_svg_text(svg, 24, 96, "plain", meanings[request->plan.collective]);
+    muster_svg_text(svg->out, 24, 96, "plain", meanings[request->plan.collective]);
     (void)fprintf(svg->out, "<text class=\"plain\" x=\"24\" y=\"113\">How: ");
-    muster_svg_escape(svg, muster_algorithms[request->algorithm % MUSTER_ALGORITHM_ROWS_MAX].what);
+    muster_svg_escape(svg->out,
+                      muster_algorithms[request->algorithm % MUSTER_ALGORITHM_ROWS_MAX].what);
     (void)fprintf(svg->out, "</text>\n");
 }
 
-double muster_svg_head_width(const struct muster_plan_request *request)
+double muster_plan_svg_head_width(const struct muster_plan_request *request)
 {
     enum { CHARACTER_WIDTH = 7, LINE_MIN = 84 }; /* the line of figures, and "How: " */
     size_t longest = LINE_MIN;
@@ -183,23 +154,23 @@ double muster_svg_head_width(const struct muster_plan_request *request)
     return (double)longest * CHARACTER_WIDTH;
 }
 
-void muster_svg_print_head(const struct muster_svg *svg)
+void muster_plan_svg_print_head(const struct muster_plan_svg *svg)
 {
-    (void)fprintf(svg->out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-                  "viewBox=\"0 0 %.0f %.0f\">\n<desc>",
-                  svg->width, svg->height, svg->width, svg->height);
-    muster_svg_escape(svg, svg->scene->command);
-    (void)fprintf(svg->out, "</desc>\n%s", style_sheet);
+    const struct muster_svg_document document = {.width = svg->width,
+                                                 .height = svg->height,
+                                                 .style = style_sheet,
+                                                 .dark_style = dark_style_sheet};
+    muster_svg_begin(svg->out, &document);
+    (void)fprintf(svg->out, "<desc>");
+    muster_svg_escape(svg->out, svg->scene->command);
+    (void)fprintf(svg->out, "</desc>\n");
     print_markers(svg);
-    (void)fprintf(svg->out, "<rect class=\"paper\" width=\"%.0f\" height=\"%.0f\" rx=\"8\"/>\n",
-                  svg->width, svg->height);
     print_title(svg);
 }
 
 /* Rows ----------------------------------------------------------------------------------------- */
 
-static void print_hosts(const struct muster_svg *svg)
+static void print_hosts(const struct muster_plan_svg *svg)
 {
     const struct muster_topology *topology = &svg->scene->request->topology;
     char text[64];
@@ -220,12 +191,12 @@ static void print_hosts(const struct muster_svg *svg)
             (void)snprintf(text, sizeof text, "host %" PRIu32, host);
         }
         if (topology->hosts > 1) {
-            muster_svg_text(svg, 24, top + 14, "small", text);
+            muster_svg_text(svg->out, 24, top + 14, "small", text);
         }
     }
 }
 
-static void print_rounds(const struct muster_svg *svg)
+static void print_rounds(const struct muster_plan_svg *svg)
 {
     char text[32];
     for (uint32_t column = 0; column < svg->scene->drawing->columns; column++) {
@@ -237,71 +208,63 @@ static void print_rounds(const struct muster_svg *svg)
                           x, svg->body_y - 24, svg->column_width, svg->body_end - svg->body_y + 24);
         }
         (void)snprintf(text, sizeof text, "time %" PRIu32, column);
-        muster_svg_text(svg, x + svg->column_width / 2, svg->body_y - 10, "small middle", text);
+        muster_svg_text(svg->out, x + svg->column_width / 2, svg->body_y - 10, "small middle",
+                        text);
     }
 }
 
-/* 1, 2 or 5 times a power of ten, so that about ten ticks fit. */
-static double tick_us(double total_us)
+static void print_clock(const struct muster_plan_svg *svg)
 {
-    double tick = pow(10, floor(log10(total_us / 10)));
-    for (int i = 0; i < 2 && total_us / tick > 12; i++) {
-        tick *= i == 0 ? 2 : 2.5;
-    }
-    return tick;
-}
-
-static void print_clock(const struct muster_svg *svg)
-{
+    enum { CLOCK_TICKS = 10 };
     double total_us = svg->scene->times->result.total_us;
-    double tick = tick_us(total_us);
+    double tick = muster_svg_axis_step(total_us, CLOCK_TICKS);
     char text[32];
     for (int i = 0; i * tick <= total_us; i++) {
         double x = svg->body_x + i * tick * svg->us_width;
         (void)fprintf(svg->out, "<path class=\"rule\" d=\"M%.1f %.1fV%.1f\"/>\n", x,
                       svg->body_y - 6, svg->body_end);
         (void)snprintf(text, sizeof text, "%g%s", i * tick, i == 0 ? " us" : "");
-        muster_svg_text(svg, x, svg->body_y - 10, "small middle", text);
+        muster_svg_text(svg->out, x, svg->body_y - 10, "small middle", text);
     }
 }
 
-static void print_cargo(const struct muster_svg *svg, const struct muster_cargo *cargo, double x,
-                        double width, double y)
+static void print_step_data(const struct muster_plan_svg *svg, const struct muster_step_data *data,
+                            double x, double width, double y)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
-    if (cargo->run_count == 0) {
+    if (data->run_count == 0) {
         return;
     }
-    char label[MUSTER_SVG_LABEL_SIZE];
-    muster_drawing_label(drawing, cargo, label, sizeof label);
+    char label[MUSTER_PLAN_SVG_LABEL_SIZE];
+    muster_drawing_label(drawing, data, label, sizeof label);
     bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
-    struct muster_svg_box box = {.x = x, .y = y, .width = width};
-    muster_svg_box(svg, "own", box, reduces ? (double)cargo->members / drawing->ranks : 0);
-    muster_svg_label(svg, box, label);
+    struct muster_plan_svg_box box = {.x = x, .y = y, .width = width};
+    muster_plan_svg_box(svg, "own", box, reduces ? (double)data->members / drawing->ranks : 0);
+    muster_plan_svg_label(svg, box, label);
 }
 
-static void print_rank(const struct muster_svg *svg, uint32_t rank)
+static void print_rank(const struct muster_plan_svg *svg, uint32_t rank)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     char text[32];
     bool is_root = muster_collective_has_root(drawing->shapes[0].collective) &&
                    rank == drawing->shapes[0].root;
     (void)snprintf(text, sizeof text, "%s %" PRIu32, is_root ? "root" : "rank", rank);
-    muster_svg_text(svg, 24, svg->rank_y[rank] + 15, "plain", text);
+    muster_svg_text(svg->out, 24, svg->rank_y[rank] + 15, "plain", text);
     for (uint32_t lane = 0; drawing->lanes > 1 && lane < drawing->lanes; lane++) {
         (void)snprintf(text, sizeof text, "lane %" PRIu32, lane);
-        muster_svg_text(svg, 86, svg->lane_y[(size_t)rank * drawing->lanes + lane] + 14, "small",
-                        text);
+        muster_svg_text(svg->out, 86, svg->lane_y[(size_t)rank * drawing->lanes + lane] + 14,
+                        "small", text);
     }
-    print_cargo(svg, &drawing->begin[rank], svg->begin_x, svg->begin_width, svg->rank_y[rank]);
-    print_cargo(svg, &drawing->end[rank], svg->end_x, svg->end_width, svg->rank_y[rank]);
+    print_step_data(svg, &drawing->begin[rank], svg->begin_x, svg->begin_width, svg->rank_y[rank]);
+    print_step_data(svg, &drawing->end[rank], svg->end_x, svg->end_width, svg->rank_y[rank]);
     if (rank > 0 && muster_topology_locate(&svg->scene->request->topology, rank).local_rank > 0) {
         (void)fprintf(svg->out, "<path class=\"rule\" d=\"M24 %.1fH%.1f\"/>\n",
                       svg->rank_y[rank] - 5, svg->width - 24);
     }
 }
 
-void muster_svg_print_rows(const struct muster_svg *svg)
+void muster_plan_svg_print_rows(const struct muster_plan_svg *svg)
 {
     print_hosts(svg);
     if (svg->us_width > 0) {
@@ -310,9 +273,9 @@ void muster_svg_print_rows(const struct muster_svg *svg)
         print_rounds(svg);
     }
     if (svg->begin_width > 0) {
-        muster_svg_text(svg, svg->begin_x + svg->begin_width / 2, svg->body_y - 10, "small middle",
-                        "begin");
-        muster_svg_text(svg, svg->end_x + svg->end_width / 2, svg->body_y - 10, "small middle",
+        muster_svg_text(svg->out, svg->begin_x + svg->begin_width / 2, svg->body_y - 10,
+                        "small middle", "begin");
+        muster_svg_text(svg->out, svg->end_x + svg->end_width / 2, svg->body_y - 10, "small middle",
                         "end");
     }
     for (uint32_t rank = 0; rank < svg->scene->drawing->ranks; rank++) {
@@ -332,7 +295,7 @@ static bool kind_occurs(const struct muster_drawing *drawing, unsigned kind)
     return false;
 }
 
-const char *muster_svg_kind_style(unsigned kind)
+const char *muster_plan_svg_kind_style(unsigned kind)
 {
     static const char *const styles[] = {[MUSTER_STEP_SEND] = "send",
                                          [MUSTER_STEP_RECV] = "take",
@@ -343,23 +306,23 @@ const char *muster_svg_kind_style(unsigned kind)
 }
 
 /* Returns where the next entry begins. */
-static double print_entry(const struct muster_svg *svg, double x, double y, const char *style,
+static double print_entry(const struct muster_plan_svg *svg, double x, double y, const char *style,
                           bool arrow, const char *text)
 {
     if (arrow) {
         (void)fprintf(svg->out,
                       "<path class=\"%s\" marker-end=\"url(#%s)\" d=\"M%.1f %.1fh26\"/>\n", style,
-                      style, x, y + MUSTER_SVG_BOX_HEIGHT / 2.0);
+                      style, x, y + MUSTER_PLAN_SVG_BOX_HEIGHT / 2.0);
     } else {
-        struct muster_svg_box box = {.x = x, .y = y, .width = 26};
-        muster_svg_box(svg, style, box, 0);
-        muster_svg_label(svg, box, svg->scene->drawing->chunks > 0 ? "a" : "");
+        struct muster_plan_svg_box box = {.x = x, .y = y, .width = 26};
+        muster_plan_svg_box(svg, style, box, 0);
+        muster_plan_svg_label(svg, box, svg->scene->drawing->chunks > 0 ? "a" : "");
     }
-    muster_svg_text(svg, x + 32, y + 14, "small", text);
+    muster_svg_text(svg->out, x + 32, y + 14, "small", text);
     return x + 32 + 6.2 * (double)strlen(text) + 20;
 }
 
-void muster_svg_print_legend(const struct muster_svg *svg)
+void muster_plan_svg_print_legend(const struct muster_plan_svg *svg)
 {
     static const char *const texts[] = {[MUSTER_STEP_SEND] = "sends chunk a",
                                         [MUSTER_STEP_RECV] = "gets it",
@@ -373,7 +336,7 @@ void muster_svg_print_legend(const struct muster_svg *svg)
     for (unsigned kind = MUSTER_STEP_SEND; kind <= MUSTER_STEP_REDUCE; kind++) {
         if (kind_occurs(svg->scene->drawing, kind)) {
             bool empty = kind == MUSTER_STEP_SEND && svg->scene->drawing->chunks == 0;
-            x = print_entry(svg, x, y, muster_svg_kind_style(kind), false,
+            x = print_entry(svg, x, y, muster_plan_svg_kind_style(kind), false,
                             empty ? "sends an empty message" : texts[kind]);
         }
     }
@@ -387,10 +350,10 @@ void muster_svg_print_legend(const struct muster_svg *svg)
         x = print_entry(svg, x, y, "world", true, "between racks");
     }
     if (muster_collective_reduces(svg->scene->drawing->shapes[0].collective)) {
-        struct muster_svg_box box = {.x = x, .y = y, .width = 26};
-        muster_svg_box(svg, "own", box, 0.5);
-        muster_svg_label(svg, box, "a");
-        muster_svg_text(svg, x + 32, y + 14, "small",
+        struct muster_plan_svg_box box = {.x = x, .y = y, .width = 26};
+        muster_plan_svg_box(svg, "own", box, 0.5);
+        muster_plan_svg_label(svg, box, "a");
+        muster_svg_text(svg->out, x + 32, y + 14, "small",
                         "the bar: how many of the ranks' numbers are in the sum");
     }
 }

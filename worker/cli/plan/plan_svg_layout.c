@@ -24,7 +24,7 @@ enum {
     LEGEND_HEIGHT = 74,
 };
 
-bool muster_svg_shows(const struct muster_plan_scene *scene, size_t number)
+bool muster_plan_svg_shows(const struct muster_plan_scene *scene, size_t number)
 {
     if (!scene->request->one_rank) {
         return true;
@@ -40,7 +40,7 @@ static muster_status check_size(const struct muster_plan_scene *scene)
     const struct muster_drawing *drawing = scene->drawing;
     size_t steps = 0;
     for (size_t i = 0; i < drawing->first_step[drawing->ranks]; i++) {
-        steps += muster_svg_shows(scene, i) ? 1 : 0;
+        steps += muster_plan_svg_shows(scene, i) ? 1 : 0;
     }
     if (drawing->ranks > RANKS_MAX || drawing->columns > COLUMNS_MAX || steps > STEPS_MAX) {
         return muster_error_set(MUSTER_INVALID,
@@ -53,12 +53,12 @@ static muster_status check_size(const struct muster_plan_scene *scene)
     return MUSTER_OK;
 }
 
-static double label_width(const struct muster_drawing *drawing, const struct muster_cargo *cargo)
+static double label_width(const struct muster_drawing *drawing, const struct muster_step_data *data)
 {
-    char label[MUSTER_SVG_LABEL_SIZE];
-    muster_drawing_label(drawing, cargo, label, sizeof label);
+    char label[MUSTER_PLAN_SVG_LABEL_SIZE];
+    muster_drawing_label(drawing, data, label, sizeof label);
     double width = (double)strlen(label) * CHARACTER_WIDTH + 10;
-    return width < MUSTER_SVG_TRACK_HEIGHT ? MUSTER_SVG_TRACK_HEIGHT : width;
+    return width < MUSTER_PLAN_SVG_TRACK_HEIGHT ? MUSTER_PLAN_SVG_TRACK_HEIGHT : width;
 }
 
 static void widen(double *width, double wanted)
@@ -67,12 +67,12 @@ static void widen(double *width, double wanted)
 }
 
 /* Boxes are as wide as the longest name in any. */
-static void measure_boxes(struct muster_svg *svg)
+static void measure_boxes(struct muster_plan_svg *svg)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     for (size_t i = 0; i < drawing->first_step[drawing->ranks]; i++) {
-        if (muster_svg_shows(svg->scene, i)) {
-            widen(&svg->box_width, label_width(drawing, &drawing->steps[i].cargo));
+        if (muster_plan_svg_shows(svg->scene, i)) {
+            widen(&svg->box_width, label_width(drawing, &drawing->steps[i].data));
         }
     }
     for (uint32_t rank = 0; drawing->chunks > 0 && rank < drawing->ranks; rank++) {
@@ -95,22 +95,22 @@ static bool share_place(const struct muster_drawn_step *left, const struct muste
            (left->step->kind == MUSTER_STEP_SEND) == (right->step->kind == MUSTER_STEP_SEND);
 }
 
-static void find_tracks(struct muster_svg *svg, uint32_t *others)
+static void find_tracks(struct muster_plan_svg *svg, uint32_t *others)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     for (size_t i = 0; i < drawing->first_step[drawing->ranks]; i++) {
         const struct muster_drawn_step *drawn = &drawing->steps[i];
-        if (!muster_svg_shows(svg->scene, i)) {
+        if (!muster_plan_svg_shows(svg->scene, i)) {
             continue;
         }
         for (size_t j = i; j > 0 && drawing->steps[j - 1].rank == drawn->rank &&
                            drawing->steps[j - 1].step->lane == drawn->step->lane &&
                            drawing->steps[j - 1].step->round == drawn->step->round;
              j--) {
-            svg->tracks[i] +=
-                share_place(&drawing->steps[j - 1], drawn) && muster_svg_shows(svg->scene, j - 1)
-                    ? 1
-                    : 0;
+            svg->tracks[i] += share_place(&drawing->steps[j - 1], drawn) &&
+                                      muster_plan_svg_shows(svg->scene, j - 1)
+                                  ? 1
+                                  : 0;
         }
         bool sends = drawn->step->kind == MUSTER_STEP_SEND;
         uint32_t *tracks = &(sends ? svg->sends : others)[lane_index(drawing, i)];
@@ -119,7 +119,7 @@ static void find_tracks(struct muster_svg *svg, uint32_t *others)
 }
 
 /* Without times sends stand left of receives, on the same tracks; with times above them. */
-static uint32_t lane_tracks(const struct muster_svg *svg, const uint32_t *others, size_t lane)
+static uint32_t lane_tracks(const struct muster_plan_svg *svg, const uint32_t *others, size_t lane)
 {
     uint32_t sends = svg->sends[lane];
     uint32_t most = sends > others[lane] ? sends : others[lane];
@@ -127,7 +127,7 @@ static uint32_t lane_tracks(const struct muster_svg *svg, const uint32_t *others
     return tracks == 0 ? 1 : tracks;
 }
 
-static void stack_rows(struct muster_svg *svg, const uint32_t *others)
+static void stack_rows(struct muster_plan_svg *svg, const uint32_t *others)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     const struct muster_topology *topology = &svg->scene->request->topology;
@@ -142,7 +142,7 @@ static void stack_rows(struct muster_svg *svg, const uint32_t *others)
         for (uint32_t lane = 0; lane < drawing->lanes; lane++) {
             size_t index = (size_t)rank * drawing->lanes + lane;
             svg->lane_y[index] = y;
-            y += lane_tracks(svg, others, index) * (double)MUSTER_SVG_TRACK_HEIGHT + LANE_GAP;
+            y += lane_tracks(svg, others, index) * (double)MUSTER_PLAN_SVG_TRACK_HEIGHT + LANE_GAP;
         }
         y += ROW_GAP;
     }
@@ -151,7 +151,7 @@ static void stack_rows(struct muster_svg *svg, const uint32_t *others)
     svg->height = svg->body_end + LEGEND_HEIGHT;
 }
 
-static void lay_columns(struct muster_svg *svg)
+static void lay_columns(struct muster_plan_svg *svg)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     double total_us = svg->scene->times == NULL ? 0 : svg->scene->times->result.total_us;
@@ -167,15 +167,15 @@ static void lay_columns(struct muster_svg *svg)
     }
     svg->end_x = svg->body_x + svg->body_width + 16;
     widen(&svg->width, svg->end_x + svg->end_width + MARGIN);
-    widen(&svg->width, muster_svg_head_width(svg->scene->request) + 2 * MARGIN);
+    widen(&svg->width, muster_plan_svg_head_width(svg->scene->request) + 2 * MARGIN);
 }
 
-muster_status muster_svg_init(const struct muster_plan_scene *scene, FILE *out,
-                              struct muster_svg *ret_svg)
+muster_status muster_plan_svg_init(const struct muster_plan_scene *scene, FILE *out,
+                                   struct muster_plan_svg *ret_svg)
 {
     TRY(check_size(scene));
     const struct muster_drawing *drawing = scene->drawing;
-    struct muster_svg svg = {.scene = scene, .out = out};
+    struct muster_plan_svg svg = {.scene = scene, .out = out};
     size_t lanes = (size_t)drawing->ranks * drawing->lanes + 1;
     svg.rank_y = calloc((size_t)drawing->ranks + 1, sizeof *svg.rank_y);
     svg.lane_y = calloc(lanes, sizeof *svg.lane_y);
@@ -185,7 +185,7 @@ muster_status muster_svg_init(const struct muster_plan_scene *scene, FILE *out,
     if (svg.rank_y == NULL || svg.lane_y == NULL || svg.sends == NULL || svg.tracks == NULL ||
         others == NULL) {
         free(others);
-        muster_svg_finish(&svg);
+        muster_plan_svg_finish(&svg);
         return muster_error_set(MUSTER_FATAL, "--svg: no memory");
     }
     measure_boxes(&svg);
@@ -197,30 +197,32 @@ muster_status muster_svg_init(const struct muster_plan_scene *scene, FILE *out,
     return MUSTER_OK;
 }
 
-void muster_svg_finish(struct muster_svg *svg)
+void muster_plan_svg_finish(struct muster_plan_svg *svg)
 {
     free(svg->rank_y);
     free(svg->lane_y);
     free(svg->sends);
     free(svg->tracks);
-    *svg = (struct muster_svg){0};
+    *svg = (struct muster_plan_svg){0};
 }
 
-struct muster_svg_box muster_svg_step_box(const struct muster_svg *svg, size_t number)
+struct muster_plan_svg_box muster_plan_svg_step_box(const struct muster_plan_svg *svg,
+                                                    size_t number)
 {
     const struct muster_drawing *drawing = svg->scene->drawing;
     const struct muster_drawn_step *drawn = &drawing->steps[number];
     size_t lane = lane_index(drawing, number);
     bool sends = drawn->step->kind == MUSTER_STEP_SEND;
-    double y = svg->lane_y[lane] + svg->tracks[number] * (double)MUSTER_SVG_TRACK_HEIGHT;
+    double y = svg->lane_y[lane] + svg->tracks[number] * (double)MUSTER_PLAN_SVG_TRACK_HEIGHT;
     if (svg->us_width > 0) {
         struct muster_step_times times = muster_plan_times_of(svg->scene->times, drawing, number);
-        y += sends ? 0 : svg->sends[lane] * (double)MUSTER_SVG_TRACK_HEIGHT;
-        return (struct muster_svg_box){.x = svg->body_x + times.start_us * svg->us_width,
-                                       .y = y,
-                                       .width = (times.end_us - times.start_us) * svg->us_width};
+        y += sends ? 0 : svg->sends[lane] * (double)MUSTER_PLAN_SVG_TRACK_HEIGHT;
+        return (struct muster_plan_svg_box){.x = svg->body_x + times.start_us * svg->us_width,
+                                            .y = y,
+                                            .width =
+                                                (times.end_us - times.start_us) * svg->us_width};
     }
     double x = svg->body_x + drawn->column * svg->column_width + COLUMN_GAP / 2.0;
-    return (struct muster_svg_box){
+    return (struct muster_plan_svg_box){
         .x = sends ? x : x + svg->box_width + ARROW_WIDTH, .y = y, .width = svg->box_width};
 }

@@ -6,12 +6,12 @@
 #include "worker/cli/plan/plan.h"
 
 enum {
-    MUSTER_SVG_BOX_HEIGHT = 21,
-    MUSTER_SVG_TRACK_HEIGHT = 25, /* a box and the room below it */
-    MUSTER_SVG_LABEL_SIZE = 12,   /* bytes of a chunk name in a box */
+    MUSTER_PLAN_SVG_BOX_HEIGHT = 21,
+    MUSTER_PLAN_SVG_TRACK_HEIGHT = 25, /* a box and the room below it */
+    MUSTER_PLAN_SVG_LABEL_SIZE = 12,   /* bytes of a chunk name in a box */
 };
 
-struct muster_svg {
+struct muster_plan_svg {
     const struct muster_plan_scene *scene;
     FILE *out;
     double width, height;
@@ -28,36 +28,33 @@ struct muster_svg {
 };
 
 /* plan_svg_layout.c. MUSTER_INVALID: too large for a picture. */
-MUSTER_CHECKED muster_status muster_svg_init(const struct muster_plan_scene *scene, FILE *out,
-                                             struct muster_svg *ret_svg);
-void muster_svg_finish(struct muster_svg *svg);
+MUSTER_CHECKED muster_status muster_plan_svg_init(const struct muster_plan_scene *scene, FILE *out,
+                                                  struct muster_plan_svg *ret_svg);
+void muster_plan_svg_finish(struct muster_plan_svg *svg);
 
-struct muster_svg_box {
+struct muster_plan_svg_box {
     double x, y, width;
 };
-struct muster_svg_box muster_svg_step_box(const struct muster_svg *svg, size_t number);
+struct muster_plan_svg_box muster_plan_svg_step_box(const struct muster_plan_svg *svg,
+                                                    size_t number);
 
 /* False: --rank asks for another rank's messages only. */
-bool muster_svg_shows(const struct muster_plan_scene *scene, size_t number);
+bool muster_plan_svg_shows(const struct muster_plan_scene *scene, size_t number);
 
 /* plan_svg_frame.c: everything around the steps. */
 /* Pixels that the title needs. */
-double muster_svg_head_width(const struct muster_plan_request *request);
-void muster_svg_print_head(const struct muster_svg *svg);
-void muster_svg_print_rows(const struct muster_svg *svg);
-void muster_svg_print_legend(const struct muster_svg *svg);
+double muster_plan_svg_head_width(const struct muster_plan_request *request);
+void muster_plan_svg_print_head(const struct muster_plan_svg *svg);
+void muster_plan_svg_print_rows(const struct muster_plan_svg *svg);
+void muster_plan_svg_print_legend(const struct muster_plan_svg *svg);
 
-/* One line of text. Anchor is "start", "middle" or "end". */
-void muster_svg_text(const struct muster_svg *svg, double x, double y, const char *style,
-                     const char *text);
-/* The text, for XML. */
-void muster_svg_escape(const struct muster_svg *svg, const char *text);
 /* A box, and at its bottom a bar for the share of the ranks that are in it. */
-void muster_svg_box(const struct muster_svg *svg, const char *style, struct muster_svg_box box,
-                    double share);
+void muster_plan_svg_box(const struct muster_plan_svg *svg, const char *style,
+                         struct muster_plan_svg_box box, double share);
 /* The name in a box, if it fits. */
-void muster_svg_label(const struct muster_svg *svg, struct muster_svg_box box, const char *label);
+void muster_plan_svg_label(const struct muster_plan_svg *svg, struct muster_plan_svg_box box,
+                           const char *label);
 /* "send", ... */
-const char *muster_svg_kind_style(unsigned kind);
+const char *muster_plan_svg_kind_style(unsigned kind);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "collectives/select/select.h"
-#include "worker/base/cleanup.h"
+#include "worker/cli/print.h"
 
 /* Times ---------------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static muster_status predict_us(const struct muster_plan_request *request, size_
 }
 
 static muster_status print_time(const struct muster_plan_request *request, size_t algorithm,
-                                bool json, FILE *out)
+                                bool json)
 {
     char name[MUSTER_ALGORITHM_NAME_SIZE];
     muster_algorithm_print(algorithm, name, sizeof name);
@@ -49,22 +49,20 @@ static muster_status print_time(const struct muster_plan_request *request, size_
     TRY(predict_us(request, algorithm, true, &time_us));
     bool chosen = request->chosen && algorithm == request->algorithm;
     if (json) {
-        return muster_plan_print_time_json(request, algorithm, time_us, chosen, out);
+        return muster_plan_print_time_json(request, algorithm, time_us, chosen);
     }
-    (void)fprintf(out, "predicted: %-20s %12.2f us%s\n", name, time_us,
-                  chosen ? "  <- chosen" : "");
+    (void)printf("predicted: %-20s %12.2f us%s\n", name, time_us, chosen ? "  <- chosen" : "");
     return MUSTER_OK;
 }
 
-muster_status muster_plan_print_times(const struct muster_plan_request *request, bool json,
-                                      FILE *out)
+muster_status muster_plan_print_times(const struct muster_plan_request *request, bool json)
 {
     if (!request->chosen) {
-        return print_time(request, request->algorithm, json, out);
+        return print_time(request, request->algorithm, json);
     }
     for (size_t i = 0; i < muster_algorithm_count; i++) {
         if (fits(request, i)) {
-            TRY(print_time(request, i, json, out));
+            TRY(print_time(request, i, json));
         }
     }
     return MUSTER_OK;
@@ -88,31 +86,6 @@ static uint64_t count_of(int size)
     return UINT64_C(1) << (2 * size);
 }
 
-static const char *size_text(uint64_t bytes, char *text, size_t size)
-{
-    static const char *const units[] = {"B", "KiB", "MiB"};
-    size_t unit = 0;
-    for (; bytes >= 1024 && unit < 2; bytes /= 1024) {
-        unit++;
-    }
-    (void)snprintf(text, size, "%" PRIu64 " %s", bytes, units[unit]);
-    return text;
-}
-
-/* Three digits and a unit. */
-static const char *time_text(double us, char *text, size_t size)
-{
-    static const char *const units[] = {"us", "ms", "s"};
-    size_t unit = 0;
-    while (us >= 999.5 && unit < 2) {
-        us /= 1000;
-        unit++;
-    }
-    int decimals = us < 9.995 ? 2 : us < 99.95 ? 1 : 0;
-    (void)snprintf(text, size, "%.*f %s", decimals, us, units[unit]);
-    return text;
-}
-
 static muster_status predict_all(const struct muster_plan_request *request, struct table *table)
 {
     struct muster_plan_request sized = *request;
@@ -128,14 +101,14 @@ static muster_status predict_all(const struct muster_plan_request *request, stru
 }
 
 static muster_status print_table_json(const struct muster_plan_request *request,
-                                      const struct table *table, FILE *out)
+                                      const struct table *table)
 {
     struct muster_plan_request sized = *request;
     for (int size = 0; size < SIZES; size++) {
         sized.plan.count = count_of(size);
         for (size_t i = 0; i < table->count; i++) {
             TRY(muster_plan_print_time_json(&sized, table->algorithms[i], table->us[size][i],
-                                            i == table->best[size], out));
+                                            i == table->best[size]));
         }
     }
     return MUSTER_OK;
@@ -151,43 +124,39 @@ static int name_width(const struct table *table)
     return (int)width;
 }
 
-static void print_table_head(const struct muster_plan_request *request, int width, FILE *out)
+static void print_table_head(const struct muster_plan_request *request, int width)
 {
     const struct muster_topology *topology = &request->topology;
-    (void)fprintf(
-        out,
+    (void)printf(
         "%s on %" PRIu32 " ranks and %" PRIu32 " host%s: predicted times, %s; * is the fastest\n",
         muster_collective_name(request->plan.collective), topology->ranks, topology->hosts,
-        topology->hosts == 1 ? "" : "s",
+        muster_cli_plural(topology->hosts),
         topology->ranks <= MUSTER_SELECT_SIMULATED_RANKS_MAX ? "simulated" : "by the formulas");
-    (void)fprintf(out, "%-*s", width, "count x 4");
+    (void)printf("%-*s", width, "count x 4");
     for (int size = 0; size < SIZES; size++) {
-        char text[32];
-        (void)fprintf(
-            out, "%9s ",
-            size_text(count_of(size) * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text, sizeof text));
+        char text[MUSTER_CLI_UNIT_TEXT_SIZE];
+        (void)printf(
+            "%9s ", muster_cli_format_bytes(count_of(size) * MUSTER_PLAN_ELEMENT_SIZE_BYTES, text));
     }
-    (void)fputc('\n', out);
+    (void)putchar('\n');
 }
 
-static void print_table(const struct muster_plan_request *request, const struct table *table,
-                        FILE *out)
+static void print_table(const struct muster_plan_request *request, const struct table *table)
 {
     int width = name_width(table);
-    print_table_head(request, width, out);
+    print_table_head(request, width);
     for (size_t i = 0; i < table->count; i++) {
-        (void)fprintf(out, "%-*s", width, muster_algorithms[table->algorithms[i]].name);
+        (void)printf("%-*s", width, muster_algorithms[table->algorithms[i]].name);
         for (int size = 0; size < SIZES; size++) {
-            char text[32];
+            char text[MUSTER_CLI_UNIT_TEXT_SIZE];
             const char *mark = i == table->best[size] ? "*" : size + 1 < SIZES ? " " : "";
-            (void)fprintf(out, "%9s%s", time_text(table->us[size][i], text, sizeof text), mark);
+            (void)printf("%9s%s", muster_cli_format_us(table->us[size][i], text), mark);
         }
-        (void)fputc('\n', out);
+        (void)putchar('\n');
     }
 }
 
-muster_status muster_plan_print_table(const struct muster_plan_request *request, bool json,
-                                      FILE *out)
+muster_status muster_plan_print_table(const struct muster_plan_request *request, bool json)
 {
     if (request->bounds != NULL || request->plan.collective == MUSTER_BARRIER) {
         return muster_error_set(MUSTER_INVALID,
@@ -203,9 +172,9 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
     }
     TRY(predict_all(request, &table));
     if (json) {
-        return print_table_json(request, &table, out);
+        return print_table_json(request, &table);
     }
-    print_table(request, &table, out);
+    print_table(request, &table);
     return MUSTER_OK;
 }
 
@@ -215,20 +184,20 @@ muster_status muster_plan_print_table(const struct muster_plan_request *request,
 enum { EXAMPLE_COUNT = 720720 };
 
 /* "6; 1.5n", or only the rounds where nothing is carried. */
-static void print_figures(const struct muster_check_result *verdict, FILE *out)
+static void print_figures(const struct muster_check_result *verdict)
 {
     double elements = (double)verdict->elements_sent_max / EXAMPLE_COUNT;
-    (void)fprintf(out, " %" PRIu32, verdict->rounds);
+    (void)printf(" %" PRIu32, verdict->rounds);
     if (elements == 1) {
-        (void)fprintf(out, "; n");
+        (void)printf("; n");
     } else if (elements > 0) {
-        (void)fprintf(out, "; %.4gn", elements);
+        (void)printf("; %.4gn", elements);
     }
-    (void)fprintf(out, " |");
+    (void)printf(" |");
 }
 
 /* Rounds and elements of the busiest rank, out of the schedules of `ranks` ranks. */
-static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts, FILE *out)
+static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t hosts)
 {
     const struct muster_algorithm *row = &muster_algorithms[algorithm];
     struct muster_plan_request request = {
@@ -241,11 +210,11 @@ static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t ho
     struct muster_plan_set set = {0};
     muster_status status = muster_plan_request_block(&options, &request);
     if (status == MUSTER_OK && !fits(&request, algorithm)) {
-        (void)fprintf(out, " - |");
+        (void)printf(" - |");
     } else if (status == MUSTER_OK) {
         status = muster_plan_set_create(&request, &set);
         if (status == MUSTER_OK) {
-            print_figures(&set.verdict, out);
+            print_figures(&set.verdict);
         }
     }
     muster_plan_set_finish(&set);
@@ -253,36 +222,35 @@ static muster_status print_example(size_t algorithm, uint32_t ranks, uint32_t ho
     return status;
 }
 
-muster_status muster_plan_print_formulas(FILE *out)
+muster_status muster_plan_print_formulas(void)
 {
     static const struct {
         uint32_t ranks, hosts;
     } examples[] = {{4, 1}, {6, 1}, {8, 1}, {16, 4}};
-    (void)fprintf(out, "| collective | algorithm | rounds | elements sent |");
+    (void)printf("| collective | algorithm | rounds | elements sent |");
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
-        (void)fprintf(out,
-                      examples[i].hosts == 1 ? " P = %" PRIu32 " |"
-                                             : " P = %" PRIu32 ", H = %" PRIu32 " |",
-                      examples[i].ranks, examples[i].hosts);
+        (void)printf(examples[i].hosts == 1 ? " P = %" PRIu32 " |"
+                                            : " P = %" PRIu32 ", H = %" PRIu32 " |",
+                     examples[i].ranks, examples[i].hosts);
     }
-    (void)fprintf(out, " best for |\n|---|---|---|---|");
+    (void)printf(" best for |\n|---|---|---|---|");
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
-        (void)fprintf(out, "---|");
+        (void)printf("---|");
     }
-    (void)fprintf(out, "---|\n");
+    (void)printf("---|\n");
     for (int collective = 1; collective < MUSTER_COLLECTIVE_END; collective++) {
         for (size_t row = 0; row < muster_algorithm_count; row++) {
             const struct muster_algorithm *algorithm = &muster_algorithms[row];
             if ((int)algorithm->collective != collective) {
                 continue;
             }
-            (void)fprintf(out, "| %s | `%s` | %s | %s |",
-                          muster_collective_name(algorithm->collective), algorithm->name,
-                          algorithm->rounds_text, algorithm->elements_text);
+            (void)printf("| %s | `%s` | %s | %s |", muster_collective_name(algorithm->collective),
+                         algorithm->name, muster_algorithm_rounds_text(algorithm),
+                         muster_algorithm_elements_text(algorithm));
             for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
-                TRY(print_example(row, examples[i].ranks, examples[i].hosts, out));
+                TRY(print_example(row, examples[i].ranks, examples[i].hosts));
             }
-            (void)fprintf(out, " %s |\n", algorithm->best_for);
+            (void)printf(" %s |\n", algorithm->best_for);
         }
     }
     return MUSTER_OK;

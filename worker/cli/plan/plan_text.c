@@ -1,5 +1,6 @@
 /* muster plan: the schedules as text. */
 #include "worker/cli/plan/plan.h"
+#include "worker/cli/print.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void write_cell(const struct muster_drawing *drawing, const struct muster
 {
     enum { LABEL_SIZE = 24 };
     char label[LABEL_SIZE];
-    muster_drawing_label(drawing, &drawn->cargo, label, sizeof label);
+    muster_drawing_label(drawing, &drawn->data, label, sizeof label);
     const char *what = label[0] == '\0' ? "()" : label;
     switch (drawn->step->kind) {
     case MUSTER_STEP_SEND:
@@ -103,58 +104,58 @@ static bool sort_steps(const struct muster_drawing *drawing, struct grid *ret_gr
     return true;
 }
 
-static void end_line(FILE *out, int *blanks)
+static void end_line(int *blanks)
 {
     *blanks = 0;
-    (void)fputc('\n', out);
+    (void)putchar('\n');
 }
 
 /* Blanks at the end of a line are left out. */
-static void put(FILE *out, int width, const char *text, int *blanks)
+static void put(int width, const char *text, int *blanks)
 {
     if (text[0] != '\0') {
-        (void)fprintf(out, "%*s%s", *blanks, "", text);
+        (void)printf("%*s%s", *blanks, "", text);
         *blanks = 0;
     }
     *blanks += width > (int)strlen(text) ? width - (int)strlen(text) : 0;
 }
 
-static void print_head(const struct grid *grid, const struct muster_topology *topology, FILE *out)
+static void print_head(const struct grid *grid, const struct muster_topology *topology)
 {
     int blanks = 0;
     char text[CELL_SIZE];
     for (uint32_t host = 0; topology->hosts > 1 && host < topology->hosts; host++) {
-        put(out, host == 0 ? MARGIN : 0, "", &blanks);
+        put(host == 0 ? MARGIN : 0, "", &blanks);
         (void)snprintf(text, sizeof text, "| host %" PRIu32, host);
-        put(out, grid->width * (int)topology->host_sizes[host], text, &blanks);
+        put(grid->width * (int)topology->host_sizes[host], text, &blanks);
     }
     if (topology->hosts > 1) {
-        end_line(out, &blanks);
+        end_line(&blanks);
     }
-    put(out, MARGIN, "", &blanks);
+    put(MARGIN, "", &blanks);
     for (uint32_t rank = 0; rank < topology->ranks; rank++) {
         (void)snprintf(text, sizeof text, "rank %" PRIu32, rank);
-        put(out, grid->width, text, &blanks);
+        put(grid->width, text, &blanks);
     }
-    end_line(out, &blanks);
+    end_line(&blanks);
 }
 
-static void print_cargo(const struct grid *grid, const char *name, const struct muster_cargo *cargo,
-                        FILE *out)
+static void print_step_data(const struct grid *grid, const char *name,
+                            const struct muster_step_data *data)
 {
     int blanks = 0;
-    put(out, MARGIN, name, &blanks);
+    put(MARGIN, name, &blanks);
     for (uint32_t rank = 0; rank < grid->drawing->ranks; rank++) {
         char label[CELL_SIZE];
-        muster_drawing_label(grid->drawing, &cargo[rank], label, sizeof label);
-        put(out, grid->width, label[0] == '\0' ? "-" : label, &blanks);
+        muster_drawing_label(grid->drawing, &data[rank], label, sizeof label);
+        put(grid->width, label[0] == '\0' ? "-" : label, &blanks);
     }
-    end_line(out, &blanks);
+    end_line(&blanks);
 }
 
 /* The nth step of each rank among those of one row's kind. False: there is none. */
 static bool print_cells(const struct grid *grid, size_t first, size_t end, uint32_t nth,
-                        const char *name, FILE *out)
+                        const char *name)
 {
     bool any = false;
     int blanks = 0;
@@ -165,18 +166,18 @@ static bool print_cells(const struct grid *grid, size_t first, size_t end, uint3
             if (n == nth) {
                 write_cell(grid->drawing, grid->steps[i], cell);
                 if (!any) {
-                    put(out, MARGIN, name, &blanks);
-                    put(out, (int)rank * grid->width, "", &blanks);
+                    put(MARGIN, name, &blanks);
+                    put((int)rank * grid->width, "", &blanks);
                 }
                 any = true;
             }
         }
         if (any) {
-            put(out, grid->width, cell, &blanks);
+            put(grid->width, cell, &blanks);
         }
     }
     if (any) {
-        end_line(out, &blanks);
+        end_line(&blanks);
     }
     return any;
 }
@@ -195,14 +196,14 @@ static double end_us(const struct muster_plan_scene *scene, uint32_t column)
 }
 
 static void print_round(const struct muster_plan_scene *scene, const struct grid *grid,
-                        size_t first, size_t end, FILE *out)
+                        size_t first, size_t end)
 {
     uint32_t column = grid->steps[first]->column;
-    (void)fprintf(out, "time %" PRIu32, column);
+    (void)printf("time %" PRIu32, column);
     if (scene->times != NULL) {
-        (void)fprintf(out, ", until %.2f us", end_us(scene, column));
+        (void)printf(", until %.2f us", end_us(scene, column));
     }
-    (void)fputc('\n', out);
+    (void)putchar('\n');
     for (size_t i = first; i < end;) {
         const struct muster_step *step = grid->steps[i]->step;
         size_t next = i;
@@ -216,60 +217,59 @@ static void print_round(const struct muster_plan_scene *scene, const struct grid
         } else {
             (void)snprintf(name, sizeof name, "  %s", kind_names[step->kind]);
         }
-        for (uint32_t nth = 0; print_cells(grid, i, next, nth, nth == 0 ? name : "", out); nth++) {
+        for (uint32_t nth = 0; print_cells(grid, i, next, nth, nth == 0 ? name : ""); nth++) {
         }
         i = next;
     }
 }
 
-static void print_key(const struct muster_drawing *drawing, FILE *out)
+static void print_key(const struct muster_drawing *drawing)
 {
     bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
     bool own = !reduces && !muster_collective_has_root(drawing->shapes[0].collective);
     if (drawing->chunks == 0) {
-        (void)fprintf(out, "()->1 sends an empty message to rank 1; it only says \"I am here\".\n");
+        (void)printf("()->1 sends an empty message to rank 1; it only says \"I am here\".\n");
     } else if (muster_collective_in_place_counts(drawing->shapes[0].collective)) {
-        (void)fprintf(out,
-                      "2>5 is what rank 2 has for rank 5; 2>5->3 sends it to rank 3, 2>5<-3 "
-                      "gets it from there.\n");
+        (void)printf(
+            "2>5 is what rank 2 has for rank 5; 2>5->3 sends it to rank 3, 2>5<-3 "
+            "gets it from there.\n");
     } else {
-        (void)fprintf(
-            out,
+        (void)printf(
             "a->1 sends chunk a to rank 1, a<-0 gets it from rank 0%s. The data are %" PRIu64
             " chunk%s%s.\n",
             reduces ? "; adds: and reduces it with its own" : "", drawing->chunks,
-            drawing->chunks == 1 ? "" : "s", own ? ", rank 0's first" : "");
+            muster_cli_plural(drawing->chunks), own ? ", rank 0's first" : "");
     }
-    (void)fprintf(out,
-                  "A unit of time is one message; ranks without a cell wait for others, or are "
-                  "through.\n");
+    (void)printf(
+        "A unit of time is one message; ranks without a cell wait for others, or are "
+        "through.\n");
 }
 
-static void print_grid(const struct muster_plan_scene *scene, const struct grid *grid, FILE *out)
+static void print_grid(const struct muster_plan_scene *scene, const struct grid *grid)
 {
     const struct muster_drawing *drawing = scene->drawing;
-    (void)fputc('\n', out);
-    print_head(grid, &scene->request->topology, out);
+    (void)putchar('\n');
+    print_head(grid, &scene->request->topology);
     if (drawing->chunks > 0) {
-        print_cargo(grid, "begins with", drawing->begin, out);
+        print_step_data(grid, "begins with", drawing->begin);
     }
     for (size_t i = 0; i < grid->count;) {
         size_t end = i;
         while (end < grid->count && grid->steps[end]->column == grid->steps[i]->column) {
             end++;
         }
-        print_round(scene, grid, i, end, out);
+        print_round(scene, grid, i, end);
         i = end;
     }
     if (drawing->chunks > 0) {
         bool reduces = muster_collective_reduces(drawing->shapes[0].collective);
-        print_cargo(grid, reduces ? "ends with sums of" : "ends with", drawing->end, out);
+        print_step_data(grid, reduces ? "ends with sums of" : "ends with", drawing->end);
     }
-    (void)fputc('\n', out);
-    print_key(drawing, out);
+    (void)putchar('\n');
+    print_key(drawing);
 }
 
-bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out)
+bool muster_plan_print_grid(const struct muster_plan_scene *scene)
 {
     const struct muster_drawing *drawing = scene->drawing;
     struct grid grid = {0};
@@ -279,47 +279,46 @@ bool muster_plan_print_grid(const struct muster_plan_scene *scene, FILE *out)
     }
     bool fits = MARGIN + (int64_t)grid.width * drawing->ranks <= WIDTH_MAX;
     if (fits) {
-        print_grid(scene, &grid, out);
+        print_grid(scene, &grid);
     }
     free(grid.steps);
     return fits;
 }
 
-static void print_step(const struct muster_plan_scene *scene, size_t number, FILE *out)
+static void print_step(const struct muster_plan_scene *scene, size_t number)
 {
     const struct muster_drawing *drawing = scene->drawing;
     const struct muster_drawn_step *drawn = &drawing->steps[number];
     char label[CELL_SIZE];
-    muster_drawing_label(drawing, &drawn->cargo, label, sizeof label);
+    muster_drawing_label(drawing, &drawn->data, label, sizeof label);
     char sum[32] = "";
-    if (muster_collective_reduces(drawing->shapes[0].collective) && drawn->cargo.members > 0) {
-        (void)snprintf(sum, sizeof sum, "of %" PRIu32 " rank%s", drawn->cargo.members,
-                       drawn->cargo.members == 1 ? "" : "s");
+    if (muster_collective_reduces(drawing->shapes[0].collective) && drawn->data.members > 0) {
+        (void)snprintf(sum, sizeof sum, "of %" PRIu32 " rank%s", drawn->data.members,
+                       muster_cli_plural(drawn->data.members));
     }
-    (void)fprintf(out, "%-10s %-10s  ", label[0] == '\0' ? "()" : label, sum);
+    (void)printf("%-10s %-10s  ", label[0] == '\0' ? "()" : label, sum);
     if (scene->times != NULL) {
         struct muster_step_times times = muster_plan_times_of(scene->times, drawing, number);
-        (void)fprintf(out, "%10.2f ..%10.2f us  ", times.start_us, times.end_us);
+        (void)printf("%10.2f ..%10.2f us  ", times.start_us, times.end_us);
     }
-    muster_step_print(drawn->step, out);
+    muster_step_print(drawn->step, stdout);
 }
 
-void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank, FILE *out)
+void muster_plan_print_rank(const struct muster_plan_scene *scene, uint32_t rank)
 {
     const struct muster_schedule *schedule = &scene->set->schedules[rank];
     struct muster_position position = muster_topology_locate(&scene->request->topology, rank);
     struct muster_schedule_totals totals = muster_schedule_total(schedule);
-    (void)fprintf(out,
-                  "\nrank %" PRIu32 ": host %" PRIu32 ", local rank %" PRIu32 "; %" PRIu32
-                  " rounds; sends %" PRIu64 " elements in %" PRIu64 " messages, reduces %" PRIu64
-                  ", scratch %" PRIu64 "\n",
-                  rank, position.host, position.local_rank, totals.rounds, totals.elements_sent,
-                  totals.messages_sent, totals.elements_reduced, schedule->scratch_count);
+    (void)printf("\nrank %" PRIu32 ": host %" PRIu32 ", local rank %" PRIu32 "; %" PRIu32
+                 " rounds; sends %" PRIu64 " elements in %" PRIu64 " messages, reduces %" PRIu64
+                 ", scratch %" PRIu64 "\n",
+                 rank, position.host, position.local_rank, totals.rounds, totals.elements_sent,
+                 totals.messages_sent, totals.elements_reduced, schedule->scratch_count);
     for (size_t i = 0; i < schedule->step_count; i++) {
         if (scene->drawing == NULL) {
-            muster_step_print(&schedule->steps[i], out);
+            muster_step_print(&schedule->steps[i], stdout);
         } else {
-            print_step(scene, scene->drawing->first_step[rank] + i, out);
+            print_step(scene, scene->drawing->first_step[rank] + i);
         }
     }
 }

@@ -1,3 +1,4 @@
+/* The environment of a worker, with the variables by which it finds its job. */
 #include "worker/cli/run/environment.h"
 
 #include <stdarg.h>
@@ -8,7 +9,7 @@
 
 enum { MS_PER_S = 1000, CAPACITY_STEP = 64 };
 
-/* Where the entry of this name is, or the end. */
+/* The index of the entry with this name; count: there is none. */
 static size_t find(const struct muster_environment *environment, const char *entry)
 {
     size_t name_bytes = strcspn(entry, "=") + 1;
@@ -19,7 +20,7 @@ static size_t find(const struct muster_environment *environment, const char *ent
     return i;
 }
 
-/* Takes the entry, which may be NULL for want of memory. */
+/* Takes the entry; NULL: it could not be allocated. */
 static muster_status put(struct muster_environment *environment, char *entry)
 {
     if (entry != NULL && environment->count + 1 >= environment->capacity) {
@@ -36,13 +37,13 @@ static muster_status put(struct muster_environment *environment, char *entry)
     if (entry == NULL) {
         return muster_error_set(MUSTER_FATAL, "a worker's environment: out of memory");
     }
-    size_t place = find(environment, entry);
-    if (place < environment->count) {
-        free(environment->entries[place]);
+    size_t index = find(environment, entry);
+    if (index < environment->count) {
+        free(environment->entries[index]);
     } else {
         environment->count++;
     }
-    environment->entries[place] = entry;
+    environment->entries[index] = entry;
     environment->entries[environment->count] = NULL;
     return MUSTER_OK;
 }
@@ -65,12 +66,11 @@ static muster_status set_job(struct muster_environment *environment,
                              const struct muster_worker *worker)
 {
     const struct muster_run_options *options = supervisor->options;
-    uint32_t target = options->size > options->min_size ? options->size : options->min_size;
     TRY(set(environment, "MUSTER_RENDEZVOUS=%s", supervisor->url));
     TRY(set(environment, "MUSTER_JOB=%s", options->job));
     TRY(set(environment, "MUSTER_MIN=%u", options->min_size));
     TRY(set(environment, "MUSTER_MAX=%u", options->max_size));
-    TRY(set(environment, "MUSTER_TARGET=%u", target));
+    TRY(set(environment, "MUSTER_TARGET=%u", options->target_size));
     TRY(set(environment, "MUSTER_ORDER=%u", worker->index));
     if (supervisor->token[0] != '\0') {
         TRY(set(environment, "MUSTER_TOKEN=%s", supervisor->token));
@@ -98,7 +98,7 @@ static muster_status fill(struct muster_environment *environment,
     return MUSTER_OK;
 }
 
-muster_status muster_environment_make(const struct muster_supervisor *supervisor,
+muster_status muster_environment_init(const struct muster_supervisor *supervisor,
                                       const struct muster_worker *worker,
                                       struct muster_environment *ret_environment)
 {

@@ -1,3 +1,4 @@
+/* Pretended hosts: parses --hosts, and chooses the host of the next worker. */
 #include "worker/cli/run/hosts.h"
 
 #include "worker/base/cleanup.h"
@@ -29,7 +30,7 @@ static muster_status check_name(const struct muster_hosts *hosts, const char *en
     for (uint32_t i = 0; i < hosts->count; i++) {
         if (strlen(hosts->items[i].name) == length &&
             strncmp(hosts->items[i].name, entry, length) == 0) {
-            return muster_error_set(MUSTER_INVALID, "--hosts: \"%.80s\" is there twice",
+            return muster_error_set(MUSTER_INVALID, "--hosts: \"%.80s\" is named twice",
                                     hosts->items[i].name);
         }
     }
@@ -73,7 +74,7 @@ muster_status muster_hosts_parse(const char *text, struct muster_hosts *ret_host
     return MUSTER_OK;
 }
 
-struct muster_host_slots *muster_hosts_place(struct muster_hosts *hosts)
+struct muster_host_slots *muster_hosts_choose(struct muster_hosts *hosts)
 {
     struct muster_host_slots *best = NULL;
     for (uint32_t i = 0; i < hosts->count; i++) {
@@ -81,7 +82,7 @@ struct muster_host_slots *muster_hosts_place(struct muster_hosts *hosts)
         if (host->running < host->slots) {
             return host;
         }
-        /* running / slots, without division */
+        /* compares running / slots without a division */
         if (best == NULL ||
             (uint64_t)host->running * best->slots < (uint64_t)best->running * host->slots) {
             best = host;

@@ -1,3 +1,4 @@
+/* Starts and ends processes so that none is left behind. */
 #include "worker/cli/run/process.h"
 
 #include "worker/base/cleanup.h"
@@ -18,7 +19,8 @@ enum { GROUPS_MAX = 8192 };
 
 /* The guard ----------------------------------------------------------------------------------- */
 
-static void guard_note(pid_t *groups, size_t *count, pid_t message)
+/* A positive message registers a group, a negative one unregisters it. */
+static void guard_update(pid_t *groups, size_t *count, pid_t message)
 {
     if (message > 0) {
         if (*count < GROUPS_MAX) {
@@ -34,7 +36,8 @@ static void guard_note(pid_t *groups, size_t *count, pid_t message)
     }
 }
 
-/* Out of the terminal's reach, and deaf to what ends the launcher: it goes when the pipe ends. */
+/* The guard has a session of its own and blocks all signals, so that what ends the launcher does
+ * not end the guard. It ends when the pipe ends. */
 static void guard_run(int fd)
 {
     (void)setsid();
@@ -49,7 +52,7 @@ static void guard_run(int fd)
     do {
         got = read(fd, &message, sizeof message);
         if (got == (ssize_t)sizeof message) {
-            guard_note(groups, &count, message);
+            guard_update(groups, &count, message);
         }
     } while (got == (ssize_t)sizeof message || (got < 0 && errno == EINTR));
     for (size_t i = 0; i < count; i++) {
@@ -57,9 +60,9 @@ static void guard_run(int fd)
     }
 }
 
-/* The launcher's standard files must not stay open in the guard: whoever reads them waits for their
- * end. */
-static void close_all_but(int fd)
+/* The launcher's standard files must not stay open in the guard: a reader of them would wait for
+ * the guard's end too. */
+static void close_all_except(int fd)
 {
     if (fd > 0) {
         (void)close_range(0, (unsigned)fd - 1, 0);
@@ -67,7 +70,7 @@ static void close_all_but(int fd)
     (void)close_range((unsigned)fd + 1, ~0U, 0);
 }
 
-muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
+muster_status muster_guard_open(void (*cleanup)(void *argument), void *argument,
                                 struct muster_guard *ret_guard)
 {
     int ends[2];
@@ -76,10 +79,10 @@ muster_status muster_guard_open(void (*tidy)(void *argument), void *argument,
     }
     pid_t pid = fork();
     if (pid == 0) {
-        close_all_but(ends[0]);
+        close_all_except(ends[0]);
         guard_run(ends[0]);
-        if (tidy != NULL) {
-            tidy(argument);
+        if (cleanup != NULL) {
+            cleanup(argument);
         }
         _exit(0);
     }
@@ -103,17 +106,17 @@ void muster_guard_close(struct muster_guard *guard)
     *guard = (struct muster_guard){.fd = -1};
 }
 
-void muster_guard_forget(struct muster_guard *guard, pid_t group)
+void muster_guard_unregister(struct muster_guard *guard, pid_t group)
 {
     pid_t message = -group;
     ssize_t written = write(guard->fd, &message, sizeof message);
-    (void)written; /* a guard that was killed guards nothing */
+    (void)written; /* fails only if the guard was killed: then there is nothing to unregister */
 }
 
 /* Starting ------------------------------------------------------------------------------------ */
 
 struct start_pipes {
-    int output[2], error[2], verdict[2];
+    int output[2], error[2], exec_error[2];
 };
 
 static void close_pair(int ends[2])
@@ -130,14 +133,14 @@ static void close_pipes(struct start_pipes *pipes)
 {
     close_pair(pipes->output);
     close_pair(pipes->error);
-    close_pair(pipes->verdict);
+    close_pair(pipes->exec_error);
 }
 
 static muster_status open_pipes(struct start_pipes *pipes)
 {
     *pipes = (struct start_pipes){{-1, -1}, {-1, -1}, {-1, -1}};
     if (pipe2(pipes->output, O_CLOEXEC) != 0 || pipe2(pipes->error, O_CLOEXEC) != 0 ||
-        pipe2(pipes->verdict, O_CLOEXEC) != 0) {
+        pipe2(pipes->exec_error, O_CLOEXEC) != 0) {
         muster_status status = muster_error_errno(MUSTER_FATAL, "a worker's pipes");
         close_pipes(pipes);
         return status;
@@ -145,8 +148,8 @@ static muster_status open_pipes(struct start_pipes *pipes)
     return MUSTER_OK;
 }
 
-/* Registers its own group with the guard, so that there is no moment without: only
- * async-signal-safe calls, for the launcher has other threads. */
+/* The child registers its own group with the guard, so that there is no moment in which a group is
+ * not registered. Only async-signal-safe calls: the launcher has other threads. */
 static _Noreturn void child_run(const struct muster_command *command, int guard_fd,
                                 struct start_pipes *pipes, pid_t launcher)
 {
@@ -165,12 +168,12 @@ static _Noreturn void child_run(const struct muster_command *command, int guard_
     (void)sigprocmask(SIG_SETMASK, command->signals, NULL);
     (void)execvpe(command->argv[0], command->argv, command->environment);
     int number = errno;
-    ssize_t written = write(pipes->verdict[1], &number, sizeof number);
+    ssize_t written = write(pipes->exec_error[1], &number, sizeof number);
     (void)written;
     _exit(MUSTER_CLI_NOT_EXECUTABLE);
 }
 
-/* What stopped the child's exec; 0 once it runs. */
+/* The errno of the child's exec; 0: the command runs. */
 static int wait_for_exec(int fd)
 {
     int number = 0;
@@ -181,8 +184,8 @@ static int wait_for_exec(int fd)
     return got == (ssize_t)sizeof number ? number : 0;
 }
 
-static muster_status refuse(struct muster_guard *guard, pid_t pid, const char *name, int number,
-                            int *ret_exit_status)
+static muster_status report_exec_failure(struct muster_guard *guard, pid_t pid, const char *name,
+                                         int number, int *ret_exit_status)
 {
     muster_process_reap(guard, pid);
     *ret_exit_status = number == ENOENT ? MUSTER_CLI_NOT_FOUND : MUSTER_CLI_NOT_EXECUTABLE;
@@ -190,6 +193,8 @@ static muster_status refuse(struct muster_guard *guard, pid_t pid, const char *n
     return muster_error_errno(MUSTER_INVALID, "cannot execute \"%.256s\"", name);
 }
 
+/* Forks, and waits until the child runs the command or has reported why it cannot: the pipe for
+ * that closes in exec. So the caller learns of a wrong command before it goes on. */
 muster_status muster_process_start(struct muster_guard *guard, const struct muster_command *command,
                                    struct muster_process *ret_process, int *ret_exit_status)
 {
@@ -205,13 +210,13 @@ muster_status muster_process_start(struct muster_guard *guard, const struct must
         close_pipes(&pipes);
         return status;
     }
-    (void)setpgid(pid, pid); /* whoever of the two comes first */
-    close(pipes.verdict[1]);
-    pipes.verdict[1] = -1;
-    int number = wait_for_exec(pipes.verdict[0]);
+    (void)setpgid(pid, pid); /* parent or child, whichever comes first */
+    close(pipes.exec_error[1]);
+    pipes.exec_error[1] = -1;
+    int number = wait_for_exec(pipes.exec_error[0]);
     if (number != 0) {
         close_pipes(&pipes);
-        return refuse(guard, pid, command->argv[0], number, ret_exit_status);
+        return report_exec_failure(guard, pid, command->argv[0], number, ret_exit_status);
     }
     if (command->quiet) {
         close_pair(pipes.output);
@@ -260,7 +265,7 @@ bool muster_process_wait(pid_t pid, int64_t deadline_ns)
 void muster_process_reap(struct muster_guard *guard, pid_t pid)
 {
     (void)kill(-pid, SIGKILL);
-    muster_guard_forget(guard, pid);
+    muster_guard_unregister(guard, pid);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }

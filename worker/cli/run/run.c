@@ -1,4 +1,4 @@
-/* `muster run`: its options, and its main(). */
+/* `muster run`: parses its options and starts the launcher. */
 #include "worker/cli/run/run.h"
 
 #include "worker/base/cleanup.h"
@@ -30,56 +30,67 @@ enum {
 };
 
 static const char doc[] =
-    "Starts workers on this machine and keeps them together until the job is over. Each worker "
-    "finds the job in its environment (MUSTER_RENDEZVOUS, MUSTER_JOB, MUSTER_TOKEN, ...), which a "
-    "program that calls muster_open() reads by itself."
+    "Starts the workers of a job on this machine and supervises them until the job ends. Each "
+    "worker finds the job in its environment (MUSTER_RENDEZVOUS, MUSTER_JOB, MUSTER_TOKEN, ...), "
+    "which muster_open() reads."
     "\v"
     "Examples:\n"
     "  muster run -n 4 -- ./train --epochs 3\n"
     "  muster run -n 4 --min 2 --max 8 --hosts a:2,b:2 -- ./train\n"
     "\n"
-    "Each line that a worker prints begins with [HOST:SLOT], with --hosts, or else with [WORKER]; "
-    "both keep to their worker for good. A worker that dies is reported and not replaced: the "
-    "others go on as long as --min are left. `muster job resize' changes the size while the job "
-    "runs.\n"
+    "Each line that a worker prints gets a prefix: with --hosts [HOST:SLOT], else the number of "
+    "the "
+    "worker, [3]. A worker keeps its prefix as long as it lives. A worker that dies is reported "
+    "and "
+    "not replaced: the job continues as long as --min workers are left. `muster job resize' "
+    "changes "
+    "the size while the job runs.\n"
     "\n"
-    "The first Ctrl-C or SIGTERM sends SIGTERM to the workers, which those that use muster_run() "
-    "take as a planned end; the second kills them.\n"
+    "The first Ctrl-C or SIGTERM sends SIGTERM to the workers; a worker that uses muster_run() "
+    "then "
+    "leaves without losing work. The second one kills them.\n"
     "\n"
-    "Exit status: 0 if the job finished, even if workers died on the way and the others went on; "
-    "else that of the first worker that failed (128 + N if signal N killed it); 128 + N after "
-    "Ctrl-C or SIGTERM; 127 or 126 if the command cannot be executed; 2 for wrong options; 1 if "
-    "the job could not be started.\n"
+    "Exit status: 0 if the job finished, even if workers died and the others continued; otherwise "
+    "that of the first worker that failed (128 + N if signal N killed it); 128 + N after Ctrl-C or "
+    "SIGTERM; 127 or 126 if the command cannot be executed; 2 for wrong options; 1 if the job "
+    "could "
+    "not be started.\n"
     "\n"
-    "Environment: MUSTER_RENDEZVOUS, MUSTER_JOB, MUSTER_TOKEN, MUSTER_MIN and MUSTER_MAX stand for "
-    "the options of these names. NO_COLOR keeps prefixes plain on a terminal.";
+    "Environment: MUSTER_RENDEZVOUS, MUSTER_JOB, MUSTER_MIN and MUSTER_MAX are the defaults of the "
+    "options with these names, MUSTER_TOKEN is the token if there is no --token-file. With "
+    "NO_COLOR "
+    "prefixes have no colours on a terminal.";
 
 static const struct argp_option options_table[] = {
     {"workers", 'n', "N", 0, "Start N workers [default: the slots of --hosts, else 1]", 1},
-    {"min", KEY_MIN, "N", 0, "The job goes on with at least N workers [default: -n]", 1},
-    {"max", KEY_MAX, "N", 0, "It never has more than N [default: -n, or --min if larger]", 1},
+    {"min", KEY_MIN, "N", 0, "The job continues while it has at least N workers [default: -n]", 1},
+    {"max", KEY_MAX, "N", 0,
+     "The job never has more than N workers [default: -n, or --min if larger]", 1},
     {"hosts", KEY_HOSTS, "a:2,b:2", 0,
-     "Pretend that the workers run on these hosts, so many on each", 1},
-    {"env", KEY_ENV, "NAME=VALUE", 0, "Set a variable for the workers; may be repeated", 1},
+     "Pretend that the workers run on several hosts: here two on host a and two on host b. All of "
+     "them run on this machine",
+     1},
+    {"env", KEY_ENV, "NAME=VALUE", 0,
+     "Set an environment variable of the workers; may be given several times", 1},
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
-     "How long the job waits for --min workers [default: 60; but if a worker dies, nobody else "
-     "can come, and too few are left, the job ends at once]",
+     "How long the job waits until it has --min workers [default: 60; but if workers die and too "
+     "few are left of a job with a musterd of its own, the job ends at once]",
      1},
     {"rendezvous", KEY_RENDEZVOUS, "URL", 0,
      "Use this server, http://HOST:PORT [default: start a musterd for this job alone]", 2},
-    {"job", KEY_JOB, "NAME", 0, "The job's name [default: the command's]", 2},
+    {"job", KEY_JOB, "NAME", 0, "The name of the job [default: the name of the command]", 2},
     {"token-file", KEY_TOKEN_FILE, "PATH", 0,
-     "The file whose first line is the job's secret token; made, with a random one, if it is not "
-     "there [default: MUSTER_TOKEN, else a random token in a temporary file]",
+     "The first line of this file is the secret token of the job. A file that does not exist is "
+     "created with a random token [default: MUSTER_TOKEN, else a random token in a temporary file]",
      2},
     {"store", KEY_STORE, "PATH", 0,
-     "Where the job's own musterd keeps what happened [default: memory]", 2},
+     "The file in which the job's own musterd stores the state of the job [default: memory]", 2},
     {"no-grow", KEY_NO_GROW, NULL, 0,
-     "Start no more workers when the job is resized: another launcher does", 2},
-    {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Print the workers' lines as they are", 3},
+     "Do not start workers when the job is resized, because another launcher does", 2},
+    {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Print the lines of workers without a prefix", 3},
     {"json", KEY_JSON, "PATH", 0,
-     "Write the summary as one JSON object to PATH; to standard output if it is -, and then all "
-     "that workers print goes to standard error",
+     "Write the summary to PATH as one JSON object. If PATH is -, it goes to standard output, and "
+     "the workers' standard output goes to standard error",
      3},
     {0},
 };
@@ -90,6 +101,7 @@ struct parsing {
     const char *size;
 };
 
+/* --env, and the command after the options. */
 static error_t parse_repeated(int key, char *argument, struct argp_state *state)
 {
     struct muster_run_options *options = &((struct parsing *)state->input)->options;
@@ -115,6 +127,7 @@ static error_t parse_repeated(int key, char *argument, struct argp_state *state)
     }
 }
 
+/* Keeps the texts of options that depend on others: they are parsed when all are known. */
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct parsing *parsing = state->input;
@@ -164,15 +177,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* NULL for a variable that is not set, or empty. */
+/* NULL: the variable is not set, or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* The command's name, so far as it can be a job's. */
-static void name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SIZE])
+/* The name of the command, with '-' for characters that the name of a job cannot have. */
+static void job_name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SIZE])
 {
     const char *slash = strrchr(command, '/');
     const char *name = slash != NULL ? slash + 1 : command;
@@ -190,10 +203,10 @@ static void name_of_command(const char *command, char ret_job[MUSTER_JOB_NAME_SI
     }
 }
 
-static muster_status settle_job(struct parsing *parsing)
+static muster_status resolve_job(struct parsing *parsing)
 {
     if (parsing->job == NULL) {
-        name_of_command(parsing->options.command[0], parsing->options.job);
+        job_name_of_command(parsing->options.command[0], parsing->options.job);
         return MUSTER_OK;
     }
     if (!muster_job_name_valid(parsing->job)) {
@@ -205,7 +218,9 @@ static muster_status settle_job(struct parsing *parsing)
     return MUSTER_OK;
 }
 
-static muster_status settle_sizes(struct parsing *parsing)
+/* Works out the sizes that are not given, in the order in which they depend on each other (-n,
+ * --min, --max), and refuses those that contradict each other. */
+static muster_status resolve_sizes(struct parsing *parsing)
 {
     struct muster_run_options *options = &parsing->options;
     if (parsing->hosts != NULL) {
@@ -224,7 +239,8 @@ static muster_status settle_sizes(struct parsing *parsing)
         TRY(muster_cli_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
                                     &options->min_size));
     }
-    options->max_size = options->min_size > options->size ? options->min_size : options->size;
+    options->target_size = options->min_size > options->size ? options->min_size : options->size;
+    options->max_size = options->target_size;
     if (parsing->max != NULL) {
         TRY(muster_cli_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
                                     &options->max_size));
@@ -237,23 +253,23 @@ static muster_status settle_sizes(struct parsing *parsing)
     }
     if (options->rendezvous == NULL && options->min_size > options->size) {
         return muster_error_set(MUSTER_INVALID,
-                                "--min %u is more than -n %u, and without --rendezvous nobody else "
+                                "--min %u is more than -n %u, and without --rendezvous no others "
                                 "can join",
                                 options->min_size, options->size);
     }
     return MUSTER_OK;
 }
 
-static muster_status settle(struct parsing *parsing)
+static muster_status resolve_options(struct parsing *parsing)
 {
-    TRY(settle_job(parsing));
-    TRY(settle_sizes(parsing));
+    TRY(resolve_job(parsing));
+    TRY(resolve_sizes(parsing));
     if (parsing->options.rendezvous != NULL) {
         TRY(muster_client_check_url(parsing->options.rendezvous));
         if (parsing->options.store != NULL) {
             return muster_error_set(MUSTER_INVALID,
-                                    "--store is for a musterd of the job's own, and --rendezvous "
-                                    "%s is given",
+                                    "--store is for the job's own musterd, but --rendezvous %s is "
+                                    "given",
                                     parsing->options.rendezvous);
         }
     }
@@ -279,7 +295,7 @@ muster_status muster_run_options_parse(int argc, char **argv,
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, parsing) != 0) {
         return muster_error_set(MUSTER_INVALID, "the options cannot be read");
     }
-    TRY(settle(parsing));
+    TRY(resolve_options(parsing));
     *ret_options = parsing->options;
     return MUSTER_OK;
 }

@@ -1,4 +1,4 @@
-/* What `muster run` was asked to do. */
+/* The options of `muster run`. */
 #ifndef MUSTER_WORKER_CLI_RUN_RUN_H
 #define MUSTER_WORKER_CLI_RUN_RUN_H
 
@@ -9,24 +9,25 @@
 
 enum { MUSTER_RUN_ENV_MAX = 256 };
 
-/* Strings are borrowed from argv and the environment. */
+/* The strings are borrowed from argv and the environment. */
 struct muster_run_options {
     uint32_t size, min_size, max_size;
+    uint32_t target_size; /* of the job at its start */
     struct muster_hosts hosts;
-    const char *rendezvous; /* NULL: a server of its own */
+    const char *rendezvous; /* NULL: the job gets a server of its own */
     char job[MUSTER_JOB_NAME_SIZE];
-    const char *token;      /* NULL: none given */
-    const char *token_file; /* NULL: none given */
+    const char *token;      /* NULL: not given */
+    const char *token_file; /* NULL: not given */
     const char *store;      /* NULL: memory */
     uint32_t timeout_s;     /* 0: not given */
     bool prefix, grow;
     const char *json; /* NULL: no JSON; "-": standard output */
     uint32_t env_count;
     char *env[MUSTER_RUN_ENV_MAX]; /* "NAME=VALUE" */
-    char **command;                /* NULL at its end */
+    char **command;                /* ends with NULL */
 };
 
-/* argv[0] is "muster run". Does not return for --help and wrong options (argp exits).
+/* argv[0] is "muster run". Does not return for --help and for options that argp refuses.
  * MUSTER_INVALID names the option that contradicts another. */
 MUSTER_CHECKED muster_status muster_run_options_parse(int argc, char **argv,
                                                       struct muster_run_options *ret_options);

@@ -1,3 +1,4 @@
+/* A `musterd` that the launcher starts for its job, and ends with it. */
 #include "worker/cli/run/server.h"
 
 #include "worker/base/clock.h"
@@ -8,19 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, LOOK_INTERVAL_MS = 5 };
+enum { START_TIMEOUT_MS = 10000, STOP_TIMEOUT_MS = 3000, POLL_INTERVAL_MS = 5 };
 
-/* Beside this program, then where it is installed; else PATH decides. */
+/* Looks beside this program, then where an installation puts it; else PATH decides. */
 static void find_program(char ret_path[PATH_MAX])
 {
-    static const char *const places[] = {"musterd", "../libexec/musterd", "../sbin/musterd"};
+    static const char *const candidates[] = {"musterd", "../libexec/musterd", "../sbin/musterd"};
     char folder[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
     folder[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(folder, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+    for (size_t i = 0; slash != NULL && i < sizeof candidates / sizeof candidates[0]; i++) {
         *slash = '\0';
-        int used = snprintf(ret_path, PATH_MAX, "%s/%s", folder, places[i]);
+        int used = snprintf(ret_path, PATH_MAX, "%s/%s", folder, candidates[i]);
         if (used > 0 && used < PATH_MAX && access(ret_path, X_OK) == 0) {
             return;
         }
@@ -63,15 +64,14 @@ static muster_status wait_for_port(struct muster_server *server, const char *pat
     siginfo_t info;
     while (!read_port(path, &port)) {
         bool ended = muster_process_ended(server->process.pid, &info);
-        pump(server, LOOK_INTERVAL_MS);
+        pump(server, POLL_INTERVAL_MS);
         if (ended) {
             return muster_error_set(MUSTER_INVALID,
-                                    "the job's own musterd did not start; it says why above");
+                                    "the job's own musterd did not start; its message is above");
         }
         if (muster_clock_left_ms(deadline_ns) == 0) {
             return muster_error_set(MUSTER_INVALID,
-                                    "the job's own musterd does not serve after "
-                                    "%d s",
+                                    "the job's own musterd does not answer after %d s",
                                     START_TIMEOUT_MS / 1000);
         }
     }
@@ -79,20 +79,22 @@ static muster_status wait_for_port(struct muster_server *server, const char *pat
     return MUSTER_OK;
 }
 
+/* The server writes the port that it has got into a file: port 0 makes it choose a free one, so
+ * that any number of jobs can run on one machine. */
 muster_status muster_server_start(struct muster_guard *guard, const char *folder, const char *store,
                                   const sigset_t *signals, struct muster_sink *sink,
                                   struct muster_server *ret_server)
 {
     char program[PATH_MAX];
     char port_file[PATH_MAX];
-    char place[PATH_MAX];
+    char store_path[PATH_MAX];
     find_program(program);
     (void)snprintf(port_file, sizeof port_file, "%s/port", folder);
-    (void)snprintf(place, sizeof place, "%s", store != NULL ? store : "memory");
+    (void)snprintf(store_path, sizeof store_path, "%s", store != NULL ? store : "memory");
     char listen[] = "--listen=127.0.0.1:0";
     char port_option[] = "--port-file";
     char store_option[] = "--store";
-    char *const argv[] = {program, listen, port_option, port_file, store_option, place, NULL};
+    char *const argv[] = {program, listen, port_option, port_file, store_option, store_path, NULL};
     const struct muster_command command = {
         .argv = argv, .environment = environ, .signals = signals, .quiet = true};
     struct muster_server server = {0};

@@ -1,6 +1,7 @@
-/* How the job went: the exit status, a few lines for people, and JSON for programs. */
+/* How the job went: the exit status, some lines for people, and JSON for programs. */
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
+#include "worker/cli/print.h"
 #include "worker/cli/report.h"
 #include "worker/cli/run/run_parts.h"
 
@@ -14,7 +15,7 @@ enum { SIGNAL_BASE = 128 };
 
 /* The outcome --------------------------------------------------------------------------------- */
 
-/* NULL: every worker ended with 0. */
+/* The worker that failed first; NULL: all of them ended with status 0. */
 static const struct muster_worker *first_failed(const struct muster_supervisor *supervisor)
 {
     const struct muster_worker *first = NULL;
@@ -28,14 +29,15 @@ static const struct muster_worker *first_failed(const struct muster_supervisor *
     return first;
 }
 
-/* True if the others went on without it: it was in an earlier generation only, or never in one. */
+/* True if the job continued without this worker: it was a member of earlier generations only, or
+ * never a member. */
 static bool was_survived(const struct muster_supervisor *supervisor,
                          const struct muster_worker *worker)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     bool known = false;
     for (uint32_t i = 0; i < supervisor->member_count; i++) {
-        const struct muster_crew_member *member = &supervisor->members[i];
+        const struct muster_own_member *member = &supervisor->members[i];
         if (member->worker == worker->index) {
             known = true;
             if (!member->gone || member->generation >= job->generation) {
@@ -43,15 +45,16 @@ static bool was_survived(const struct muster_supervisor *supervisor,
             }
         }
     }
-    /* Else it may have been a member that was not recognised, or is forgotten. */
-    return known || (!supervisor->strangers && job->departure_count < MUSTER_HISTORY_MAX);
+    /* A worker without a known member may still have been one: a member that was not matched with
+     * its worker, or one that the server no longer lists. */
+    return known || (!supervisor->unmatched_members && job->departure_count < MUSTER_HISTORY_MAX);
 }
 
-/* The job ended in order: by its last generation's members, each of which said that it was done,
- * and none of our workers among them failed afterwards. */
+/* True if the job has finished: members of its last generation have left as finished, and no worker
+ * of this launcher that counts has failed. */
 static bool job_finished(const struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     bool finished = false;
     for (uint32_t i = 0; i < job->departure_count; i++) {
         const struct muster_departure_record *record = &job->departures[i];
@@ -72,10 +75,10 @@ struct outcome {
     int exit_status;
 };
 
-static struct outcome judge(const struct muster_supervisor *supervisor)
+static struct outcome find_outcome(const struct muster_supervisor *supervisor)
 {
     const struct muster_worker *failed = first_failed(supervisor);
-    bool known = supervisor->look.known;
+    bool known = supervisor->snapshot.known;
     if (known && job_finished(supervisor)) {
         return (struct outcome){"finished", MUSTER_CLI_DONE};
     }
@@ -91,44 +94,39 @@ static struct outcome judge(const struct muster_supervisor *supervisor)
 
 /* For people ---------------------------------------------------------------------------------- */
 
-static double seconds(int64_t ms)
+static void print_generations(struct muster_supervisor *supervisor)
 {
-    return (double)ms / 1000;
-}
-
-static void say_generations(struct muster_supervisor *supervisor)
-{
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     char line[MUSTER_REPORT_LINE_SIZE];
-    MUSTER_SAY(supervisor, "%s", muster_report_generation_head());
+    MUSTER_PRINT(supervisor, "%s", muster_report_generation_head());
     for (uint32_t i = 0; i < job->generation_count; i++) {
-        MUSTER_SAY(supervisor, "%s", muster_report_generation(job, i, line, sizeof line));
+        MUSTER_PRINT(supervisor, "%s", muster_report_generation(job, i, line, sizeof line));
     }
 }
 
-static void say_departures(struct muster_supervisor *supervisor)
+static void print_departures(struct muster_supervisor *supervisor)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     char line[MUSTER_REPORT_LINE_SIZE];
     uint32_t finished = 0;
     for (uint32_t i = 0; i < job->departure_count; i++) {
         if (job->departures[i].reason == MUSTER_LEAVE_FINISHED) {
             finished++;
         } else {
-            MUSTER_SAY(supervisor, "%s",
-                       muster_report_departure(&job->departures[i], line, sizeof line));
+            MUSTER_PRINT(supervisor, "%s",
+                         muster_report_departure(&job->departures[i], line, sizeof line));
         }
     }
     if (finished > 0) {
-        MUSTER_SAY(supervisor, "%u worker%s finished", finished, finished == 1 ? "" : "s");
+        MUSTER_PRINT(supervisor, "%u worker%s finished", finished, muster_cli_plural(finished));
     }
 }
 
-static void say_outcome(struct muster_supervisor *supervisor, struct outcome outcome,
-                        int64_t lasted_ms)
+static void print_outcome(struct muster_supervisor *supervisor, struct outcome outcome,
+                          int64_t lasted_ms)
 {
-    MUSTER_SAY(supervisor, "job %s: %s after %.2f s; exit status %d", supervisor->options->job,
-               outcome.word, seconds(lasted_ms), outcome.exit_status);
+    MUSTER_PRINT(supervisor, "job %s: %s after %.2f s; exit status %d", supervisor->options->job,
+                 outcome.word, muster_cli_seconds(lasted_ms), outcome.exit_status);
 }
 
 /* For programs -------------------------------------------------------------------------------- */
@@ -152,7 +150,7 @@ static json_t *workers_json(const struct muster_supervisor *supervisor)
 static json_t *summary_json(const struct muster_supervisor *supervisor, struct outcome outcome,
                             int64_t lasted_ms)
 {
-    const struct muster_job_response *job = &supervisor->look.job;
+    const struct muster_job_response *job = &supervisor->snapshot.job;
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o}", "job", supervisor->options->job,
                      "outcome", outcome.word, "exit_status", (json_int_t)outcome.exit_status,
                      "lasted_ms", (json_int_t)lasted_ms, "why", job->why, "generations",
@@ -160,7 +158,7 @@ static json_t *summary_json(const struct muster_supervisor *supervisor, struct o
                      muster_report_departures_json(job), "workers", workers_json(supervisor));
 }
 
-/* False: it could not be written; errno says why. */
+/* False: the summary could not be written; errno says why. */
 static bool write_json(const char *path, const json_t *json)
 {
     bool to_output = strcmp(path, "-") == 0;
@@ -168,30 +166,30 @@ static bool write_json(const char *path, const json_t *json)
     if (file == NULL) {
         return false;
     }
-    bool written = json_dumpf(json, file, JSON_COMPACT) == 0 && fputc('\n', file) != EOF;
+    bool written = muster_cli_write_json(json, MUSTER_CLI_ALL_DIGITS, file);
     written = (to_output ? fflush(file) : fclose(file)) == 0 && written;
     return written;
 }
 
-int muster_summary_say(struct muster_supervisor *supervisor)
+int muster_summary_print(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
-    struct outcome outcome = judge(supervisor);
+    struct outcome outcome = find_outcome(supervisor);
     int64_t lasted_ms = (muster_clock_ns() - supervisor->started_ns) / 1000000;
-    if (supervisor->look.known && supervisor->look.job.generation_count > 0) {
-        say_generations(supervisor);
-        say_departures(supervisor);
-    } else if (supervisor->look.known) {
-        MUSTER_SAY(supervisor, "the job never began: %s", supervisor->look.job.why);
+    if (supervisor->snapshot.known && supervisor->snapshot.job.generation_count > 0) {
+        print_generations(supervisor);
+        print_departures(supervisor);
+    } else if (supervisor->snapshot.known) {
+        MUSTER_PRINT(supervisor, "the job never started: %s", supervisor->snapshot.job.why);
     }
-    say_outcome(supervisor, outcome, lasted_ms);
+    print_outcome(supervisor, outcome, lasted_ms);
     if (options->json == NULL) {
         return outcome.exit_status;
     }
     json_t *json = summary_json(supervisor, outcome, lasted_ms);
-    bool written = json != NULL && write_json(options->json, json);
+    bool written = write_json(options->json, json);
     if (!written) {
-        MUSTER_SAY(supervisor, "--json %s: %s", options->json, strerror(errno));
+        MUSTER_PRINT(supervisor, "--json %s: %s", options->json, strerror(errno));
     }
     json_decref(json);
     return written || outcome.exit_status != 0 ? outcome.exit_status : MUSTER_CLI_FAILED;

@@ -1,9 +1,10 @@
-/* The launcher's beginning, its loop, and its end. */
+/* The launcher from start to end: one poll loop over pipes, signals and polls of the job. */
 #include "worker/cli/run/run_parts.h"
 
 #include "worker/base/clock.h"
 #include "worker/cli/cli.h"
-#include "worker/cli/run/place.h"
+#include "worker/cli/print.h"
+#include "worker/cli/run/run_files.h"
 #include "worker/cli/service.h"
 
 #include <poll.h>
@@ -16,16 +17,16 @@
 #include <unistd.h>
 
 enum {
-    LOOK_OWN_MS = 200,     /* at a server of our own */
-    LOOK_SHARED_MS = 1000, /* at one that serves others too */
-    LINGER_LOOK_MS = 100,
-    DRAIN_MS = 1000, /* pipes that stay open after the last worker's end */
-    FLUSH_MS = 5000, /* our own output at the end, if nobody reads it */
-    FLUSH_STOPPED_MS = 500,
-    FIXED_FDS = 6,
+    POLL_OWN_MS = 200,      /* how often a server of the job's own is polled */
+    POLL_SHARED_MS = 1000,  /* and one that serves other jobs too */
+    GROUP_POLL_MS = 100,    /* how often process groups that are ending are checked */
+    DRAIN_MS = 1000,        /* limit for pipes that stay open after the last worker has ended */
+    FLUSH_MS = 5000,        /* limit for writing the launcher's own output at the end */
+    FLUSH_STOPPED_MS = 500, /* the same after Ctrl-C or SIGTERM */
+    FIXED_FDS = 4,
 };
 
-/* Beginning ----------------------------------------------------------------------------------- */
+/* Start --------------------------------------------------------------------------------------- */
 
 static muster_status catch_signals(struct muster_supervisor *supervisor)
 {
@@ -45,7 +46,7 @@ static muster_status catch_signals(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
-/* Two pipes a worker go beyond the usual soft limit. */
+/* Two pipes for each worker can exceed the usual soft limit. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -55,18 +56,18 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static void say_start(struct muster_supervisor *supervisor)
+static void print_start(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
     char token[PATH_MAX + 16] = "";
     if (supervisor->token_file[0] != '\0') {
         (void)snprintf(token, sizeof token, " --token-file %s", supervisor->token_file);
     }
-    MUSTER_SAY(supervisor,
-               "job %s: %u worker%s (min %u, max %u); look: muster job show %s --rendezvous "
-               "%s%s",
-               options->job, options->size, options->size == 1 ? "" : "s", options->min_size,
-               options->max_size, options->job, supervisor->url, token);
+    MUSTER_PRINT(supervisor,
+                 "job %s: %u worker%s (min %u, max %u); status: muster job show %s --rendezvous "
+                 "%s%s",
+                 options->job, options->size, muster_cli_plural(options->size), options->min_size,
+                 options->max_size, options->job, supervisor->url, token);
 }
 
 static muster_status find_server(struct muster_supervisor *supervisor)
@@ -82,11 +83,14 @@ static muster_status find_server(struct muster_supervisor *supervisor)
     return MUSTER_OK;
 }
 
-static void remove_place(void *argument)
+static void remove_files(void *argument)
 {
-    muster_place_remove(argument);
+    muster_run_files_remove(argument);
 }
 
+/* The order matters. Signals are blocked before anything is started. The guard is forked before
+ * there are threads, and knows the temporary folder that it has to remove. The server's address
+ * goes into the environment of the workers. The thread that polls the job starts last. */
 static muster_status begin(struct muster_supervisor *supervisor)
 {
     const struct muster_run_options *options = supervisor->options;
@@ -94,31 +98,32 @@ static muster_status begin(struct muster_supervisor *supervisor)
     TRY(muster_sink_init(&supervisor->output, STDOUT_FILENO));
     TRY(catch_signals(supervisor));
     raise_descriptor_limit();
-    TRY(muster_place_make(supervisor));
-    TRY(muster_guard_open(remove_place, supervisor, &supervisor->guard));
+    TRY(muster_run_files_create(supervisor));
+    TRY(muster_guard_open(remove_files, supervisor, &supervisor->guard));
     TRY(find_server(supervisor));
-    TRY(muster_crew_start(supervisor, options->size));
-    say_start(supervisor);
-    return muster_lookout_create(supervisor->url, supervisor->token, options->job,
-                                 supervisor->private_server ? LOOK_OWN_MS : LOOK_SHARED_MS,
-                                 supervisor->notify_fd, &supervisor->lookout);
+    TRY(muster_workers_start(supervisor, options->size));
+    print_start(supervisor);
+    return muster_job_poller_create(supervisor->url, supervisor->token, options->job,
+                                    supervisor->private_server ? POLL_OWN_MS : POLL_SHARED_MS,
+                                    supervisor->notify_fd, &supervisor->poller);
 }
 
 /* The loop ------------------------------------------------------------------------------------ */
 
+/* The first signal asks the workers to end; a second one kills them. */
 static void stop(struct muster_supervisor *supervisor, int signal)
 {
     if (supervisor->stop_signal == 0) {
         supervisor->stop_signal = signal;
-        MUSTER_SAY(supervisor, "%s: asking %u worker%s to end; the next one kills",
-                   signal == SIGINT ? "Ctrl-C" : strsignal(signal), supervisor->running,
-                   supervisor->running == 1 ? "" : "s");
-        muster_crew_signal(supervisor, SIGTERM);
+        MUSTER_PRINT(supervisor, "%s: sending SIGTERM to %u worker%s; a second signal kills them",
+                     signal == SIGINT ? "Ctrl-C" : strsignal(signal), supervisor->running,
+                     muster_cli_plural(supervisor->running));
+        muster_workers_signal(supervisor, SIGTERM);
     } else {
         supervisor->killed = true;
-        MUSTER_SAY(supervisor, "killing %u worker%s", supervisor->running,
-                   supervisor->running == 1 ? "" : "s");
-        muster_crew_signal(supervisor, SIGKILL);
+        MUSTER_PRINT(supervisor, "killing %u worker%s", supervisor->running,
+                     muster_cli_plural(supervisor->running));
+        muster_workers_signal(supervisor, SIGKILL);
     }
 }
 
@@ -134,7 +139,7 @@ static void read_signals(struct muster_supervisor *supervisor)
         }
     }
     if (ended) {
-        muster_crew_reap(supervisor);
+        muster_workers_reap(supervisor);
     }
 }
 
@@ -152,56 +157,59 @@ static uint32_t stream_count(const struct muster_supervisor *supervisor)
     return supervisor->worker_count * 2 + (supervisor->private_server ? 1 : 0);
 }
 
-static bool wants_reading(const struct muster_stream *stream)
+static bool should_read(const struct muster_stream *stream)
 {
     return stream->fd >= 0 && stream->used < MUSTER_LINE_MAX_BYTES &&
            muster_sink_wants_more(stream->sink);
 }
 
-/* Everyone gets a turn: the next round begins with the first one that a full sink held up. */
+/* Streams are served in turn: the next round starts with the first one that a full sink blocked in
+ * this round, so that a worker with much output does not silence the others. */
 static void serve_streams(struct muster_supervisor *supervisor, const struct pollfd *fds)
 {
     uint32_t count = stream_count(supervisor);
-    uint32_t first = supervisor->next_turn;
-    bool held_up = false;
+    uint32_t first = supervisor->next_stream;
+    bool blocked = false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = (first + i) % count;
         struct muster_stream *stream = stream_at(supervisor, index);
         if (fds[index].fd >= 0 && fds[index].revents != 0 &&
             muster_stream_read(stream) != MUSTER_OK) {
-            MUSTER_SAY(supervisor, "%s", muster_last_error());
+            MUSTER_PRINT(supervisor, "%s", muster_last_error());
         }
-        if (stream->used > 0 && muster_stream_pump(stream) && !held_up) {
-            held_up = true;
-            supervisor->next_turn = index;
+        if (stream->used > 0 && muster_stream_pump(stream) && !blocked) {
+            blocked = true;
+            supervisor->next_stream = index;
         }
     }
 }
 
-static void say_broken(struct muster_supervisor *supervisor)
+static void report_broken_output(struct muster_supervisor *supervisor)
 {
     struct muster_sink *output = &supervisor->output;
-    if (output->broken && !supervisor->broken_said) {
-        supervisor->broken_said = true;
-        MUSTER_SAY(supervisor,
-                   "standard output: %s: what workers print there is lost from now on; the job "
-                   "goes on",
-                   output->broken_why);
+    if (output->broken && !supervisor->broken_reported) {
+        supervisor->broken_reported = true;
+        MUSTER_PRINT(supervisor,
+                     "standard output: %s: further output of the workers is dropped; the job "
+                     "continues",
+                     output->broken_why);
     }
 }
 
-static bool anyone_lingers(const struct muster_supervisor *supervisor)
+static bool any_group_ending(const struct muster_supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->worker_count; i++) {
-        if (supervisor->workers[i]->phase == MUSTER_WORKER_LINGERING) {
+        if (supervisor->workers[i]->phase == MUSTER_WORKER_GROUP_ENDING) {
             return true;
         }
     }
     return false;
 }
 
-/* One round. False: no memory for it. */
-static bool turn(struct muster_supervisor *supervisor, int timeout_ms)
+/* One round of the loop: waits for output, a signal or a poll of the job, and handles what has
+ * come. Output is first moved on, so that what a worker printed stands before the report of its
+ * end. False: out of memory. */
+static bool poll_once(struct muster_supervisor *supervisor, int timeout_ms)
 {
     uint32_t count = stream_count(supervisor);
     struct pollfd *fds = calloc(count + FIXED_FDS, sizeof *fds);
@@ -210,31 +218,31 @@ static bool turn(struct muster_supervisor *supervisor, int timeout_ms)
     }
     for (uint32_t i = 0; i < count; i++) {
         const struct muster_stream *stream = stream_at(supervisor, i);
-        fds[i] = (struct pollfd){.fd = wants_reading(stream) ? stream->fd : -1, .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = should_read(stream) ? stream->fd : -1, .events = POLLIN};
     }
     struct pollfd *fixed = fds + count;
     fixed[0] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
     fixed[1] = (struct pollfd){.fd = supervisor->notify_fd, .events = POLLIN};
     fixed[2] = (struct pollfd){.fd = muster_sink_poll_fd(&supervisor->output), .events = POLLOUT};
     fixed[3] = (struct pollfd){.fd = muster_sink_poll_fd(&supervisor->error), .events = POLLOUT};
-    (void)poll(fds, count + 4, anyone_lingers(supervisor) ? LINGER_LOOK_MS : timeout_ms);
+    (void)poll(fds, count + 4, any_group_ending(supervisor) ? GROUP_POLL_MS : timeout_ms);
     serve_streams(supervisor, fds);
     muster_sink_flush(&supervisor->output);
     muster_sink_flush(&supervisor->error);
-    say_broken(supervisor);
+    report_broken_output(supervisor);
     if (fixed[0].revents != 0) {
         read_signals(supervisor);
     }
-    uint64_t looks;
-    if (fixed[1].revents != 0 && read(supervisor->notify_fd, &looks, sizeof looks) > 0) {
-        muster_news_take(supervisor);
+    uint64_t polls;
+    if (fixed[1].revents != 0 && read(supervisor->notify_fd, &polls, sizeof polls) > 0) {
+        muster_job_events_handle(supervisor);
     }
-    muster_crew_settle(supervisor);
+    muster_workers_release_ended(supervisor);
     free(fds);
     return true;
 }
 
-static bool anything_to_print(struct muster_supervisor *supervisor)
+static bool has_unprinted_output(struct muster_supervisor *supervisor)
 {
     for (uint32_t i = 0; i < supervisor->worker_count * 2; i++) {
         const struct muster_stream *stream = stream_at(supervisor, i);
@@ -248,47 +256,50 @@ static bool anything_to_print(struct muster_supervisor *supervisor)
 static void loop(struct muster_supervisor *supervisor)
 {
     while (supervisor->running > 0) {
-        if (!turn(supervisor, -1)) {
+        if (!poll_once(supervisor, -1)) {
             supervisor->killed = true;
-            muster_crew_signal(supervisor, SIGKILL);
+            muster_workers_signal(supervisor, SIGKILL);
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
-    while (anything_to_print(supervisor) && muster_clock_left_ms(deadline_ns) > 0) {
-        (void)turn(supervisor, muster_clock_left_ms(deadline_ns));
+    while (has_unprinted_output(supervisor) && muster_clock_left_ms(deadline_ns) > 0) {
+        (void)poll_once(supervisor, muster_clock_left_ms(deadline_ns));
     }
 }
 
-/* The end ------------------------------------------------------------------------------------- */
+/* End ----------------------------------------------------------------------------------------- */
 
-/* The lookout's last look may be older than the last worker's end. */
-static void look_once_more(struct muster_supervisor *supervisor)
+/* The last poll may be older than the end of the last worker. */
+static void poll_a_last_time(struct muster_supervisor *supervisor)
 {
-    muster_lookout_destroy(supervisor->lookout);
-    supervisor->lookout = NULL;
+    muster_job_poller_destroy(supervisor->poller);
+    supervisor->poller = NULL;
     if (supervisor->private_server && !supervisor->server.running) {
         return;
     }
     struct muster_client *client = NULL;
-    struct muster_look look = {.asked_ns = muster_clock_ns(), .reached = true};
+    struct muster_job_snapshot snapshot = {.requested_ns = muster_clock_ns(), .reached = true};
     muster_status status = muster_client_create(supervisor->url, supervisor->token, &client);
     if (status == MUSTER_OK) {
-        status = muster_service_get_job(client, supervisor->options->job, MUSTER_LOOK_TIMEOUT_MS,
-                                        &look.job, NULL);
+        status = muster_service_get_job(client, supervisor->options->job,
+                                        MUSTER_JOB_POLL_TIMEOUT_MS, &snapshot.job, NULL);
     }
     muster_client_destroy(client);
-    look.known = status == MUSTER_OK;
-    muster_news_read(supervisor, &look);
+    snapshot.known = status == MUSTER_OK;
+    muster_job_events_apply(supervisor, &snapshot);
 }
 
+/* Ends everything that begin() has started, also after it has failed halfway: workers before their
+ * server, and the guard when no process is left for it. Output comes last, because each of these
+ * may still print. */
 static void finish(struct muster_supervisor *supervisor)
 {
-    muster_lookout_destroy(supervisor->lookout);
-    muster_crew_finish(supervisor);
+    muster_job_poller_destroy(supervisor->poller);
+    muster_workers_finish(supervisor);
     muster_server_stop(&supervisor->server, &supervisor->guard);
     muster_guard_close(&supervisor->guard);
-    muster_place_remove(supervisor);
-    muster_job_response_finish(&supervisor->look.job);
+    muster_run_files_remove(supervisor);
+    muster_job_response_finish(&supervisor->snapshot.job);
     free(supervisor->members);
     int64_t deadline_ns =
         muster_clock_after_ms(supervisor->stop_signal == 0 ? FLUSH_MS : FLUSH_STOPPED_MS);
@@ -314,10 +325,12 @@ static int explain_failed_start(struct muster_supervisor *supervisor)
     if (supervisor->error.buffer == NULL) {
         return muster_cli_fail(MUSTER_CLI_FAILED);
     }
-    MUSTER_SAY(supervisor, "%s", muster_last_error());
+    MUSTER_PRINT(supervisor, "%s", muster_last_error());
     return supervisor->command_status != 0 ? supervisor->command_status : MUSTER_CLI_FAILED;
 }
 
+/* With --json - standard output is for the summary alone: the workers' output then goes to standard
+ * error. */
 int muster_supervise(const struct muster_run_options *options)
 {
     struct muster_supervisor *supervisor = calloc(1, sizeof *supervisor);
@@ -330,14 +343,14 @@ int muster_supervise(const struct muster_run_options *options)
     supervisor->private_server = options->rendezvous == NULL;
     supervisor->signal_fd = supervisor->notify_fd = supervisor->guard.fd = -1;
     supervisor->started_ns = muster_clock_ns();
-    supervisor->target_size = options->size > options->min_size ? options->size : options->min_size;
+    muster_launch_policy_init(&supervisor->policy, options->target_size);
     bool to_error = options->json != NULL && strcmp(options->json, "-") == 0;
     supervisor->worker_output = to_error ? &supervisor->error : &supervisor->output;
     int exit_status;
     if (begin(supervisor) == MUSTER_OK) {
         loop(supervisor);
-        look_once_more(supervisor);
-        exit_status = muster_summary_say(supervisor);
+        poll_a_last_time(supervisor);
+        exit_status = muster_summary_print(supervisor);
     } else {
         exit_status = explain_failed_start(supervisor);
     }

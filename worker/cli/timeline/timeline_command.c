@@ -1,6 +1,8 @@
-/* `muster timeline`: how long which kinds of work took in a timeline, and how they overlapped. */
+/* `muster timeline`: how long each stage of work was busy in a timeline, and which stages
+ * overlapped. */
 #include "worker/cli/cli.h"
-#include "worker/cli/timeline/timeline_reading.h"
+#include "worker/cli/print.h"
+#include "worker/cli/timeline/parsed_timeline.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -20,24 +22,24 @@ struct timeline_options {
 };
 
 static const char doc[] =
-    "Says what the time went to in timelines that MUSTER_TIMELINE or muster bench --timeline have "
-    "recorded, one file a member, and which work was done at the same time."
+    "Shows how long each stage of work was busy, and which stages overlapped, in timelines that "
+    "MUSTER_TIMELINE or muster bench --timeline has recorded, one file for each member."
     "\v"
-    "A stage is busy while at least one of its spans lasts; \"at once\" is how many did on average "
-    "then. The columns behind that say for how much of the time in which the stage was busy the "
-    "others were, too.\n"
-    "The files are for https://ui.perfetto.dev and chrome://tracing, which draw them.\n"
+    "A stage is busy while at least one of its spans is in progress; \"at once\" is how many spans "
+    "were in progress on average during that time. Each column after it belongs to another stage: "
+    "the share of the row's busy time in which that stage was busy too.\n"
+    "https://ui.perfetto.dev and chrome://tracing draw the same files.\n"
     "\n"
-    "Example: muster bench allreduce -n 2 --bytes 16M --transport tcp --iterations 5 "
-    "--timeline /tmp/t\n"
-    "         muster timeline /tmp/t.1.0.json";
+    "Example:\n"
+    "  muster bench allreduce -n 2 --bytes 16M --timeline /tmp/t\n"
+    "  muster timeline /tmp/t.1.0.json";
 
 static const struct argp_option argp_options[] = {
-    {"svg", KEY_SVG, "OUT", 0,
-     "Draw what the members of all files, which are of one host, did in the last one of their "
-     "largest calls",
+    {"svg", KEY_SVG, "FILE", 0,
+     "Draw the last of the largest calls, with the spans of all members whose files are given; "
+     "they must be of one host and job",
      0},
-    {"json", KEY_JSON, NULL, 0, "One JSON object for each file on standard output", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object for each file", 0},
     {0},
 };
 
@@ -56,7 +58,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->count = state->argc - state->next;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "a file is missing: what MUSTER_TIMELINE has recorded");
+        argp_error(state, "a file is missing: one that MUSTER_TIMELINE has recorded");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -68,65 +70,66 @@ static const char *name_of(int stage)
     return muster_timeline_stage_name((enum muster_timeline_stage)stage);
 }
 
-/* How many spans last on average while any does. */
-static double at_once(const struct muster_reading_stage *stage)
+/* How many spans are in progress on average while at least one is. */
+static double at_once(const struct muster_parsed_stage *stage)
 {
     return stage->busy_ns > 0 ? (double)stage->total_ns / (double)stage->busy_ns : 0;
 }
 
 /* Text ---------------------------------------------------------------------------------------- */
 
-static void print_row(const struct muster_reading *reading, int row)
+static void print_row(const struct muster_parsed_timeline *timeline, int row)
 {
-    const struct muster_reading_stage *stage = &reading->stages[row];
+    const struct muster_parsed_stage *stage = &timeline->stages[row];
     (void)printf("%-*s %8" PRIu64 " %13" PRIu64 " %12.3f %8.2f", NAME_WIDTH, name_of(row),
                  stage->spans, stage->bytes, (double)stage->busy_ns / 1e6, at_once(stage));
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (reading->stages[i].spans == 0) {
+        if (timeline->stages[i].spans == 0) {
             continue;
         }
         if (i == row) {
             (void)printf("  %*s", (int)strlen(name_of(i)), "-");
         } else {
             (void)printf("  %*.0f%%", (int)strlen(name_of(i)) - 1,
-                         100 * muster_reading_overlap(stage, &reading->stages[i]));
+                         100 * muster_parsed_overlap(stage, &timeline->stages[i]));
         }
     }
     (void)printf("\n");
 }
 
-static void print_text(const char *path, const struct muster_reading *reading)
+static void print_text(const char *path, const struct muster_parsed_timeline *timeline)
 {
-    (void)printf("%s: rank %" PRIu32 ", %" PRIu64 " calls in %.3f ms\n", path, reading->rank,
-                 reading->stages[MUSTER_TIMELINE_CALL].spans,
-                 (double)(reading->end_ns - reading->start_ns) / 1e6);
+    (void)printf("%s: rank %" PRIu32 ", %" PRIu64 " calls in %.3f ms\n", path, timeline->rank,
+                 timeline->stages[MUSTER_TIMELINE_CALL].spans,
+                 (double)(timeline->end_ns - timeline->start_ns) / 1e6);
     (void)printf("%-*s %8s %13s %12s %8s", NAME_WIDTH, "stage", "spans", "bytes", "busy ms",
                  "at once");
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (reading->stages[i].spans > 0) {
+        if (timeline->stages[i].spans > 0) {
             (void)printf("  %s", name_of(i));
         }
     }
     (void)printf("\n");
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (reading->stages[i].spans > 0) {
-            print_row(reading, i);
+        if (timeline->stages[i].spans > 0) {
+            print_row(timeline, i);
         }
     }
-    if (reading->lost > 0) {
-        (void)printf("%" PRIu64 " spans are missing: there were too many at once\n", reading->lost);
+    if (timeline->missing_spans > 0) {
+        (void)printf("%" PRIu64 " spans are missing: too many were recorded at once\n",
+                     timeline->missing_spans);
     }
 }
 
 /* JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *stage_json(const struct muster_reading *reading, int row)
+static json_t *stage_json(const struct muster_parsed_timeline *timeline, int row)
 {
-    const struct muster_reading_stage *stage = &reading->stages[row];
+    const struct muster_parsed_stage *stage = &timeline->stages[row];
     json_t *overlaps = json_object();
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (i != row && reading->stages[i].spans > 0) {
-            double overlap = muster_reading_overlap(stage, &reading->stages[i]);
+        if (i != row && timeline->stages[i].spans > 0) {
+            double overlap = muster_parsed_overlap(stage, &timeline->stages[i]);
             (void)json_object_set_new(overlaps, name_of(i), json_real(overlap));
         }
     }
@@ -135,80 +138,42 @@ static json_t *stage_json(const struct muster_reading *reading, int row)
                      (double)stage->busy_ns / 1e3, "at_once", at_once(stage), "overlaps", overlaps);
 }
 
-static muster_status print_json(const char *path, const struct muster_reading *reading)
+static muster_status print_json(const char *path, const struct muster_parsed_timeline *timeline)
 {
     json_t *stages = json_array();
     for (int i = 0; i < MUSTER_TIMELINE_STAGES; i++) {
-        if (reading->stages[i].spans > 0) {
-            (void)json_array_append_new(stages, stage_json(reading, i));
+        if (timeline->stages[i].spans > 0) {
+            (void)json_array_append_new(stages, stage_json(timeline, i));
         }
     }
     json_t *json =
-        json_pack("{s:s, s:I, s:I, s:f, s:I, s:o}", "file", path, "rank", (json_int_t)reading->rank,
-                  "generations", (json_int_t)reading->generations, "lasted_us",
-                  (double)(reading->end_ns - reading->start_ns) / 1e3, "missing_spans",
-                  (json_int_t)reading->lost, "stages", stages);
-    bool printed =
-        json != NULL && json_dumpf(json, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
-    json_decref(json);
-    return printed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+        json_pack("{s:s, s:I, s:I, s:f, s:I, s:o}", "file", path, "rank",
+                  (json_int_t)timeline->rank, "generations", (json_int_t)timeline->generations,
+                  "lasted_us", (double)(timeline->end_ns - timeline->start_ns) / 1e3,
+                  "missing_spans", (json_int_t)timeline->missing_spans, "stages", stages);
+    return muster_cli_print_json(json, MUSTER_CLI_ALL_DIGITS);
 }
 
-/* Pictures ------------------------------------------------------------------------------------- */
+/* The command ---------------------------------------------------------------------------------- */
 
-/* Takes the text. */
-static muster_status write_file(const char *path, char *text, size_t size)
-{
-    FILE *out = fopen(path, "we");
-    bool written = out != NULL && fwrite(text, 1, size, out) == size;
-    bool closed = out == NULL || fclose(out) == 0;
-    free(text);
-    return written && closed ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "--svg %s", path);
-}
-
-/* Whole, or not at all. */
-static muster_status write_picture(const char *path, const struct muster_reading *readings,
-                                   size_t count)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (out == NULL) {
-        return muster_error_errno(MUSTER_FATAL, "--svg %s", path);
-    }
-    muster_status status = muster_timeline_draw(readings, count, out);
-    bool whole = ferror(out) == 0;
-    if (fclose(out) != 0 || !whole) {
-        free(text);
-        return muster_error_set(MUSTER_FATAL, "no memory for a picture");
-    }
-    if (status != MUSTER_OK) {
-        free(text);
-        return status;
-    }
-    return write_file(path, text, size);
-}
-
-/* All files -------------------------------------------------------------------------------------
- */
-
-static muster_status report(const struct timeline_options *options, struct muster_reading *readings)
+static muster_status report(const struct timeline_options *options,
+                            struct muster_parsed_timeline *timelines)
 {
     size_t count = (size_t)options->count;
     for (size_t i = 0; i < count; i++) {
-        TRY(muster_reading_init(options->files[i], &readings[i]));
+        TRY(muster_parsed_timeline_init(options->files[i], &timelines[i]));
     }
     if (options->svg != NULL) {
-        TRY(write_picture(options->svg, readings, count));
+        TRY(muster_timeline_write_svg(options->svg, timelines, count));
     }
     for (size_t i = 0; i < count; i++) {
         if (options->json) {
-            TRY(print_json(options->files[i], &readings[i]));
+            TRY(print_json(options->files[i], &timelines[i]));
         } else {
-            print_text(options->files[i], &readings[i]);
+            print_text(options->files[i], &timelines[i]);
         }
     }
-    return fflush(stdout) == 0 ? MUSTER_OK : muster_error_errno(MUSTER_FATAL, "standard output");
+    return muster_cli_flush();
 }
 
 int muster_cli_timeline(int argc, char **argv)
@@ -219,12 +184,12 @@ int muster_cli_timeline(int argc, char **argv)
     if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0) {
         return MUSTER_CLI_USAGE;
     }
-    struct muster_reading *readings = calloc((size_t)options.count, sizeof *readings);
-    muster_status status =
-        readings != NULL ? report(&options, readings) : muster_error_set(MUSTER_FATAL, "no memory");
-    for (int i = 0; readings != NULL && i < options.count; i++) {
-        muster_reading_finish(&readings[i]);
+    struct muster_parsed_timeline *timelines = calloc((size_t)options.count, sizeof *timelines);
+    muster_status status = timelines != NULL ? report(&options, timelines)
+                                             : muster_error_set(MUSTER_FATAL, "no memory");
+    for (int i = 0; timelines != NULL && i < options.count; i++) {
+        muster_parsed_timeline_finish(&timelines[i]);
     }
-    free(readings);
+    free(timelines);
     return status == MUSTER_OK ? MUSTER_CLI_DONE : muster_cli_fail(MUSTER_CLI_FAILED);
 }

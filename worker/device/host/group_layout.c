@@ -1,3 +1,4 @@
+/* Lays out, makes and opens the shared memory of a group, and locks the bytes of its ranks. */
 #include "worker/device/host/group_layout.h"
 
 #include <fcntl.h>
@@ -6,36 +7,36 @@
 
 #include "worker/memory/shared_memory.h"
 
-enum { PAGE = 4096 };
-
-_Static_assert(sizeof(struct muster_memory_post) == MUSTER_MEMORY_LINE, "a line of its own");
+_Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
+               "a line of its own");
 
 static size_t slots_at(uint32_t ranks)
 {
-    size_t end = ranks * sizeof(struct muster_memory_seat);
-    return (end + PAGE - 1) / PAGE * PAGE;
+    size_t end = ranks * sizeof(struct muster_group_rank_slot);
+    return (end + MUSTER_SHARED_PAGE_BYTES - 1) / MUSTER_SHARED_PAGE_BYTES *
+           MUSTER_SHARED_PAGE_BYTES;
 }
 
 static size_t size_of(uint32_t ranks)
 {
-    return slots_at(ranks) + (size_t)ranks * 2 * MUSTER_MEMORY_SLOT_BYTES;
+    return slots_at(ranks) + (size_t)ranks * 2 * MUSTER_GROUP_STAGING_BYTES;
 }
 
-struct muster_memory_seat *muster_memory_region_seat(const struct muster_memory_region *region,
-                                                     uint32_t rank)
+struct muster_group_rank_slot *
+muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank)
 {
-    return (struct muster_memory_seat *)(void *)region->base + rank;
+    return (struct muster_group_rank_slot *)(void *)layout->base + rank;
 }
 
-char *muster_memory_region_slot(const struct muster_memory_region *region, uint32_t rank,
-                                uint64_t sequence)
+char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
+                                       uint64_t sequence)
 {
-    return region->base + slots_at(region->ranks) +
-           ((size_t)rank * 2 + sequence % 2) * MUSTER_MEMORY_SLOT_BYTES;
+    return layout->base + slots_at(layout->ranks) +
+           ((size_t)rank * 2 + sequence % 2) * MUSTER_GROUP_STAGING_BYTES;
 }
 
-/* Takes the descriptor, also on failure. */
-static muster_status map(int fd, uint32_t ranks, struct muster_memory_region *ret_region)
+/* Takes over the descriptor, also on failure. */
+static muster_status map(int fd, uint32_t ranks, struct muster_group_layout *ret_layout)
 {
     void *base = NULL;
     muster_status status = muster_shared_memory_map(fd, size_of(ranks), &base);
@@ -43,39 +44,39 @@ static muster_status map(int fd, uint32_t ranks, struct muster_memory_region *re
         close(fd);
         return status;
     }
-    *ret_region = (struct muster_memory_region){
+    *ret_layout = (struct muster_group_layout){
         .fd = fd, .base = base, .size_bytes = size_of(ranks), .ranks = ranks};
     return MUSTER_OK;
 }
 
-muster_status muster_memory_region_make(uint32_t ranks, struct muster_memory_region *ret_region)
+muster_status muster_group_layout_init(uint32_t ranks, struct muster_group_layout *ret_layout)
 {
     int fd;
     TRY(muster_shared_memory_create("muster collectives", size_of(ranks), &fd));
-    return map(fd, ranks, ret_region);
+    return map(fd, ranks, ret_layout);
 }
 
-muster_status muster_memory_region_open(int fd, uint32_t ranks,
-                                        struct muster_memory_region *ret_region)
+muster_status muster_group_layout_open(int fd, uint32_t ranks,
+                                       struct muster_group_layout *ret_layout)
 {
     muster_status status = muster_shared_memory_check(fd, size_of(ranks));
     if (status != MUSTER_OK) {
         close(fd);
         return status;
     }
-    return map(fd, ranks, ret_region);
+    return map(fd, ranks, ret_layout);
 }
 
-void muster_memory_region_finish(struct muster_memory_region *region)
+void muster_group_layout_finish(struct muster_group_layout *layout)
 {
-    if (region->base != NULL) {
-        munmap(region->base, region->size_bytes);
-        close(region->fd);
-        region->base = NULL;
+    if (layout->base != NULL) {
+        munmap(layout->base, layout->size_bytes);
+        close(layout->fd);
+        layout->base = NULL;
     }
 }
 
-/* Who lives ----------------------------------------------------------------------------------- */
+/* Which ranks are alive ----------------------------------------------------------------------- */
 
 static struct flock byte_of(uint32_t rank)
 {
@@ -83,16 +84,16 @@ static struct flock byte_of(uint32_t rank)
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)rank, .l_len = 1};
 }
 
-bool muster_memory_region_lock(const struct muster_memory_region *region, uint32_t rank)
+bool muster_group_layout_lock_rank(const struct muster_group_layout *layout, uint32_t rank)
 {
     struct flock lock = byte_of(rank);
-    return fcntl(region->fd, F_SETLK, &lock) == 0;
+    return fcntl(layout->fd, F_SETLK, &lock) == 0;
 }
 
-int64_t muster_memory_region_holder(const struct muster_memory_region *region, uint32_t rank)
+int64_t muster_group_layout_rank_holder(const struct muster_group_layout *layout, uint32_t rank)
 {
     struct flock lock = byte_of(rank);
-    if (fcntl(region->fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) {
+    if (fcntl(layout->fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) {
         return 0;
     }
     return lock.l_pid;

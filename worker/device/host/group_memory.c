@@ -1,4 +1,5 @@
-#include "worker/device/host/group_memory_parts.h"
+/* Creates, opens and ends a rank's part of the shared memory of its group. */
+#include "worker/device/host/group_parts.h"
 
 #include <linux/membarrier.h>
 #include <stdlib.h>
@@ -8,37 +9,37 @@
 
 #include "worker/base/random.h"
 
-/* Making -------------------------------------------------------------------------------------- */
+/* Creating ------------------------------------------------------------------------------------ */
 
-static struct muster_memory_seat *own_seat(const struct muster_group_memory *memory)
+static struct muster_group_rank_slot *own_slot(const struct muster_group_memory *memory)
 {
-    return muster_memory_region_seat(&memory->region, memory->options.rank);
+    return muster_group_layout_rank_slot(&memory->layout, memory->options.rank);
 }
 
-/* Sits down in the region that it has. */
-static muster_status sit_down(struct muster_group_memory *memory)
+/* Locks this rank's slot and fills in what the others need to know of the process. */
+static muster_status take_slot(struct muster_group_memory *memory)
 {
-    size_t room_bytes = (size_t)MUSTER_MEMORY_LEVELS * 2 * MUSTER_MEMORY_SEGMENT_BYTES;
-    void *room = NULL;
-    if (posix_memalign(&room, MUSTER_MEMORY_LINE, room_bytes) != 0) {
+    size_t scratch_bytes = (size_t)MUSTER_GROUP_TREE_LEVELS * 2 * MUSTER_GROUP_SEGMENT_BYTES;
+    void *scratch = NULL;
+    if (posix_memalign(&scratch, MUSTER_GROUP_LINE_BYTES, scratch_bytes) != 0) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    memory->room = room; /* its pages come when they are first used */
-    if (!muster_memory_region_lock(&memory->region, memory->options.rank)) {
-        return muster_error_set(MUSTER_INVALID, "somebody else has the seat of rank %u",
+    memory->scratch = scratch; /* pages come with the first use */
+    if (!muster_group_layout_lock_rank(&memory->layout, memory->options.rank)) {
+        return muster_error_set(MUSTER_INVALID, "another process has the slot of rank %u",
                                 memory->options.names[memory->options.rank]);
     }
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     muster_random_bytes(&memory->probe, sizeof memory->probe);
-    struct muster_memory_seat *seat = own_seat(memory);
-    atomic_store(&seat->withdrawn, 0); /* of somebody who sat here before */
-    atomic_store(&seat->pid, (uint64_t)getpid());
-    atomic_store(&seat->probe_address, (uint64_t)(uintptr_t)&memory->probe);
-    atomic_store(&seat->probe_value, memory->probe);
+    struct muster_group_rank_slot *slot = own_slot(memory);
+    atomic_store(&slot->withdrawn, 0); /* of a process that had the slot before */
+    atomic_store(&slot->pid, (uint64_t)getpid());
+    atomic_store(&slot->probe_address, (uint64_t)(uintptr_t)&memory->probe);
+    atomic_store(&slot->probe_value, memory->probe);
     return MUSTER_OK;
 }
 
-/* fd is -1: there is none yet. Takes it, also on failure. */
+/* Creates the memory if fd is -1, else opens it. Takes over fd, also on failure. */
 static muster_status make(const struct muster_group_memory_options *options, int fd,
                           struct muster_group_memory **ret_memory)
 {
@@ -49,11 +50,16 @@ static muster_status make(const struct muster_group_memory_options *options, int
         }
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
+    const struct muster_spin_host host = {.members = options->ranks,
+                                          .index = options->rank,
+                                          .cores = options->cores,
+                                          .quota_millis = UINT64_MAX};
     memory->options = *options;
-    muster_status status = fd >= 0 ? muster_memory_region_open(fd, options->ranks, &memory->region)
-                                   : muster_memory_region_make(options->ranks, &memory->region);
+    muster_spin_policy_init(&memory->spin_policy, &muster_spin_on_memory, &host);
+    muster_status status = fd >= 0 ? muster_group_layout_open(fd, options->ranks, &memory->layout)
+                                   : muster_group_layout_init(options->ranks, &memory->layout);
     if (status == MUSTER_OK) {
-        status = sit_down(memory);
+        status = take_slot(memory);
     }
     if (status != MUSTER_OK) {
         muster_group_memory_destroy(memory);
@@ -80,58 +86,60 @@ void muster_group_memory_destroy(struct muster_group_memory *memory)
     if (memory == NULL) {
         return;
     }
-    if (memory->region.base != NULL) {
-        struct muster_memory_seat *seat = own_seat(memory);
-        uint64_t none = 0; /* what it said when it gave up an operation stands */
-        (void)atomic_compare_exchange_strong(&seat->withdrawn, &none, memory->posted + 1);
-        muster_memory_ring(seat);
+    if (memory->layout.base != NULL) {
+        struct muster_group_rank_slot *slot = own_slot(memory);
+        uint64_t none =
+            0; /* an operation that was given up stays the first one without this rank */
+        (void)atomic_compare_exchange_strong(&slot->withdrawn, &none, memory->announced + 1);
+        muster_group_wake_sleepers(slot);
     }
     for (uint32_t rank = 0; rank < memory->options.ranks; rank++) {
-        muster_memory_unmap_all(memory, rank);
+        muster_group_unmap_peer(memory, rank);
     }
-    muster_memory_region_finish(&memory->region);
-    free(memory->room);
+    muster_group_layout_finish(&memory->layout);
+    free(memory->scratch);
     free(memory);
 }
 
 int muster_group_memory_descriptor(const struct muster_group_memory *memory)
 {
-    return memory->region.fd;
+    return memory->layout.fd;
 }
 
-/* Beginning ----------------------------------------------------------------------------------- */
+/* Before the first operation ------------------------------------------------------------------ */
 
-static bool reads(const struct muster_memory_seat *seat, int64_t pid)
+static bool can_read(const struct muster_group_rank_slot *slot, int64_t pid)
 {
     uint64_t value = 0;
     struct iovec here = {.iov_base = &value, .iov_len = sizeof value};
     struct iovec there = {.iov_base =
-                              (void *)(uintptr_t)atomic_load(&seat->probe_address), // NOLINT
+                              (void *)(uintptr_t)atomic_load(&slot->probe_address), // NOLINT
                           .iov_len = sizeof value};
     return process_vm_readv((pid_t)pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof value &&
-           value == atomic_load(&seat->probe_value);
+           value == atomic_load(&slot->probe_value);
 }
 
 bool muster_group_memory_probe(struct muster_group_memory *memory)
 {
     bool all = true;
     for (uint32_t rank = 0; rank < memory->options.ranks; rank++) {
-        const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
-        int64_t holder = muster_memory_region_holder(&memory->region, rank);
-        /* If no other process has the byte, it is a thread of this one, or has died. */
-        memory->pids[rank] = holder != 0 ? holder : (int64_t)atomic_load(&seat->pid);
-        all &= holder >= 0 && reads(seat, memory->pids[rank]);
+        const struct muster_group_rank_slot *slot =
+            muster_group_layout_rank_slot(&memory->layout, rank);
+        int64_t holder = muster_group_layout_rank_holder(&memory->layout, rank);
+        /* If no other process holds the byte, the rank is a thread of this one, or has died. */
+        memory->pids[rank] = holder != 0 ? holder : (int64_t)atomic_load(&slot->pid);
+        all &= holder >= 0 && can_read(slot, memory->pids[rank]);
     }
     return all;
 }
 
 void muster_group_memory_begin(struct muster_group_memory *memory, uint64_t sequence)
 {
-    struct muster_memory_seat *seat = own_seat(memory);
+    struct muster_group_rank_slot *slot = own_slot(memory);
     for (uint64_t i = 0; i < 2 && i <= sequence; i++) {
-        atomic_store(&seat->posts[(sequence - i) % 2].sequence, sequence - i);
+        atomic_store(&slot->announcements[(sequence - i) % 2].sequence, sequence - i);
     }
-    atomic_store(&seat->progress, MUSTER_MEMORY_PROGRESS(sequence, 0));
-    memory->settled = sequence;
-    memory->posted = sequence;
+    atomic_store(&slot->progress, MUSTER_GROUP_PROGRESS(sequence, 0));
+    memory->all_announced = sequence;
+    memory->announced = sequence;
 }

@@ -1,27 +1,27 @@
 /*
- * Reduces what several ranks have, segment by segment, along one tree: the canonical one of
- * collectives/check/terms.h over the ranks in their order, so that every rank comes to the same
- * bits, and the same members to the same bits again, whoever has which rank. Nothing of a segment
- * leaves the cache before it is done: each input is read once, and the result written once.
+ * Reduces the inputs of several ranks, segment by segment, along the canonical tree of
+ * collectives/check/terms.h over the ranks in options.order. So every rank gets the same bits, and
+ * the same members get the same bits again, whichever ranks they have. A segment stays in the cache
+ * until it is done: each input is read once, and the result is written once.
  */
-#include "worker/device/host/group_memory_parts.h"
+#include "worker/device/host/group_parts.h"
 
 #include "collectives/reduce/stream.h"
 
 struct segment {
-    struct muster_group_memory_run *run;
-    const struct muster_memory_inputs *inputs;
+    struct muster_group_run *run;
+    const struct muster_group_inputs *inputs;
     uint64_t offset_bytes;
     size_t size_bytes, count;
     bool streams;
     muster_status status;
 };
 
-/* What a node of the tree is computed in, if it is not the result. */
-static void *room_for(const struct segment *segment, uint32_t level, unsigned side)
+/* Where a node of the tree is computed, unless it is the result. */
+static void *scratch_for(const struct segment *segment, uint32_t level, unsigned side)
 {
     size_t index = 2 * (size_t)level + side;
-    return segment->run->memory->room + index * MUSTER_MEMORY_SEGMENT_BYTES;
+    return segment->run->memory->scratch + index * MUSTER_GROUP_SEGMENT_BYTES;
 }
 
 static const void *leaf(struct segment *segment, uint32_t place, unsigned side)
@@ -30,17 +30,17 @@ static const void *leaf(struct segment *segment, uint32_t place, unsigned side)
     if (segment->inputs->bases[rank] != NULL) {
         return (const char *)segment->inputs->bases[rank] + segment->offset_bytes;
     }
-    void *copy = room_for(segment, 0, side);
+    void *copy = scratch_for(segment, 0, side);
     if (segment->status == MUSTER_OK) {
-        segment->status = muster_memory_fetch(
+        segment->status = muster_group_copy_from_peer(
             segment->run, rank, segment->inputs->addresses[rank] + segment->offset_bytes, copy,
             segment->size_bytes);
     }
     return copy;
 }
 
-/* The sum of places [first, first + 2^level), as far as there are such, in target if it is more
- * than one place and target is not NULL. */
+/* Reduces the places [first, first + 2^level) of the order, as far as they exist. The result is in
+ * target, if target is not NULL and there is more than one place. */
 static const void *sum(struct segment *segment, uint32_t first, uint32_t level, unsigned side,
                        void *target)
 {
@@ -53,19 +53,19 @@ static const void *sum(struct segment *segment, uint32_t first, uint32_t level, 
     }
     const void *lower = sum(segment, first, level - 1, 0, NULL);
     const void *upper = sum(segment, first + half, level - 1, 1, NULL);
-    void *result = target != NULL ? target : room_for(segment, level, side);
+    void *result = target != NULL ? target : scratch_for(segment, level, side);
     if (segment->status == MUSTER_OK) {
         (target != NULL && segment->streams ? muster_stream_combine : muster_reduction_combine)(
-            segment->run->work->reduction, result, lower, upper, segment->count);
+            segment->run->step->reduction, result, lower, upper, segment->count);
     }
     return result;
 }
 
-muster_status muster_memory_reduce(struct muster_group_memory_run *run,
-                                   const struct muster_memory_inputs *inputs,
-                                   struct muster_span span, bool streams, void *target)
+muster_status muster_group_reduce(struct muster_group_run *run,
+                                  const struct muster_group_inputs *inputs, struct muster_span span,
+                                  bool streams, void *target)
 {
-    uint64_t most = MUSTER_MEMORY_SEGMENT_BYTES / run->element_size_bytes;
+    uint64_t most = MUSTER_GROUP_SEGMENT_BYTES / run->element_size_bytes;
     uint32_t top = 0;
     while (UINT32_C(1) << top < run->memory->options.ranks) {
         top++;

@@ -1,42 +1,32 @@
 /*
- * How one rank waits for another, and notices that it waits in vain.
+ * How a rank waits for another one, and how it finds out that it waits in vain.
  *
- * First it only looks, if every rank has a core of its own; then it gives way between the looks, so
- * that ranks that share a core go on, and less often where nobody else is on its core; then it
- * sleeps, a slice at a time, and after each slice sees after the other one. Whoever writes wakes
- * those who sleep.
+ *   1. poll      only; for as long as the spin policy says, which is 0 without a core for each rank
+ *   2. yield     and poll in turn, for 200 us; or not at all if the policy says to sleep
+ *   3. sleep     (futex) for at most 1 ms, then 2, 4 ... 16 ms; after each sleep the waiting rank
+ *                calls `check`, checks that the other one is alive, and looks at the deadline
  *
- * Who sleeps has counted itself before its last look; who writes looks at the count after it wrote.
- * One of the two sees the other, if neither's order of the two is turned around. The writer, who is
- * in haste, takes no barrier for that: the sleeper asks the kernel for one on all processors
- * (membarrier). Where there is none, a sleeper may miss its wake, and a slice ends its sleep.
+ * A rank that writes wakes the sleepers. No wake is lost: a sleeper increments the count of
+ * sleepers and then polls once more; a writer writes and then reads the count. If neither is
+ * reordered, one of the two sees the other. The writer is in a hurry and has no memory barrier: the
+ * sleeper asks the kernel for a barrier on all processors (membarrier). Where that is forbidden, a
+ * wake may be lost, and the sleep ends by its bound.
  */
-#include "worker/device/host/group_memory_parts.h"
+#include "worker/device/host/group_parts.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
+#include "worker/base/core_move.h"
 
 enum {
-    SPINS_MIN = 16,  /* before giving way; some 300 ns */
-    SPINS_MAX = 512, /* some 5 to 20 us */
-    YIELD_NS = 200 * 1000,
-    ALONE_NS = 2 * 1000,    /* who gave way for less found nobody else on its core */
-    OTHERS_NS = 500 * 1000, /* and who did for longer found others than ranks */
-    SHARED_MIN = 64,        /* times in a row, then it does something about that; and after */
-    SHARED_DOUBLINGS = 4,   /* that was in vain, after twice as many, so often */
-    SLICE_NS = 1000 * 1000, /* the first; the next are twice as long */
-    SLICE_MAX_NS = 16 * 1000 * 1000,
-    NS_PER_S = 1000000000,
+    SLEEP_NS = 1000 * 1000, /* the first; each further one is twice as long */
+    SLEEP_MAX_NS = 16 * 1000 * 1000,
 };
 
 static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
@@ -46,53 +36,55 @@ static bool is_reached(const _Atomic uint64_t *word, uint64_t least)
 
 /* Sleeping ------------------------------------------------------------------------------------ */
 
-void muster_memory_ring(struct muster_memory_seat *seat)
+void muster_group_wake_sleepers(struct muster_group_rank_slot *slot)
 {
-    atomic_signal_fence(memory_order_seq_cst); /* the processor's is the sleeper's to ask for */
-    if (atomic_load_explicit(&seat->sleepers, memory_order_relaxed) == 0) {
+    /* For the compiler only: the sleeper asks for the barrier of the processors. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&slot->sleepers, memory_order_relaxed) == 0) {
         return;
     }
-    atomic_fetch_add(&seat->bell, 1);
-    (void)syscall(SYS_futex, &seat->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&slot->futex_word, 1);
+    (void)syscall(SYS_futex, &slot->futex_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void sleep_for(struct muster_memory_seat *seat, const _Atomic uint64_t *word, uint64_t least,
-                      int64_t most_ns)
+static void sleep_for(struct muster_group_rank_slot *slot, const _Atomic uint64_t *word,
+                      uint64_t least, int64_t most_ns)
 {
-    const struct timespec most = {.tv_sec = most_ns / NS_PER_S, .tv_nsec = most_ns % NS_PER_S};
-    atomic_fetch_add(&seat->sleepers, 1);
+    const struct timespec most = muster_clock_timespec(most_ns);
+    atomic_fetch_add(&slot->sleepers, 1);
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-    uint32_t bell = atomic_load(&seat->bell);
+    uint32_t futex_word = atomic_load(&slot->futex_word);
     if (!is_reached(word, least)) {
-        (void)syscall(SYS_futex, &seat->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+        (void)syscall(SYS_futex, &slot->futex_word, FUTEX_WAIT, futex_word, &most, NULL, 0);
     }
-    atomic_fetch_sub(&seat->sleepers, 1);
+    atomic_fetch_sub(&slot->sleepers, 1);
 }
 
-/* Seeing after the other ---------------------------------------------------------------------- */
+/* Liveness ------------------------------------------------------------------------------------ */
 
-static muster_status dead(struct muster_group_memory_run *run, uint32_t rank)
+muster_status muster_group_report_death(struct muster_group_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_REJOIN, "rank %u died", run->suspect);
 }
 
-muster_status muster_memory_look_after(struct muster_group_memory_run *run, uint32_t rank)
+muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t rank)
 {
     struct muster_group_memory *memory = run->memory;
-    const struct muster_memory_seat *seat = muster_memory_region_seat(&memory->region, rank);
+    const struct muster_group_rank_slot *slot =
+        muster_group_layout_rank_slot(&memory->layout, rank);
     uint32_t name = memory->options.names[rank];
-    /* First whether it lives: it says that it goes before it goes. */
-    bool lives =
-        memory->pids[rank] == getpid() || muster_memory_region_holder(&memory->region, rank) != 0;
-    uint64_t withdrawn = atomic_load(&seat->withdrawn);
-    if (withdrawn != 0 && withdrawn <= run->work->sequence) {
-        return muster_error_set(MUSTER_REJOIN, "rank %u takes part no more", name);
+    /* In this order: a rank that leaves writes that before it releases its lock. */
+    bool lives = memory->pids[rank] == getpid() ||
+                 muster_group_layout_rank_holder(&memory->layout, rank) != 0;
+    uint64_t withdrawn = atomic_load(&slot->withdrawn);
+    if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+        return muster_error_set(MUSTER_REJOIN, "rank %u has left the group", name);
     }
-    return lives ? MUSTER_OK : dead(run, rank);
+    return lives ? MUSTER_OK : muster_group_report_death(run, rank);
 }
 
-static muster_status late(struct muster_group_memory_run *run, uint32_t rank)
+static muster_status report_timeout(struct muster_group_run *run, uint32_t rank)
 {
     run->suspect = run->memory->options.names[rank];
     return muster_error_set(MUSTER_RETRY, "the deadline passed while it waited for rank %u",
@@ -101,45 +93,27 @@ static muster_status late(struct muster_group_memory_run *run, uint32_t rank)
 
 /* Waiting ------------------------------------------------------------------------------------- */
 
-/* False at once where ranks have not a core each. */
-static bool spin(struct muster_group_memory *memory, const _Atomic uint64_t *word, uint64_t least)
+static bool poll_word(const struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                      uint64_t least)
 {
-    uint32_t spins = memory->options.crowded ? 0 : memory->spins;
-    for (uint32_t i = 0; i < spins; i++) {
+    uint32_t polls = memory->spin_policy.pause;
+    for (uint32_t i = 0; i < polls; i++) {
         if (is_reached(word, least)) {
             return true;
         }
-        muster_cores_relax();
+        muster_spin_relax();
     }
     return false;
 }
 
-/* Looking keeps back who is waited for, if that one has been put on this core though there are
- * others. So it is made shorter each time that there was somebody, and longer again when there was
- * nobody: giving way hands the core even to work of the lowest priority, for a slice. */
-static void note_gave_way(struct muster_group_memory *memory, int64_t took_ns)
-{
-    if (took_ns < ALONE_NS) {
-        memory->spins = memory->spins < SPINS_MIN       ? SPINS_MIN
-                        : memory->spins < SPINS_MAX / 2 ? 2 * memory->spins
-                                                        : SPINS_MAX;
-        memory->shared = 0;
-        memory->partings = memory->spins == SPINS_MAX ? 0 : memory->partings;
-        return;
-    }
-    memory->spins = memory->spins > 2 * SPINS_MIN ? memory->spins / 2 : SPINS_MIN;
-    memory->shared += took_ns < OTHERS_NS;
-}
-
-static bool give_way(struct muster_group_memory *memory, const _Atomic uint64_t *word,
-                     uint64_t least, int64_t until_ns)
+static bool yield_and_poll(struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                           uint64_t least, int64_t until_ns)
 {
     int64_t now_ns = muster_clock_ns();
     while (now_ns < until_ns) {
         (void)sched_yield();
-        int64_t took_ns = muster_clock_ns() - now_ns;
-        note_gave_way(memory, took_ns);
-        if (is_reached(word, least) || spin(memory, word, least)) {
+        muster_spin_policy_note_yield(&memory->spin_policy, muster_clock_ns() - now_ns);
+        if (is_reached(word, least) || poll_word(memory, word, least)) {
             return true;
         }
         now_ns = muster_clock_ns();
@@ -147,23 +121,18 @@ static bool give_way(struct muster_group_memory *memory, const _Atomic uint64_t 
     return false;
 }
 
-/* Ranks that share a core though there are others stay there as long as they only give way: the
- * scheduler looks for an idle core when one wakes up. So now and then one sleeps; if that was in
- * vain, it moves to a core of its own. True: it is to sleep. */
-static bool come_apart(struct muster_group_memory *memory)
+/* Yields and polls in turn, after a move to a core of this rank's own if the spin policy says so.
+ * False at once if it says to sleep. */
+static bool follow_policy(struct muster_group_memory *memory, const _Atomic uint64_t *word,
+                          uint64_t least, int64_t deadline_ns)
 {
-    uint32_t doublings = memory->partings / 2;
-    uint32_t most = (uint32_t)SHARED_MIN
-                    << (doublings < SHARED_DOUBLINGS ? doublings : SHARED_DOUBLINGS);
-    if (memory->options.crowded || memory->shared < most) {
-        return false;
+    enum muster_spin_action action = muster_spin_policy_begin_wait(&memory->spin_policy);
+    int64_t until_ns = muster_clock_ns() + memory->spin_policy.poll_ns;
+    if (action == MUSTER_SPIN_MOVE) {
+        (void)muster_core_move(memory->spin_policy.index);
     }
-    memory->shared = 0;
-    bool moves = memory->partings++ % 2 == 1;
-    if (moves) {
-        (void)muster_cores_move(memory->options.rank);
-    }
-    return !moves;
+    return action != MUSTER_SPIN_SLEEP &&
+           yield_and_poll(memory, word, least, until_ns < deadline_ns ? until_ns : deadline_ns);
 }
 
 static int64_t earlier(int64_t one_ns, int64_t other_ns)
@@ -171,12 +140,12 @@ static int64_t earlier(int64_t one_ns, int64_t other_ns)
     return one_ns < other_ns ? one_ns : other_ns;
 }
 
-/* Sees after the rank that is waited for. It may have done its part and gone since it was looked
- * for, as members do after the last operation of a generation: that is no death. */
-static muster_status see_after(struct muster_group_memory_run *run, uint32_t rank,
-                               const _Atomic uint64_t *word, uint64_t least)
+/* Checks that the rank is alive. It may have written and left since the last poll, as members do
+ * after the last operation of a generation: that is no death. */
+static muster_status check_peer(struct muster_group_run *run, uint32_t rank,
+                                const _Atomic uint64_t *word, uint64_t least)
 {
-    muster_status status = muster_memory_look_after(run, rank);
+    muster_status status = muster_group_check_liveness(run, rank);
     if (status != MUSTER_OK && is_reached(word, least)) {
         run->suspect = UINT32_MAX;
         return MUSTER_OK;
@@ -184,54 +153,25 @@ static muster_status see_after(struct muster_group_memory_run *run, uint32_t ran
     return status;
 }
 
-muster_status muster_memory_wait_slowly(struct muster_group_memory_run *run, uint32_t rank,
-                                        const _Atomic uint64_t *word, uint64_t least)
+muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t rank,
+                                       const _Atomic uint64_t *word, uint64_t least)
 {
-    const struct muster_group_memory_work *work = run->work;
-    if (spin(run->memory, word, least)) {
+    const struct muster_group_step *step = run->step;
+    if (poll_word(run->memory, word, least) ||
+        follow_policy(run->memory, word, least, step->deadline_ns)) {
         return MUSTER_OK;
     }
-    int64_t now_ns = muster_clock_ns();
-    if (!come_apart(run->memory) &&
-        give_way(run->memory, word, least, earlier(now_ns + YIELD_NS, work->deadline_ns))) {
-        return MUSTER_OK;
-    }
-    struct muster_memory_seat *seat = muster_memory_region_seat(&run->memory->region, rank);
-    int64_t slice_ns = SLICE_NS;
-    while ((now_ns = muster_clock_ns()) < work->deadline_ns) {
-        sleep_for(seat, word, least, earlier(slice_ns, work->deadline_ns - now_ns));
+    struct muster_group_rank_slot *slot = muster_group_layout_rank_slot(&run->memory->layout, rank);
+    int64_t sleep_ns = SLEEP_NS;
+    int64_t now_ns;
+    while ((now_ns = muster_clock_ns()) < step->deadline_ns) {
+        sleep_for(slot, word, least, earlier(sleep_ns, step->deadline_ns - now_ns));
         if (is_reached(word, least)) {
             return MUSTER_OK;
         }
-        TRY(work->look(work->user, &run->suspect));
-        TRY(see_after(run, rank, word, least));
-        slice_ns = earlier(2 * slice_ns, SLICE_MAX_NS);
+        TRY(step->check(step->user, &run->suspect));
+        TRY(check_peer(run, rank, word, least));
+        sleep_ns = earlier(2 * sleep_ns, SLEEP_MAX_NS);
     }
-    return late(run, rank);
-}
-
-/* The other's own memory ---------------------------------------------------------------------- */
-
-muster_status muster_memory_fetch(struct muster_group_memory_run *run, uint32_t rank,
-                                  uint64_t address, void *target, size_t size_bytes)
-{
-    size_t done = 0;
-    while (done < size_bytes) {
-        struct iovec here = {.iov_base = (char *)target + done, .iov_len = size_bytes - done};
-        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), // NOLINT
-                              .iov_len = size_bytes - done};
-        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
-        if (got <= 0) {
-            int reason = errno;
-            TRY(muster_memory_look_after(run, rank));
-            if (reason == ESRCH) { /* it is dying: its memory goes before its lock */
-                return dead(run, rank);
-            }
-            errno = reason;
-            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
-                                      run->memory->options.names[rank]);
-        }
-        done += (size_t)got;
-    }
-    return MUSTER_OK;
+    return report_timeout(run, rank);
 }

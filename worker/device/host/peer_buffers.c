@@ -1,51 +1,57 @@
 /*
- * Memory that muster_alloc() gave out, in another process: mapped here when it is first read, and
- * read there from then on. What cannot be mapped is read through the kernel (group_wait.c).
+ * How buffers of peers are read. Those in memory of muster_alloc() are mapped in this process at
+ * the first use, and read in place from then on. Others are copied by the kernel
+ * (process_vm_readv).
  *
- * The other one says in its seat which piece its buffers are in: the descriptor, in its own
- * process, and a number that it never uses again. Whoever may read its memory may also have a copy
- * of its descriptor (pidfd_getfd): both are asked for in the same way. Mappings are kept, a few for
- * each rank, until that rank frees any of its memory.
+ * A rank announces in its rank slot which allocations its buffers are in: the descriptor in its own
+ * process, and an id that it never uses again. A process that may read a peer's memory may also
+ * duplicate its descriptors (pidfd_getfd): the kernel checks both by the same rule. A few mappings
+ * are cached for each rank, until that rank frees any of its allocations.
  */
-#include "worker/device/host/group_memory_parts.h"
+#include "worker/device/host/group_parts.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include "worker/memory/allocated.h"
+#include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
-/* Saying -------------------------------------------------------------------------------------- */
+/* Announcing ---------------------------------------------------------------------------------- */
 
-static bool say_piece(struct muster_memory_piece *piece, const void *data, size_t size_bytes)
+static bool announce_allocation(struct muster_group_allocation *allocation, const void *data,
+                                size_t size_bytes)
 {
-    struct muster_allocated found = {0};
-    bool there = size_bytes > 0 && muster_allocated_find(data, size_bytes, &found);
-    atomic_store_explicit(&piece->id, there ? found.id : 0, memory_order_relaxed);
-    atomic_store_explicit(&piece->fd, (uint64_t)found.fd, memory_order_relaxed);
-    atomic_store_explicit(&piece->base, (uint64_t)(uintptr_t)found.base, memory_order_relaxed);
-    atomic_store_explicit(&piece->size_bytes, found.size_bytes, memory_order_relaxed);
+    struct muster_allocation found = {0};
+    bool there = size_bytes > 0 && muster_allocation_find(data, size_bytes, &found);
+    atomic_store_explicit(&allocation->id, there ? found.id : 0, memory_order_relaxed);
+    atomic_store_explicit(&allocation->fd, (uint64_t)found.fd, memory_order_relaxed);
+    atomic_store_explicit(&allocation->base, (uint64_t)(uintptr_t)found.base, memory_order_relaxed);
+    atomic_store_explicit(&allocation->size_bytes, found.size_bytes, memory_order_relaxed);
     return there;
 }
 
-void muster_memory_say_pieces(const struct muster_group_memory_run *run, size_t in_bytes,
-                              size_t out_bytes)
+void muster_group_announce_allocations(const struct muster_group_run *run, size_t in_bytes,
+                                       size_t out_bytes)
 {
-    struct muster_memory_seat *seat = muster_memory_seat_of(run, muster_memory_own_rank(run));
-    struct muster_memory_piece *pieces = seat->pieces[run->work->sequence % 2];
-    atomic_store_explicit(&seat->freed, muster_allocated_freed(), memory_order_relaxed);
-    (void)say_piece(&pieces[MUSTER_MEMORY_IN], run->work->in, in_bytes);
-    (void)say_piece(&pieces[MUSTER_MEMORY_OUT], run->work->out, out_bytes);
+    struct muster_group_rank_slot *slot =
+        muster_group_rank_slot_of(run, muster_group_own_rank(run));
+    struct muster_group_allocation *allocations = slot->allocations[run->step->sequence % 2];
+    atomic_store_explicit(&slot->freed_count, muster_allocation_freed_count(),
+                          memory_order_relaxed);
+    (void)announce_allocation(&allocations[MUSTER_GROUP_INPUT], run->step->in, in_bytes);
+    (void)announce_allocation(&allocations[MUSTER_GROUP_OUTPUT], run->step->out, out_bytes);
 }
 
-bool muster_memory_all_in_pieces(const struct muster_group_memory_run *run)
+bool muster_group_all_allocated(const struct muster_group_run *run)
 {
-    for (uint32_t rank = 0; rank < muster_memory_rank_count(run); rank++) {
-        const struct muster_memory_piece *pieces =
-            muster_memory_seat_of(run, rank)->pieces[run->work->sequence % 2];
-        if (atomic_load_explicit(&pieces[MUSTER_MEMORY_IN].id, memory_order_relaxed) == 0 ||
-            atomic_load_explicit(&pieces[MUSTER_MEMORY_OUT].id, memory_order_relaxed) == 0) {
+    for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
+        const struct muster_group_allocation *allocations =
+            muster_group_rank_slot_of(run, rank)->allocations[run->step->sequence % 2];
+        if (atomic_load_explicit(&allocations[MUSTER_GROUP_INPUT].id, memory_order_relaxed) == 0 ||
+            atomic_load_explicit(&allocations[MUSTER_GROUP_OUTPUT].id, memory_order_relaxed) == 0) {
             return false;
         }
     }
@@ -54,23 +60,23 @@ bool muster_memory_all_in_pieces(const struct muster_group_memory_run *run)
 
 /* Mapping ------------------------------------------------------------------------------------- */
 
-static void unmap(struct muster_memory_mapping *mapping)
+static void unmap(struct muster_group_mapping *mapping)
 {
     if (mapping->base != NULL) {
         munmap(mapping->base, mapping->size_bytes);
-        *mapping = (struct muster_memory_mapping){.base = NULL};
+        *mapping = (struct muster_group_mapping){.base = NULL};
     }
 }
 
-void muster_memory_unmap_all(struct muster_group_memory *memory, uint32_t rank)
+void muster_group_unmap_peer(struct muster_group_memory *memory, uint32_t rank)
 {
-    for (int i = 0; i < MUSTER_MEMORY_MAPPINGS_MAX; i++) {
+    for (int i = 0; i < MUSTER_GROUP_MAPPINGS_MAX; i++) {
         unmap(&memory->mappings[rank].items[i]);
     }
 }
 
-/* -1: it cannot be had. */
-static int fetch_descriptor(int64_t pid, uint64_t fd)
+/* Duplicates a descriptor of another process; -1: the kernel refuses. */
+static int copy_descriptor(int64_t pid, uint64_t fd)
 {
     int process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (process < 0) {
@@ -81,12 +87,13 @@ static int fetch_descriptor(int64_t pid, uint64_t fd)
     return copy;
 }
 
-/* Checked before it is mapped, so that nobody can take it away from under this process. */
-static bool map(int64_t pid, const struct muster_memory_piece *piece,
-                struct muster_memory_mapping *ret_mapping)
+/* The descriptor is checked before it is mapped: its owner must not be able to cut the memory under
+ * the mapping. */
+static bool map(int64_t pid, const struct muster_group_allocation *allocation,
+                struct muster_group_mapping *ret_mapping)
 {
-    size_t size_bytes = atomic_load_explicit(&piece->size_bytes, memory_order_relaxed);
-    int fd = fetch_descriptor(pid, atomic_load_explicit(&piece->fd, memory_order_relaxed));
+    size_t size_bytes = atomic_load_explicit(&allocation->size_bytes, memory_order_relaxed);
+    int fd = copy_descriptor(pid, atomic_load_explicit(&allocation->fd, memory_order_relaxed));
     if (fd < 0) {
         return false;
     }
@@ -97,49 +104,77 @@ static bool map(int64_t pid, const struct muster_memory_piece *piece,
     if (base == MAP_FAILED) {
         return false;
     }
-    *ret_mapping = (struct muster_memory_mapping){
-        .id = atomic_load_explicit(&piece->id, memory_order_relaxed),
+    *ret_mapping = (struct muster_group_mapping){
+        .id = atomic_load_explicit(&allocation->id, memory_order_relaxed),
         .base = base,
         .size_bytes = size_bytes,
     };
     return true;
 }
 
-/* NULL: it cannot be mapped. */
-static const struct muster_memory_mapping *find(struct muster_group_memory *memory, uint32_t rank,
-                                                const struct muster_memory_piece *piece)
+/* Finds the mapping of an allocation, or makes it in the place of the oldest; NULL: it cannot be
+ * mapped. */
+static const struct muster_group_mapping *find(struct muster_group_memory *memory, uint32_t rank,
+                                               const struct muster_group_allocation *allocation)
 {
-    struct muster_memory_mappings *mappings = &memory->mappings[rank];
-    uint64_t id = atomic_load_explicit(&piece->id, memory_order_relaxed);
-    for (int i = 0; i < MUSTER_MEMORY_MAPPINGS_MAX; i++) {
+    struct muster_group_mappings *mappings = &memory->mappings[rank];
+    uint64_t id = atomic_load_explicit(&allocation->id, memory_order_relaxed);
+    for (int i = 0; i < MUSTER_GROUP_MAPPINGS_MAX; i++) {
         if (mappings->items[i].base != NULL && mappings->items[i].id == id) {
             return &mappings->items[i];
         }
     }
-    struct muster_memory_mapping *mapping =
-        &mappings->items[mappings->next++ % MUSTER_MEMORY_MAPPINGS_MAX];
+    struct muster_group_mapping *mapping =
+        &mappings->items[mappings->next++ % MUSTER_GROUP_MAPPINGS_MAX];
     unmap(mapping);
-    return map(memory->pids[rank], piece, mapping) ? mapping : NULL;
+    return map(memory->pids[rank], allocation, mapping) ? mapping : NULL;
 }
 
-const void *muster_memory_find_piece(const struct muster_group_memory_run *run, uint32_t rank,
-                                     enum muster_memory_side side, uint64_t address,
-                                     size_t size_bytes)
+const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uint32_t rank,
+                                         enum muster_group_side side, uint64_t address,
+                                         size_t size_bytes)
 {
     struct muster_group_memory *memory = run->memory;
-    const struct muster_memory_seat *seat = muster_memory_seat_of(run, rank);
-    const struct muster_memory_piece *piece = &seat->pieces[run->work->sequence % 2][side];
-    uint64_t freed = atomic_load_explicit(&seat->freed, memory_order_relaxed);
-    if (freed != memory->mappings[rank].freed) {
-        muster_memory_unmap_all(memory, rank);
-        memory->mappings[rank].freed = freed;
+    const struct muster_group_rank_slot *slot = muster_group_rank_slot_of(run, rank);
+    const struct muster_group_allocation *allocation =
+        &slot->allocations[run->step->sequence % 2][side];
+    uint64_t freed_count = atomic_load_explicit(&slot->freed_count, memory_order_relaxed);
+    if (freed_count != memory->mappings[rank].freed_count) {
+        muster_group_unmap_peer(memory, rank);
+        memory->mappings[rank].freed_count = freed_count;
     }
-    if (atomic_load_explicit(&piece->id, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&allocation->id, memory_order_relaxed) == 0) {
         return NULL;
     }
-    const struct muster_memory_mapping *mapping = find(memory, rank, piece);
-    uint64_t offset = address - atomic_load_explicit(&piece->base, memory_order_relaxed);
+    const struct muster_group_mapping *mapping = find(memory, rank, allocation);
+    uint64_t offset = address - atomic_load_explicit(&allocation->base, memory_order_relaxed);
     bool within = mapping != NULL && offset <= mapping->size_bytes &&
                   size_bytes <= mapping->size_bytes - offset;
     return within ? mapping->base + offset : NULL;
+}
+
+/* Copying by the kernel ----------------------------------------------------------------------- */
+
+muster_status muster_group_copy_from_peer(struct muster_group_run *run, uint32_t rank,
+                                          uint64_t address, void *target, size_t size_bytes)
+{
+    size_t done = 0;
+    while (done < size_bytes) {
+        struct iovec here = {.iov_base = (char *)target + done, .iov_len = size_bytes - done};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), // NOLINT
+                              .iov_len = size_bytes - done};
+        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
+        if (got <= 0) {
+            int reason = errno;
+            TRY(muster_group_check_liveness(run, rank));
+            if (reason == ESRCH) { /* it is dying: the kernel frees its memory before its lock */
+                return muster_group_report_death(run, rank);
+            }
+            errno = reason;
+            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
+                                      run->memory->options.names[rank]);
+        }
+        done += (size_t)got;
+    }
+    return MUSTER_OK;
 }

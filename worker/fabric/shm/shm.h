@@ -161,7 +161,7 @@ struct shm_link {
     uint64_t last_ticket;
     uint64_t told[SHM_PIECES_MAX]; /* pieces of this process that the peer may map */
     uint32_t told_count;
-    uint64_t freed; /* muster_allocated_freed() when they were looked through */
+    uint64_t freed; /* muster_allocation_freed_count() when they were looked through */
     struct shm_piece pieces[SHM_PIECES_MAX]; /* of the peer's */
     uint32_t piece_count;
     struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];

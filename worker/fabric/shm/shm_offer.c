@@ -1,7 +1,7 @@
 /* Large messages that stay where they are: the sender's offers, and the memory that the peer maps
  * to read them. shm_direct.c has the receiver, and how the two agree. */
 #include "worker/fabric/shm/shm.h"
-#include "worker/memory/allocated.h"
+#include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static struct shm_link *link_of(const struct muster_match *match)
 /* Pieces that were freed meanwhile need not be mapped any more. */
 static void forget_freed(struct shm_link *link)
 {
-    uint64_t freed = muster_allocated_freed();
+    uint64_t freed = muster_allocation_freed_count();
     uint32_t kept = 0;
     if (link->freed == freed) {
         return;
@@ -25,7 +25,7 @@ static void forget_freed(struct shm_link *link)
     link->freed = freed;
     for (uint32_t i = 0; i < link->told_count; i++) {
         const struct shm_packet packet = {.kind = SHM_FREED, .word = link->told[i]};
-        if (muster_allocated_lives(link->told[i]) ||
+        if (muster_allocation_is_live(link->told[i]) ||
             !muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1)) {
             link->told[kept++] = link->told[i];
         }
@@ -34,7 +34,7 @@ static void forget_freed(struct shm_link *link)
 }
 
 /* True if the peer can map that piece: its descriptor is on the way, ahead of the offer. */
-static bool tell_piece(struct shm_link *link, const struct muster_allocated *piece)
+static bool tell_piece(struct shm_link *link, const struct muster_allocation *piece)
 {
     forget_freed(link);
     for (uint32_t i = 0; i < link->told_count; i++) {
@@ -76,7 +76,7 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
                          unsigned char ret_payload[MUSTER_OFFER_MAX])
 {
     struct shm_link *link = link_of(match);
-    struct muster_allocated piece;
+    struct muster_allocation piece;
     uint32_t slot = 0;
     while (slot < SHM_OFFERS_MAX && link->offered[slot] != NULL) {
         slot++;
@@ -86,7 +86,7 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     }
     struct shm_offer offer = {
         .ticket = ++link->last_ticket, .address = (uintptr_t)transfer->data, .slot = slot};
-    if (is_open(link) && muster_allocated_find(transfer->data, transfer->size_bytes, &piece) &&
+    if (is_open(link) && muster_allocation_find(transfer->data, transfer->size_bytes, &piece) &&
         tell_piece(link, &piece)) {
         offer.region = piece.id;
         offer.offset = (uint64_t)((char *)transfer->data - piece.base);

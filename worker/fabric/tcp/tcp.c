@@ -126,6 +126,7 @@ static void tcp_goodbye(struct muster_link *link)
     struct tcp_link *end = link->end;
     if (!end->parting) {
         end->parting = true;
+        end->calls.wanted = 0;
         muster_match_goodbye(&end->match);
     }
 }

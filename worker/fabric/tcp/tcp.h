@@ -16,6 +16,7 @@
 #include "worker/fabric/tcp/tcp_bundle.h"
 #include "worker/fabric/tcp/tcp_settings.h"
 #include "worker/fabric/tls/tls.h"
+#include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/match.h"
 #include "worker/fabric/wire/pending_connections.h"
@@ -59,6 +60,9 @@ struct tcp_path {
     unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
     uint32_t have;
     uint32_t index;          /* of the link's connections, as the dialler counts */
+    uint32_t place;          /* in the link's paths, when it is open */
+    struct tcp_parcel *torn; /* on a bundle: the frame that is half out, or NULL */
+    struct tcp_parcel rest;  /* likewise, once it is acknowledged: it came by another path */
     struct tcp_held *coming; /* the frame whose payload is coming in, on a bundle */
     struct muster_arrival in;
     bool in_payload;
@@ -97,14 +101,17 @@ struct tcp_link {
     struct muster_link *link;
     struct tcp *tcp;
     struct tcp_path *path;                          /* the first that is OPEN, or NULL */
-    struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN */
+    struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
     uint32_t path_count;
-    struct tcp_bundle *bundle;          /* NULL: one connection and no more */
-    uint32_t ticket;                    /* of the calls to it */
+    struct tcp_bundle *bundle; /* NULL: one connection and no more */
+    struct muster_bundle_calls calls;
     struct muster_socket_address there; /* where it was dialled; size 0: the peer has dialled */
     bool parting, parted;               /* goodbye is queued; it is out */
     struct tcp_dialling dialling;
 };
+
+_Static_assert((int)MUSTER_CONNECTIONS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
+               "the bundle tells all paths apart");
 
 struct tcp {
     struct muster_pending_connections pending_list; /* first */
@@ -153,8 +160,7 @@ void muster_tcp_lose_silent(struct tcp_link *end);
 
 /* tcp_open.c */
 /* The first connection of a link is there: calls that are still under way end. */
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
-                          uint32_t ticket);
+void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections);
 /* One more connection of a bundle. */
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
 /* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
@@ -177,11 +183,6 @@ void muster_tcp_dial_due(struct tcp_link *link);
 void muster_tcp_connected(struct tcp_path *path);
 void muster_tcp_dial_failed(struct tcp_path *path, int error);
 void muster_tcp_read_answer(struct tcp_path *path);
-/* A connection of the bundle is missing. If this member has dialled the link it calls again, later.
- */
-void muster_tcp_miss_one(struct tcp_link *link);
-/* An open bundle has lost one: likewise, and soon. */
-void muster_tcp_lost_one(struct tcp_link *link);
 
 /* tcp_secure.c: what comes before the hello and its answer. */
 enum muster_tcp_secured {

@@ -1,24 +1,21 @@
-/* See tcp_bundle.h. The numbering is that of Multipath TCP's data sequence (RFC 8684, section 3.3),
- * with frames in place of bytes. */
+/* See tcp_bundle.h. */
 #include "worker/fabric/tcp/tcp_bundle.h"
 
 #include "worker/fabric/tcp/tcp.h"
 #include "worker/fabric/wire/bytes.h"
 #include "worker/fabric/wire/frame.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
-#include <utlist.h>
 #include <zlib.h>
 
 enum {
     BATCH_MAX = 16, /* frames given to one system call */
     BATCH_BYTES = 2 * MUSTER_PIECE_BYTES,
-    UNSAID_MAX = TCP_WINDOW_FRAMES / 4, /* come and not acknowledged; or so many bytes */
-    UNSAID_BYTES = TCP_WINDOW_BYTES / 8,
     CALLS_MAX = 4,       /* for each connection, then other links have their turn */
     AT_NUMBER = 0,       /* 8 */
     AT_ACKNOWLEDGED = 8, /* 8; the sender of this has all before that number */
@@ -26,36 +23,24 @@ enum {
     HEADER_SIZE = TCP_ENVELOPE_SIZE + MUSTER_FRAME_SIZE,
 };
 
-/* A frame on its way. */
-struct tcp_parcel {
-    struct muster_outgoing frame; /* its transfer is NULL once it has ended or was withdrawn */
-    unsigned char *copy;          /* owned: its data */
-    uint64_t number;
-    unsigned char envelope[TCP_ENVELOPE_SIZE];
-    struct tcp_path *path; /* that carries it; NULL: any may take it */
-    size_t sent;           /* on that path, of envelope, header and data */
-    bool acknowledged;     /* but half out again, on another connection than it came by */
-    struct tcp_parcel *prev, *next;
+static const struct muster_bundle_limits limits = {
+    .first_number = 1, /* 0: an acknowledgement alone */
+    .window_bytes = TCP_WINDOW_BYTES,
+    .ahead_max = MUSTER_BUNDLE_WINDOW,
 };
 
-struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket)
+struct tcp_bundle *muster_tcp_bundle_create(void)
 {
     struct tcp_bundle *bundle = calloc(1, sizeof *bundle);
     if (bundle != NULL) {
-        bundle->ticket = ticket;
-        bundle->next_out = 1;
-        bundle->next_in = 1;
+        muster_bundle_init(&bundle->frames, &limits);
     }
     return bundle;
 }
 
-static void free_parcel(struct tcp_bundle *bundle, struct tcp_parcel *parcel)
+static struct tcp_parcel *parcel_of(struct tcp_bundle *bundle, uint64_t number)
 {
-    DL_DELETE(bundle->parcels, parcel);
-    bundle->count--;
-    bundle->bytes -= parcel->frame.size;
-    free(parcel->copy);
-    free(parcel);
+    return &bundle->parcels[muster_bundle_index(number)];
 }
 
 void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
@@ -63,10 +48,8 @@ void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
     if (bundle == NULL) {
         return;
     }
-    while (bundle->parcels != NULL) {
-        free_parcel(bundle, bundle->parcels);
-    }
-    for (size_t i = 0; i < TCP_WINDOW_FRAMES; i++) {
+    for (size_t i = 0; i < MUSTER_BUNDLE_WINDOW; i++) {
+        free(bundle->parcels[i].copy);
         free(bundle->held[i]);
     }
     free(bundle);
@@ -94,46 +77,26 @@ static bool keep_copy(struct tcp_parcel *parcel, const unsigned char *data)
     return true;
 }
 
-/* The first of the frames without data that the matching has queued. */
-static bool take_control(struct muster_match *match, struct tcp_parcel *parcel)
-{
-    struct muster_frame_queue *control = &match->control;
-    const unsigned char *bytes = control->bytes + control->start;
-    memcpy(parcel->frame.header, bytes, MUSTER_FRAME_SIZE);
-    parcel->frame.size = muster_frame_length(bytes);
-    if (!keep_copy(parcel, bytes + MUSTER_FRAME_SIZE)) {
-        return false;
-    }
-    control->start += MUSTER_FRAME_SIZE + parcel->frame.size;
-    return true;
-}
-
-static bool take_message(struct muster_match *match, struct tcp_parcel *parcel)
-{
-    return muster_match_next(match, &parcel->frame) && keep_copy(parcel, parcel->frame.data);
-}
-
 /* Returns NULL if there is no frame, no room in the window, or no memory. */
 static struct tcp_parcel *take_frame(struct tcp_link *link)
 {
     struct tcp_bundle *bundle = link->bundle;
     struct muster_match *match = &link->match;
-    bool control = match->control.start < match->control.end;
-    if (bundle->count >= TCP_WINDOW_FRAMES || bundle->bytes >= TCP_WINDOW_BYTES ||
-        (!control && match->ready.first == NULL)) {
+    struct tcp_parcel *parcel = parcel_of(bundle, bundle->frames.next_out);
+    if (!muster_bundle_has_room(&bundle->frames)) {
         return NULL;
     }
-    struct tcp_parcel *parcel = calloc(1, sizeof *parcel);
-    if (parcel == NULL || !(control ? take_control(match, parcel) : take_message(match, parcel))) {
-        free(parcel);
+    memset(parcel, 0, sizeof *parcel);
+    if (!muster_whole_frame_next_control(match, &parcel->frame) &&
+        !muster_match_next(match, &parcel->frame)) {
+        return NULL;
+    }
+    if (!keep_copy(parcel, parcel->frame.data)) {
         match->broken = true;
         muster_link_mark(link->link);
         return NULL;
     }
-    parcel->number = bundle->next_out++;
-    DL_APPEND(bundle->parcels, parcel);
-    bundle->count++;
-    bundle->bytes += parcel->frame.size;
+    parcel->number = muster_bundle_add(&bundle->frames, parcel->frame.size);
     return parcel;
 }
 
@@ -150,13 +113,11 @@ struct batch {
 
 static void write_envelope(struct tcp_bundle *bundle, uint64_t number, unsigned char *envelope)
 {
+    uint64_t acknowledged = muster_bundle_acknowledgement(&bundle->frames);
     memset(envelope, 0, TCP_ENVELOPE_SIZE);
     muster_bytes_put(envelope + AT_NUMBER, number, 8);
-    muster_bytes_put(envelope + AT_ACKNOWLEDGED, bundle->next_in, 8);
+    muster_bytes_put(envelope + AT_ACKNOWLEDGED, acknowledged, 8);
     muster_bytes_put(envelope + AT_CHECKSUM, crc32(0, envelope, AT_CHECKSUM), 4);
-    bundle->due = false;
-    bundle->unsaid = 0;
-    bundle->unsaid_bytes = 0;
 }
 
 /* Adds what is left of `bytes` behind the first `*skip` ones of the whole. */
@@ -171,17 +132,23 @@ static void add_part(struct batch *batch, unsigned char *bytes, size_t size, siz
     }
 }
 
-static void add_parcel(struct batch *batch, struct tcp_path *path, struct tcp_parcel *parcel)
+static void add_parts(struct batch *batch, struct tcp_parcel *parcel)
 {
-    if (parcel->sent == 0) {
-        write_envelope(path->link->bundle, parcel->number, parcel->envelope);
-    }
-    parcel->path = path;
-    batch->parcels[batch->count++] = parcel;
     size_t skip = parcel->sent;
+    batch->parcels[batch->count++] = parcel;
     add_part(batch, parcel->envelope, TCP_ENVELOPE_SIZE, &skip);
     add_part(batch, parcel->frame.header, MUSTER_FRAME_SIZE, &skip);
     add_part(batch, parcel->frame.data, parcel->frame.size, &skip);
+}
+
+/* It waits for a path, and gets this one. */
+static void add_parcel(struct batch *batch, const struct tcp_path *path, struct tcp_parcel *parcel)
+{
+    struct tcp_bundle *bundle = path->link->bundle;
+    muster_bundle_carry(&bundle->frames, parcel->number, path->place);
+    parcel->sent = 0;
+    write_envelope(bundle, parcel->number, parcel->envelope);
+    add_parts(batch, parcel);
 }
 
 /* An acknowledgement for itself, to path->control. */
@@ -207,28 +174,23 @@ static bool has_room(const struct batch *batch)
  * number, then new ones. */
 static void fill(struct batch *batch, struct tcp_path *path)
 {
-    struct tcp_link *link = path->link;
+    struct tcp_bundle *bundle = path->link->bundle;
     struct tcp_parcel *parcel = NULL;
-    DL_FOREACH(link->bundle->parcels, parcel)
-    {
-        if (parcel->path == path && parcel->sent < parcel_bytes(parcel)) {
-            add_parcel(batch, path, parcel);
-            break;
-        }
-    }
+    uint64_t number = 0;
     size_t none = 0;
+    if (path->torn != NULL) {
+        add_parts(batch, path->torn);
+    }
     add_part(batch, path->control.bytes + path->control.start,
              path->control.end - path->control.start, &none);
-    DL_FOREACH(link->bundle->parcels, parcel)
-    {
-        if (parcel->path == NULL && has_room(batch)) {
-            add_parcel(batch, path, parcel);
-        }
+    while (has_room(batch) && (number = muster_bundle_next_waiting(&bundle->frames, number)) !=
+                                  bundle->frames.next_out) {
+        add_parcel(batch, path, parcel_of(bundle, number));
     }
-    while (has_room(batch) && (parcel = take_frame(link)) != NULL) {
+    while (has_room(batch) && (parcel = take_frame(path->link)) != NULL) {
         add_parcel(batch, path, parcel);
     }
-    if (batch->part_count == 0 && link->bundle->due) {
+    if (batch->part_count == 0 && bundle->frames.acknowledgement_due) {
         acknowledge(path);
         add_part(batch, path->control.bytes + path->control.start,
                  path->control.end - path->control.start, &none);
@@ -243,28 +205,56 @@ static void note_sent(struct tcp_link *link, struct tcp_parcel *parcel)
 }
 
 /* In the kernel's hands, also what TLS has made of it. */
-static bool is_out(const struct tcp_parcel *parcel)
+static bool is_out(const struct tcp_link *link, uint64_t number)
 {
-    return parcel->sent == parcel_bytes(parcel) && !muster_tls_has_backlog(parcel->path->tls);
+    const struct tcp_parcel *parcel = parcel_of(link->bundle, number);
+    uint32_t place = muster_bundle_carrier(&link->bundle->frames, number);
+    return place != MUSTER_BUNDLE_NO_PATH && parcel->sent == parcel_bytes(parcel) &&
+           !muster_tls_has_backlog(link->paths[place]->tls);
 }
 
 /* A message is out when all before it are: the peer does not look at it earlier, and this member
  * may not come back for long. */
 static void end_transfers(struct tcp_link *link)
 {
-    struct tcp_parcel *parcel = link->bundle->parcels;
-    while (parcel != NULL && is_out(parcel)) {
-        struct tcp_parcel *next = parcel->next;
-        note_sent(link, parcel);
-        parcel = next;
+    const struct muster_bundle *frames = &link->bundle->frames;
+    for (uint64_t number = frames->first_out; number != frames->next_out && is_out(link, number);
+         number++) {
+        note_sent(link, parcel_of(link->bundle, number));
+    }
+}
+
+/* The connection that it is half out on needs the rest to find the next frame. */
+static void leave_rest(struct tcp_link *link, struct tcp_parcel *parcel)
+{
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        struct tcp_path *path = link->paths[i];
+        if (path != NULL && path->torn == parcel) {
+            path->rest = *parcel;
+            path->rest.frame.transfer = NULL;
+            path->torn = &path->rest;
+            parcel->copy = NULL;
+            return;
+        }
     }
 }
 
 /* The peer has it. */
 static void finish_parcel(struct tcp_link *link, struct tcp_parcel *parcel)
 {
+    if (parcel->sent > 0 && parcel->sent < parcel_bytes(parcel)) {
+        leave_rest(link, parcel);
+    }
+    free(TAKE(parcel->copy));
     note_sent(link, parcel);
-    free_parcel(link->bundle, parcel);
+}
+
+static void drop_rest(struct tcp_path *path)
+{
+    if (path->torn == &path->rest) {
+        free(TAKE(path->rest.copy));
+    }
+    path->torn = NULL;
 }
 
 static size_t advance_parcel(struct tcp_parcel *parcel, size_t bytes)
@@ -280,22 +270,24 @@ static void advance(struct batch *batch, struct tcp_path *path, size_t bytes)
 {
     struct tcp_link *link = path->link;
     uint32_t first = 0;
-    if (batch->count > 0 && batch->parcels[0]->sent > 0) {
-        bytes = advance_parcel(batch->parcels[first++], bytes);
+    if (path->torn != NULL) {
+        bytes = advance_parcel(path->torn, bytes);
+        if (path->torn->sent == parcel_bytes(path->torn)) {
+            drop_rest(path);
+        }
+        first = 1;
     }
     size_t control = path->control.end - path->control.start;
     control = bytes < control ? bytes : control;
     path->control.start += control;
     bytes -= control;
     for (uint32_t i = first; i < batch->count; i++) {
-        bytes = advance_parcel(batch->parcels[i], bytes);
-    }
-    for (uint32_t i = 0; i < batch->count; i++) {
         struct tcp_parcel *parcel = batch->parcels[i];
+        bytes = advance_parcel(parcel, bytes);
         if (parcel->sent == 0) {
-            parcel->path = NULL;
-        } else if (parcel->sent == parcel_bytes(parcel) && parcel->acknowledged) {
-            finish_parcel(link, parcel);
+            muster_bundle_put_back(&link->bundle->frames, parcel->number);
+        } else if (parcel->sent < parcel_bytes(parcel)) {
+            path->torn = parcel;
         }
     }
     end_transfers(link);
@@ -337,23 +329,28 @@ static enum outcome send_batch(struct tcp_path *path)
 }
 
 /* The next path in turn that takes something; NULL if none does. */
-static struct tcp_path *choose_path(const struct tcp_link *link)
+static struct tcp_path *choose_path(struct tcp_link *link)
 {
-    for (uint32_t i = 0; i < link->path_count; i++) {
-        struct tcp_path *path = link->paths[(link->bundle->turn + i) % link->path_count];
-        if (!path->deaf && (path->pending.watch.events & EPOLLOUT) == 0) {
-            return path;
-        }
+    uint32_t ready = 0;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        const struct tcp_path *path = link->paths[i];
+        bool takes = path != NULL && !path->deaf && (path->pending.watch.events & EPOLLOUT) == 0;
+        ready |= (uint32_t)takes << i;
     }
-    return NULL;
+    uint32_t place = muster_bundle_choose(&link->bundle->frames, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
 }
 
 static bool all_is_out(const struct tcp_link *link)
 {
-    const struct tcp_parcel *parcel = NULL;
-    DL_FOREACH(link->bundle->parcels, parcel)
-    {
-        if (!is_out(parcel)) {
+    const struct muster_bundle *frames = &link->bundle->frames;
+    for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
+        if (!is_out(link, number)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (link->paths[i] != NULL && link->paths[i]->torn != NULL) {
             return false;
         }
     }
@@ -364,8 +361,10 @@ static void part(struct tcp_link *link)
 {
     if (link->parting && !link->parted && all_is_out(link)) {
         link->parted = true;
-        for (uint32_t i = 0; i < link->path_count; i++) {
-            muster_tcp_path_end(link->paths[i]);
+        for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+            if (link->paths[i] != NULL) {
+                muster_tcp_path_end(link->paths[i]);
+            }
         }
     }
 }
@@ -381,7 +380,6 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
         if (outcome == OUT_GONE) {
             return;
         }
-        link->bundle->turn++;
         if (outcome == OUT_NOTHING) {
             idle++;
             continue;
@@ -397,29 +395,18 @@ void muster_tcp_bundle_flush(struct tcp_link *link)
 
 void muster_tcp_bundle_abandon(struct tcp_path *path)
 {
-    struct tcp_link *link = path->link;
-    struct tcp_parcel *parcel = NULL;
-    struct tcp_parcel *next = NULL;
-    DL_FOREACH_SAFE(link->bundle->parcels, parcel, next)
-    {
-        if (parcel->path != path) {
-            continue;
-        }
-        parcel->path = NULL;
-        parcel->sent = 0;
-        if (parcel->acknowledged) {
-            finish_parcel(link, parcel);
-        }
-    }
-    link->bundle->due = true; /* the last acknowledgement may have been lost with it */
-    muster_link_mark(link->link);
+    struct muster_bundle *frames = &path->link->bundle->frames;
+    drop_rest(path);
+    muster_bundle_abandon(frames, path->place);
+    frames->acknowledgement_due = true; /* the last one may have been lost with it */
+    muster_link_mark(path->link->link);
 }
 
 void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_operation_id *operation)
 {
-    struct tcp_parcel *parcel = NULL;
-    DL_FOREACH(link->bundle->parcels, parcel)
-    {
+    const struct muster_bundle *frames = &link->bundle->frames;
+    for (uint64_t number = frames->first_out; number != frames->next_out; number++) {
+        struct tcp_parcel *parcel = parcel_of(link->bundle, number);
         const struct muster_transfer *transfer = parcel->frame.transfer;
         if (transfer != NULL && muster_operation_has(operation, &transfer->key)) {
             /* The peer needs the frame to go on with the next number. */
@@ -433,39 +420,27 @@ void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_opera
 /* The peer has all before this number. */
 static muster_status acknowledged(struct tcp_link *link, uint64_t number)
 {
-    struct tcp_bundle *bundle = link->bundle;
-    if (number > bundle->next_out) {
+    struct muster_bundle *frames = &link->bundle->frames;
+    uint64_t oldest = 0;
+    if (!muster_bundle_acknowledge_before(frames, number)) {
         return muster_error_set(MUSTER_INVALID, "an acknowledgement of what was not sent");
     }
-    struct tcp_parcel *parcel = bundle->parcels;
-    while (parcel != NULL && parcel->number < number) {
-        struct tcp_parcel *next = parcel->next;
-        if (parcel->sent > 0 && parcel->sent < parcel_bytes(parcel)) {
-            parcel->acknowledged = true; /* its connection needs the rest to find the next frame */
-        } else {
-            finish_parcel(link, parcel);
-        }
-        parcel = next;
+    while (muster_bundle_retire(frames, &oldest)) {
+        finish_parcel(link, parcel_of(link->bundle, oldest));
     }
     muster_link_mark(link->link);
     return MUSTER_OK;
 }
 
-static bool has_come(const struct tcp_bundle *bundle, uint64_t number)
-{
-    return number < bundle->next_in || bundle->held[number % TCP_WINDOW_FRAMES] != NULL;
-}
-
 muster_status muster_tcp_bundle_begin(struct tcp_path *path)
 {
     const unsigned char *envelope = path->header;
-    struct tcp_bundle *bundle = path->link->bundle;
     struct muster_frame frame;
     uint64_t number = muster_bytes_get(envelope + AT_NUMBER, 8);
     if (muster_bytes_get(envelope + AT_CHECKSUM, 4) != crc32(0, envelope, AT_CHECKSUM)) {
         return muster_error_set(MUSTER_INVALID, "an envelope with a wrong checksum");
     }
-    if (number >= bundle->next_in + TCP_WINDOW_FRAMES) {
+    if (muster_bundle_judge(&path->link->bundle->frames, number) == MUSTER_BUNDLE_TOO_FAR) {
         return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
     }
     TRY(muster_frame_decode(path->header + TCP_ENVELOPE_SIZE, &frame));
@@ -489,18 +464,11 @@ muster_status muster_tcp_bundle_begin(struct tcp_path *path)
 
 static muster_status hand_over(struct tcp_link *link, const struct tcp_held *held)
 {
-    struct muster_match *match = &link->match;
     struct muster_arrival arrival = {.piece = link->tcp->piece};
-    if (held->frame.kind == MUSTER_FRAME_GOODBYE) {
-        if (muster_match_progress(match, link->tcp->piece) && link->path_count > 0) {
-            muster_link_fail(link->link, MUSTER_LINK_LEFT, NULL);
-        }
-        return MUSTER_OK;
-    }
-    muster_status status = muster_match_header(match, &held->frame, &arrival);
+    muster_status status =
+        muster_whole_frame_consume(&link->match, &arrival, &held->frame, held->payload);
     if (status == MUSTER_OK) {
-        muster_arrival_take(match, &arrival, held->payload, held->frame.length);
-        status = muster_match_arrived(match, &arrival);
+        status = muster_whole_frame_complete(&link->match, &arrival);
     }
     muster_arrival_finish(&arrival);
     return status;
@@ -510,19 +478,15 @@ muster_status muster_tcp_bundle_end(struct tcp_path *path)
 {
     struct tcp_bundle *bundle = path->link->bundle;
     struct tcp_held *held = TAKE(path->coming);
-    uint64_t number = held->number;
-    if (has_come(bundle, number)) {
-        bundle->due = true; /* the peer does not know */
-        muster_link_mark(path->link->link);
+    if (muster_bundle_arrive(&bundle->frames, held->number) != MUSTER_BUNDLE_NEW) {
+        muster_link_mark(path->link->link); /* to acknowledge it */
         free(held);
         return MUSTER_OK;
     }
-    bundle->held[number % TCP_WINDOW_FRAMES] = held;
-    while ((held = bundle->held[bundle->next_in % TCP_WINDOW_FRAMES]) != NULL) {
-        bundle->held[bundle->next_in++ % TCP_WINDOW_FRAMES] = NULL;
-        bundle->unsaid_bytes += held->frame.length;
-        bundle->due =
-            bundle->due || ++bundle->unsaid >= UNSAID_MAX || bundle->unsaid_bytes >= UNSAID_BYTES;
+    bundle->held[muster_bundle_index(held->number)] = held;
+    while (muster_bundle_has_next(&bundle->frames)) {
+        held = TAKE(bundle->held[muster_bundle_index(bundle->frames.next_in)]);
+        muster_bundle_deliver(&bundle->frames, held->frame.length);
         muster_status status = hand_over(path->link, held);
         free(held);
         if (status != MUSTER_OK) {

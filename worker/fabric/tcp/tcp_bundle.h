@@ -13,17 +13,25 @@
 #ifndef MUSTER_WORKER_FABRIC_TCP_TCP_BUNDLE_H
 #define MUSTER_WORKER_FABRIC_TCP_TCP_BUNDLE_H
 
+#include "worker/fabric/wire/bundle.h"
 #include "worker/fabric/wire/match.h"
 
 enum {
     TCP_ENVELOPE_SIZE = 24,
-    TCP_WINDOW_FRAMES = 64, /* sent and not acknowledged */
     TCP_WINDOW_BYTES = 2 * 1024 * 1024,
 };
 
 struct tcp_path;
 struct tcp_link;
-struct tcp_parcel;
+
+/* A frame on its way. */
+struct tcp_parcel {
+    struct muster_outgoing frame; /* its transfer is NULL once it has ended or was withdrawn */
+    unsigned char *copy;          /* owned: its data */
+    uint64_t number;
+    unsigned char envelope[TCP_ENVELOPE_SIZE];
+    size_t sent; /* on the path that carries it, of envelope, header and data */
+};
 
 /* A frame that has come, or is coming. */
 struct tcp_held {
@@ -34,20 +42,13 @@ struct tcp_held {
 };
 
 struct tcp_bundle {
-    uint32_t ticket;            /* the dialler's: connections with the same one belong together */
-    struct tcp_parcel *parcels; /* not acknowledged, by number */
-    uint32_t count;             /* of parcels */
-    size_t bytes;               /* of their payloads */
-    uint64_t next_out, next_in; /* the next number to give; the first that has not come */
-    bool due;                   /* the peer waits for an acknowledgement */
-    uint32_t unsaid;            /* frames since the last one, */
-    uint64_t unsaid_bytes;      /* and bytes of their payloads */
-    uint32_t turn;              /* the connection that takes the next frames */
-    struct tcp_held *held[TCP_WINDOW_FRAMES]; /* by number; came ahead of others */
+    struct muster_bundle frames;
+    struct tcp_parcel parcels[MUSTER_BUNDLE_WINDOW]; /* not acknowledged, by number */
+    struct tcp_held *held[MUSTER_BUNDLE_WINDOW];     /* by number; came ahead of others */
 };
 
 /* NULL if memory is out. */
-struct tcp_bundle *muster_tcp_bundle_create(uint32_t ticket);
+struct tcp_bundle *muster_tcp_bundle_create(void);
 /* Accepts NULL. */
 void muster_tcp_bundle_destroy(struct tcp_bundle *bundle);
 

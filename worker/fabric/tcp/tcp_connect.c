@@ -23,9 +23,9 @@ bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_ve
 /* One more connection of a link that is open. */
 static void take_other_call(struct tcp_path *path, struct muster_link *link)
 {
-    struct tcp_link *end = link->transport == path->tcp ? link->end : NULL;
-    bool fits = link->state == MUSTER_LINK_OPEN && end != NULL && end->bundle != NULL &&
-                end->bundle->ticket == path->pending.hello.ticket &&
+    struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
+    bool fits = end != NULL && end->bundle != NULL &&
+                end->calls.ticket == path->pending.hello.ticket &&
                 end->path_count < MUSTER_CONNECTIONS_MAX;
     if (!muster_tcp_answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) ||
         !fits) {
@@ -51,7 +51,8 @@ void muster_tcp_take_call(struct muster_pending_connection *pending, struct must
         muster_pending_unheard(pending, link);
         return;
     }
-    muster_tcp_open_link(path, end, pending->hello.connections, pending->hello.ticket);
+    end->calls.ticket = pending->hello.ticket;
+    muster_tcp_open_link(path, end, pending->hello.connections);
 }
 
 static void read_hello(struct tcp_path *path)

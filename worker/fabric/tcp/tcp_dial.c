@@ -82,29 +82,9 @@ static int call(struct tcp_link *link, const struct muster_socket_address *addre
 
 /* The other connections of a bundle ---------------------------------------------------------- */
 
-static bool calls_again(const struct tcp_link *link)
+static void miss_one(struct tcp_link *link)
 {
-    return link->there.size > 0 && !link->parting; /* it has dialled */
-}
-
-void muster_tcp_miss_one(struct tcp_link *link)
-{
-    if (!calls_again(link)) {
-        return;
-    }
-    if (link->dialler.missed == MUSTER_MISSING_SAID && link->dialler.redial_ns == MUSTER_NEVER) {
-        muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u connections",
-                   link->link->rank, link->link->peer.host, link->path_count,
-                   link->tcp->connections);
-    }
-    muster_dialler_missed(&link->dialler);
-}
-
-void muster_tcp_lost_one(struct tcp_link *link)
-{
-    if (calls_again(link)) {
-        muster_dialler_lost(&link->dialler);
-    }
+    muster_bundle_path_missing(&link->calls, &link->dialler, link->path_count);
 }
 
 static uint32_t count_calls(const struct tcp_link *link)
@@ -122,9 +102,9 @@ static uint32_t count_calls(const struct tcp_link *link)
 static void dial_others(struct tcp_link *link)
 {
     uint32_t have = link->path_count + count_calls(link);
-    for (uint32_t i = have; i < link->tcp->connections; i++) {
+    for (uint32_t i = have; i < link->calls.wanted; i++) {
         if (call(link, &link->there, i) != 0) {
-            muster_tcp_miss_one(link);
+            miss_one(link);
         }
     }
 }
@@ -194,8 +174,8 @@ void muster_tcp_dial(struct tcp_link *link)
     dialling->give_up_ns = muster_clock_after_ms(TCP_REACH_MS);
     dialling->count = muster_addresses_order(
         &link->tcp->here, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
-    muster_random_bytes(&link->ticket, sizeof link->ticket);
-    link->ticket |= 1; /* 0 is none */
+    muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
+    link->calls.ticket |= 1; /* 0 is none */
     call_next(link);
 }
 
@@ -225,7 +205,7 @@ static void go_on(struct tcp_path *path, const char *what)
     if (first) {
         call_next(link);
     } else {
-        muster_tcp_miss_one(link);
+        miss_one(link);
     }
 }
 
@@ -248,7 +228,7 @@ static void send_hello(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->ticket;
+    hello.ticket = link->calls.ticket;
     hello.index = (uint8_t)path->index;
     hello.connections = (uint8_t)path->tcp->connections;
     unsigned char bytes[MUSTER_HELLO_SIZE];
@@ -339,7 +319,8 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
     switch (verdict) {
     case MUSTER_WELCOME:
         link->there = path->remote;
-        muster_tcp_open_link(path, link, path->tcp->connections, link->ticket);
+        link->calls.wanted = path->tcp->connections;
+        muster_tcp_open_link(path, link, path->tcp->connections);
         dial_others(link);
         break;
     case MUSTER_WAIT:
@@ -373,7 +354,7 @@ static void answered_other(struct tcp_path *path, enum muster_verdict verdict)
         muster_tcp_widen_link(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
-        muster_tcp_miss_one(link);
+        miss_one(link);
     }
 }
 

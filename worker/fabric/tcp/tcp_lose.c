@@ -1,5 +1,4 @@
 /* A connection that has ended, and one whose end nobody tells: what becomes of the link. */
-#include "worker/base/log.h"
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>
@@ -18,10 +17,7 @@ void muster_tcp_path_lose(struct tcp_path *path, const char *what)
     }
     muster_tcp_bundle_abandon(path);
     muster_tcp_path_close(path);
-    path->tcp->pending_list.fabric->figures.connections_lost++;
-    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s connection lost, %u left: %s", link->rank,
-               link->peer.host, end->path_count, what);
-    muster_tcp_lost_one(end);
+    muster_bundle_path_lost(&end->calls, &end->dialler, end->path_count, what);
 }
 
 /* Silence ------------------------------------------------------------------------------------ */
@@ -42,13 +38,12 @@ static bool is_silent(const struct tcp_path *path)
 void muster_tcp_lose_silent(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    for (uint32_t i = end->path_count; i-- > 0;) {
-        if (is_silent(end->paths[i])) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && is_silent(end->paths[i])) {
             muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
             if (link->end != end) {
                 return;
             }
-            i = i < end->path_count ? i : end->path_count;
         }
     }
 }

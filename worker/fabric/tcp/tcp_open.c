@@ -10,7 +10,12 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     muster_pending_leave(&path->pending);
     path->have = 0;
     path->link = link;
-    link->paths[link->path_count++] = path;
+    path->place = 0;
+    while (link->paths[path->place] != NULL) { /* there is room for it */
+        path->place++;
+    }
+    link->paths[path->place] = path;
+    link->path_count++;
     muster_tcp_bound_sending(path->pending.watch.fd);
     muster_tcp_be_patient(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);
@@ -29,8 +34,7 @@ static void say_open(const struct tcp_path *path, const struct muster_link *link
                here, there);
 }
 
-void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections,
-                          uint32_t ticket)
+void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
 {
     muster_tcp_calls_drop(link, path);
     open_path(path, link);
@@ -38,7 +42,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
     link->path = path;
     link->dialler.redial_ns = MUSTER_NEVER;
     if (connections > 1) {
-        link->bundle = muster_tcp_bundle_create(ticket);
+        link->bundle = muster_tcp_bundle_create();
         link->match.payload_max = MUSTER_PIECE_BYTES;
         link->match.broken = link->match.broken || link->bundle == NULL;
     }
@@ -48,8 +52,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
-    link->tcp->pending_list.fabric->figures.connections_opened++;
-    muster_link_mark(link->link);
+    muster_bundle_path_opened(&link->dialler);
 }
 
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)

@@ -18,18 +18,32 @@ static void free_path(struct muster_watch *watch)
         free(path->frames[i].copy);
     }
     free(path->control.bytes);
+    free(path->rest.copy);
     free(path->coming);
     muster_tls_channel_destroy(path->tls);
     free(path);
 }
 
-static void take_out(struct tcp_path **paths, uint32_t *count, const struct tcp_path *path)
+static void leave_calls(struct tcp_dialling *dialling, const struct tcp_path *path)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (paths[i] == path) {
-            paths[i] = paths[--*count];
+    for (uint32_t i = 0; i < dialling->call_count; i++) {
+        if (dialling->calls[i] == path) {
+            dialling->calls[i] = dialling->calls[--dialling->call_count];
             return;
         }
+    }
+}
+
+static void leave_paths(struct tcp_link *link, const struct tcp_path *path)
+{
+    if (link->paths[path->place] != path) {
+        return;
+    }
+    link->paths[path->place] = NULL;
+    link->path_count--;
+    link->path = NULL;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && link->path == NULL; i++) {
+        link->path = link->paths[i];
     }
 }
 
@@ -37,12 +51,8 @@ static void leave_link(struct tcp_path *path)
 {
     struct tcp_link *link = path->link;
     path->link = NULL;
-    struct tcp_dialling *dialling = &link->dialling;
-    take_out(link->paths, &link->path_count, path);
-    take_out(dialling->calls, &dialling->call_count, path);
-    if (link->path == path) {
-        link->path = link->path_count > 0 ? link->paths[0] : NULL;
-    }
+    leave_paths(link, path);
+    leave_calls(&link->dialling, path);
 }
 
 void muster_tcp_path_close(struct tcp_path *path)
@@ -66,8 +76,10 @@ void muster_tcp_paths_close(struct tcp_link *link)
             muster_tcp_path_close(path);
         }
     }
-    while (link->path_count > 0) {
-        muster_tcp_path_close(link->paths[link->path_count - 1]);
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (link->paths[i] != NULL) {
+            muster_tcp_path_close(link->paths[i]);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 /* Bytes coming in: payloads straight to their places, what stands behind them to the staging
  * buffer, which is emptied before anything else is read. */
 #include "worker/fabric/tcp/tcp.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -11,11 +11,7 @@ enum { READS_MAX = 8 }; /* in one go, then other links have their turn */
 
 static void lose_by_rule(struct tcp_path *path)
 {
-    char what[MUSTER_REASON_SIZE];
-    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                   muster_last_error());
-    struct tcp_link *link = path->link;
-    muster_link_fail(link->link, link->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+    muster_whole_frame_reject(path->link->link, path->link->parting);
 }
 
 static bool is_bundled(const struct tcp_path *path)
@@ -30,12 +26,7 @@ static void end_frame(struct tcp_path *path)
         if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->pending.watch.retired) {
             lose_by_rule(path);
         }
-    } else if (path->in.frame.kind == MUSTER_FRAME_GOODBYE) {
-        struct muster_match *match = &path->link->match;
-        if (muster_match_progress(match, path->in.piece) && !path->pending.watch.retired) {
-            muster_link_fail(path->link->link, MUSTER_LINK_LEFT, NULL);
-        }
-    } else if (muster_match_arrived(&path->link->match, &path->in) != MUSTER_OK) {
+    } else if (muster_whole_frame_complete(&path->link->match, &path->in) != MUSTER_OK) {
         lose_by_rule(path);
     }
 }
@@ -184,16 +175,12 @@ void muster_tcp_receive(struct tcp_path *path)
 bool muster_tcp_receive_held(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    uint32_t i = 0;
-    while (i < end->path_count) {
-        struct tcp_path *path = end->paths[i];
-        if (!muster_tls_holds(path->tls)) {
-            i++;
-            continue;
-        }
-        (void)receive_once(path, true);
-        if (link->end != end) {
-            return false;
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        while (end->paths[i] != NULL && muster_tls_holds(end->paths[i]->tls)) {
+            (void)receive_once(end->paths[i], true);
+            if (link->end != end) {
+                return false;
+            }
         }
     }
     return true;

@@ -1,6 +1,6 @@
 #include "worker/fabric/verbs/registrations.h"
 
-#include "worker/memory/allocated.h"
+#include "worker/memory/allocation_registry.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -78,7 +78,7 @@ struct muster_registrations *muster_registrations_create(const struct muster_reg
         registrations->registrar = *registrar;
         registrations->bound_bytes = bound_bytes;
         registrations->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-        registrations->freed = muster_allocated_freed();
+        registrations->freed = muster_allocation_freed_count();
         if (registrar->unmapped != NULL) {
             registrations->unmapped = registrar->unmapped->hold();
         }
@@ -182,7 +182,7 @@ static void give_up_range(struct muster_registrations *registrations, enum kind 
 
 static void give_up_freed_pieces(struct muster_registrations *registrations)
 {
-    uint64_t freed = muster_allocated_freed();
+    uint64_t freed = muster_allocation_freed_count();
     if (freed == registrations->freed) {
         return;
     }
@@ -191,7 +191,7 @@ static void give_up_freed_pieces(struct muster_registrations *registrations)
     struct block *next = NULL;
     HASH_ITER(hh, registrations->blocks, block, next)
     {
-        if (block->key.piece != 0 && !muster_allocated_lives(block->key.piece)) {
+        if (block->key.piece != 0 && !muster_allocation_is_live(block->key.piece)) {
             give_up_in_block(registrations, block, OF_PIECE, 0, UINTPTR_MAX);
         }
     }
@@ -219,9 +219,9 @@ static void give_up_freed_gpu(struct muster_registrations *registrations, const 
 /* False if it cannot be told now what has gone. */
 static bool give_up_unmapped(struct muster_registrations *registrations)
 {
-    struct muster_unmapped_news news = {.more = true};
+    struct muster_unmap_report news = {.more = true};
     while (news.more) {
-        const struct muster_unmapped_ops *unmapped = registrations->registrar.unmapped;
+        const struct muster_unmap_watch_ops *unmapped = registrations->registrar.unmapped;
         if (unmapped == NULL || !unmapped->collect(&registrations->unmapped, &news)) {
             return false;
         }
@@ -249,11 +249,11 @@ static struct want find_want(const struct muster_registrations *registrations, c
     uintptr_t first = (uintptr_t)extent.base;
     uintptr_t end = first + extent.size_bytes;
     assert(size_bytes > 0 && first <= at && at < end && size_bytes <= end - at);
-    struct muster_allocated piece = {.id = 0};
+    struct muster_allocation piece = {.id = 0};
     if (extent.gpu != NULL) {
         first = extent.gpu->begin;
         end = extent.gpu->end;
-    } else if (muster_allocated_find(data, size_bytes, &piece)) {
+    } else if (muster_allocation_find(data, size_bytes, &piece)) {
         first = (uintptr_t)piece.base;
         end = first + piece.size_bytes;
     }
@@ -338,7 +338,7 @@ static struct block *find_or_make_block(struct muster_registrations *registratio
 static enum kind find_kind(const struct muster_registrations *registrations,
                            const struct want *want)
 {
-    const struct muster_unmapped_ops *unmapped = registrations->registrar.unmapped;
+    const struct muster_unmap_watch_ops *unmapped = registrations->registrar.unmapped;
     if (want->key.piece != 0) {
         return OF_PIECE;
     }

@@ -26,7 +26,7 @@
 #define MUSTER_WORKER_FABRIC_VERBS_REGISTRATIONS_H
 
 #include "worker/device/cuda/gpu.h"
-#include "worker/memory/unmapped.h"
+#include "worker/memory/unmap_watch.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,8 +45,8 @@ struct muster_registrar {
      * called again with less registered. */
     void *(*add)(void *device, const struct muster_gpu_memory *gpu, void *base, size_t size_bytes);
     void (*remove)(void *device, void *handle);
-    /* &muster_unmapped_ops, or a pretended watch in tests. NULL: nothing is watched. */
-    const struct muster_unmapped_ops *unmapped;
+    /* &muster_unmap_watch_ops, or a pretended watch in tests. NULL: nothing is watched. */
+    const struct muster_unmap_watch_ops *unmapped;
 };
 
 /* Memory that may be used as long as a transfer of it lasts. */

@@ -199,7 +199,8 @@ static bool verbs_said_goodbye(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     /* What the peer's device has acknowledged the peer can take when this process is gone. */
-    return end->match.control.start == end->match.control.end && end->out_first == end->out_next;
+    return end->match.control.start == end->match.control.end &&
+           end->bundle.first_out == end->bundle.next_out;
 }
 
 /* Data that finds a slot goes at once, without waiting for the leader. */
@@ -292,7 +293,12 @@ static void dial(struct muster_dialler *dialler)
 
 static void init_end(struct muster_link *link)
 {
+    /* What is out is bounded by slots and segments, not by bytes. */
+    static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
+                                                       .window_bytes = UINT64_MAX,
+                                                       .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
     struct verbs_link *end = link->end;
+    muster_bundle_init(&end->bundle, &limits);
     end->dialler.match = &end->match;
     end->link = link;
     end->verbs = link->transport;
@@ -324,7 +330,7 @@ static void free_verbs(struct muster_pending_connections *pending_list)
 }
 
 const struct muster_transport muster_verbs_transport = {
-    .name = "verbs",
+    .name = VERBS_SCHEME,
     .reads_gpu = true,
     .polls_device = true,
     .read_environment = muster_verbs_read_environment,

@@ -22,6 +22,8 @@
 #include "worker/fabric/verbs/verbs_device.h"
 #include "worker/fabric/verbs/verbs_off.h"
 #include "worker/fabric/verbs/verbs_settings.h"
+#include "worker/fabric/wire/bundle.h"
+#include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
 #include "worker/fabric/wire/match.h"
 #include "worker/fabric/wire/pending_connections.h"
@@ -44,13 +46,14 @@ enum {
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames of up to 160 bytes of payload */
     VERBS_PARTS_MAX = 3,        /* of a frame in this member's memory */
     VERBS_PATHS_MAX = MUSTER_VERBS_CONNECTIONS_MAX,
-    VERBS_OUT_MAX = 64, /* frames that no device has acknowledged, of a link */
-    VERBS_IN_MAX = 256, /* frames that came ahead of others */
+    VERBS_FIRST_NUMBER = 1 << 16, /* of a frame; 0: none */
     VERBS_DIAL_MS = 3000,
     VERBS_GREETING_SIZE = 64,
     VERBS_ANSWER_SIZE = MUSTER_ANSWER_SIZE + VERBS_GREETING_SIZE,
     VERBS_HELLO_SIZE = MUSTER_HELLO_SIZE + VERBS_GREETING_SIZE,
 };
+_Static_assert((int)VERBS_PATHS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
+               "the bundle tells all paths apart");
 _Static_assert(VERBS_PAYLOAD_AT == VERBS_HEADER_AT + MUSTER_FRAME_SIZE, "a frame is in one piece");
 _Static_assert(VERBS_RECEIVE_SLOTS > VERBS_SEND_SLOTS + VERBS_CREDIT_SENDS, "no send finds none");
 _Static_assert(VERBS_COMPLETIONS_MAX >=
@@ -101,7 +104,7 @@ struct verbs_path {
     struct verbs_memory slots;          /* to send from, then to receive into */
     struct verbs_memory segments;       /* that the peer writes into; perhaps none */
     uint32_t free_slots;                /* bits: send slots */
-    uint32_t carried[VERBS_SEND_SLOTS]; /* numbers of the frames in the others */
+    uint64_t carried[VERBS_SEND_SLOTS]; /* numbers of the frames in the others; 0: the proof */
     uint32_t credits;                   /* receive slots of the peer's that are free for frames */
     uint32_t owed;                      /* of ours, that the peer does not know of yet */
     uint32_t segment_credits;           /* segments of the peer's that are free */
@@ -120,14 +123,12 @@ struct verbs_path {
 /* A frame that was sent and that the device has not acknowledged. */
 struct verbs_out {
     struct muster_outgoing frame; /* transfer: NULL once its bytes are not needed any more */
-    struct verbs_path *path;      /* that carries it; NULL: it is to go again */
     struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the user's memory */
     struct muster_verbs_device *holder;                    /* whose they are */
     uint32_t covered_bytes;                                /* by the first of them */
     int64_t posted_ns;                                     /* for the timeline */
     bool copied;                                           /* the data is in a slot, or a copy */
     unsigned char *copy; /* owned; of what a path that failed had in its slot */
-    bool done;
 };
 
 /* A frame that has come, and is not dealt with yet. */
@@ -148,16 +149,12 @@ struct verbs_link {
     struct verbs *verbs;
     struct verbs_path *paths[VERBS_PATHS_MAX]; /* OPEN, or on their way; the first opens the link */
     uint32_t path_end;                         /* from this place on there was never one */
-    uint32_t wanted; /* paths that this end is to call for; 0 before it is open */
-    uint32_t ticket; /* of them all */
-    uint32_t turn;   /* the path that takes the next frame */
-    bool warned;     /* that one cannot be had, since one was lost */
-    struct verbs_out out[VERBS_OUT_MAX]; /* by number */
-    uint16_t out_first, out_next;        /* the oldest; the next number to give */
-    struct verbs_in in[VERBS_IN_MAX];    /* by number */
-    uint16_t in_next;                    /* the next to deal with */
-    bool makes_room;                     /* for what goes again: a path was lost */
-    uint16_t room_until;                 /* the number up to which it does */
+    struct muster_bundle_calls calls;
+    bool warned; /* that one cannot be had, since one was lost */
+    struct muster_bundle bundle;
+    struct verbs_out out[MUSTER_BUNDLE_WINDOW];  /* by number */
+    struct verbs_in in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
+    uint64_t room_until; /* frames before this number leave their room at once: a path was lost */
     bool parting;
     struct muster_arrival arrival;
 };
@@ -179,34 +176,14 @@ struct verbs {
     int taken_count;
 };
 
+/* The row in the registry; defined in verbs.c, above all others. */
 extern const struct muster_transport muster_verbs_transport;
 
-/* verbs_listen.c: "verbs://10.0.0.1:4000". */
-void muster_verbs_print_address(const struct muster_socket_address *address,
-                                char ret_text[MUSTER_ADDRESS_SIZE]);
-MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
-                                                        struct muster_socket_address *ret_address);
-MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
-                                                 const struct muster_verbs_settings *settings);
-uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
-                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
+/* From the lowest layer to the highest; none calls a function of a higher one. */
 
-/* verbs_connect.c: slots, link.h says what each does. */
-void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
-bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link);
-void muster_verbs_expired(struct muster_pending_connection *pending);
+/* verbs_path.c: a path's record, its memory and its queue pair ----------------------------------
+ */
 
-void muster_verbs_dial(struct verbs_link *link);
-/* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
- * come: called with what the device has reported. False if the link is
- * closed now. */
-bool muster_verbs_prove(struct verbs_path *path);
-/* A path of an open link is over, and its end is told here: the link goes on with the others, or
- * ends. False if it has ended. */
-bool muster_verbs_lose(struct verbs_path *path, const char *what);
-
-/* verbs_path.c */
 /* Takes the descriptor, also on failure: NULL then. */
 struct verbs_path *muster_verbs_path_create(struct verbs *verbs, int fd, enum muster_phase phase,
                                             uint32_t events);
@@ -220,9 +197,6 @@ MUSTER_CHECKED muster_status muster_verbs_pair_create(struct verbs_path *path);
 MUSTER_CHECKED muster_status muster_verbs_pair_connect(struct verbs_path *path);
 /* The device no longer touches any memory for it. */
 void muster_verbs_pair_destroy(struct verbs_path *path);
-/* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
- * and the peer may rely on these frames. False if the device did not end it in time. */
-MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
 void muster_verbs_greeting_of(const struct verbs_path *path, struct verbs_greeting *ret_greeting);
 uint32_t muster_verbs_path_mtu(const struct verbs_path *path);
 /* Where its header stands. */
@@ -230,10 +204,55 @@ unsigned char *muster_verbs_send_slot(const struct verbs_path *path, uint32_t sl
 unsigned char *muster_verbs_receive_slot(const struct verbs_path *path, uint32_t slot);
 unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segment);
 void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot);
+void muster_verbs_note_failure(struct verbs_path *path, const char *what);
 /* OPEN, and nothing is wrong with it. */
 bool muster_verbs_path_serves(const struct verbs_path *path);
 
-/* verbs_events.c */
+/* verbs_send.c ----------------------------------------------------------------------------------
+ */
+
+/* Sends what there is room for, first what goes again; then credits that the peer may need. */
+void muster_verbs_flush(struct verbs_link *link);
+/* Of that, what goes again. False: there was no room for all of it. */
+bool muster_verbs_retransmit(struct verbs_link *link);
+/* What the device has acknowledged. */
+void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
+/* Transfers whose bytes are all out are done. */
+void muster_verbs_end_sends(struct verbs_link *link);
+/* The frame's registrations are not needed any more. */
+void muster_verbs_release(struct verbs_out *out);
+/* The path has ended: its frames go again on others. False if memory is out. */
+MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
+/* The caller's right to these transfers' memory ends. */
+void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer);
+/* Frees what it holds; all pairs are destroyed. */
+void muster_verbs_finish_sends(struct verbs_link *link);
+/* Sends a packet of a full MTU: both ways work, and for large packets. */
+void muster_verbs_send_proof(struct verbs_path *path);
+
+/* verbs_receive.c -------------------------------------------------------------------------------
+ */
+
+/* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
+MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
+                                                  const struct verbs_in *in);
+enum verbs_taken {
+    VERBS_TAKEN_NOTHING = 0,
+    VERBS_TAKEN_FRAME = 1, /* and there may be more */
+    VERBS_TAKEN_LAST = 2,  /* the link is over */
+};
+/* Takes what has come, up to a bound. */
+enum verbs_taken muster_verbs_take_frames(struct verbs_link *end);
+/* The path has ended: what has come over it stays, also without it. False if memory is out. */
+MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
+/* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
+ * wait for just that: these are copied for a while. */
+void muster_verbs_make_room(struct verbs_link *link);
+void muster_verbs_finish_receives(struct verbs_link *link);
+
+/* verbs_events.c: what the devices report -------------------------------------------------------
+ */
+
 MUSTER_CHECKED muster_status muster_verbs_events_start(struct verbs *verbs);
 void muster_verbs_events_stop(struct verbs *verbs);
 /* Leader only, without the lock: true if a completion is there. */
@@ -245,43 +264,62 @@ bool muster_verbs_take_some(struct verbs *verbs);
 void muster_verbs_take(struct verbs *verbs);
 /* The next one wakes the leader. */
 void muster_verbs_arm(struct verbs *verbs);
-void muster_verbs_note_failure(struct verbs_path *path, const char *what);
 
-/* verbs_send.c */
-/* Ends what is out and sends what there is room for; then credits that the peer may need. */
-void muster_verbs_flush(struct verbs_link *link);
-/* What the device has acknowledged. */
-void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
-/* Transfers whose bytes are all out are done. */
-void muster_verbs_end_sends(struct verbs_link *link);
-/* Afterwards no device reads the operation's memory. Waits for what is under way, shortly: then
- * the path is given up. */
-void muster_verbs_withdraw_sends(struct verbs_link *link,
-                                 const struct muster_operation_id *operation);
-/* The path has ended: its frames go again on others. False if memory is out. */
-MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
-/* The caller's right to these transfers' memory ends. */
-void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_transfer *transfer);
-/* Frees what it holds; all pairs are destroyed. */
-void muster_verbs_finish_sends(struct verbs_link *link);
-/* Sends a packet of a full MTU: both ways work, and for large packets. */
-void muster_verbs_send_proof(struct verbs_path *path);
+/* verbs_failover.c: paths that fail -------------------------------------------------------------
+ */
 
-/* verbs_receive.c */
-/* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
-MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
-                                                  const struct verbs_in *in);
-/* Takes what has come; false if the link is over, or was closed meanwhile. */
+/* Paths of the link that serve. */
+uint32_t muster_verbs_count_serving(const struct verbs_link *link);
+/* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
+ * and the peer may rely on these frames. False if the device did not end it in time. */
+MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
+/* Takes what has come, then loses paths that have failed; false if the link is over, or was closed
+ * meanwhile. */
 bool muster_verbs_receive(struct verbs_link *end);
 /* The TCP connection is at its end: takes what the device has still got, then the path is over.
  * False if the link is. */
 bool muster_verbs_ended(struct verbs_path *path, const char *what);
-/* The path has ended: what has come over it stays, also without it. False if memory is out. */
-MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
-/* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
- * wait for just that: these are copied for a while. */
-void muster_verbs_make_room(struct verbs_link *link);
-void muster_verbs_finish_receives(struct verbs_link *link);
+
+/* verbs_withdraw.c ------------------------------------------------------------------------------
+ */
+
+/* Afterwards no device reads the operation's memory. Waits for what is under way, shortly: then
+ * the path is given up. */
+void muster_verbs_withdraw_sends(struct verbs_link *link,
+                                 const struct muster_operation_id *operation);
+
+/* verbs_listen.c: "verbs://10.0.0.1:4000" -------------------------------------------------------
+ */
+
+#define VERBS_SCHEME "verbs"
+void muster_verbs_print_address(const struct muster_socket_address *address,
+                                char ret_text[MUSTER_ADDRESS_SIZE]);
+MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
+                                                        struct muster_socket_address *ret_address);
+MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
+                                                 const struct muster_verbs_settings *settings);
+uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
+                                char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
+
+/* verbs_connect.c: paths that open --------------------------------------------------------------
+ */
+
+/* Slots: transport.h says what each does. */
+void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_verbs_expired(struct muster_pending_connection *pending);
+void muster_verbs_dial(struct verbs_link *link);
+/* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
+ * come: called with what the device has reported. False if the link is
+ * closed now. */
+bool muster_verbs_prove(struct verbs_path *path);
+
+/* The record of a frame in the window. */
+static inline struct verbs_out *muster_verbs_out(struct verbs_link *link, uint64_t number)
+{
+    return &link->out[muster_bundle_index(number)];
+}
 
 /* Of wr_id. */
 enum verbs_work { VERBS_WORK_RECEIVE = 1, VERBS_WORK_FRAME = 2, VERBS_WORK_EMPTY = 3 };
@@ -290,8 +328,6 @@ static inline uint64_t muster_verbs_work(const struct verbs_path *path, enum ver
 {
     return path->number << 16 | (uint64_t)work << 8 | slot;
 }
-
-#define VERBS_NO_FRAME UINT32_MAX /* in place of a number: a slot that carries the proof */
 
 /* Of the immediate data: the frame's number, the credits that come back, and whether it is the
  * proof. */

@@ -66,20 +66,9 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
     link->path_end = place < link->path_end ? link->path_end : place + 1;
 }
 
-/* One is missing: it is called for, if this end has dialled the link. */
 static void miss_one(struct verbs_link *link)
 {
-    if (link->wanted > 1) {
-        muster_dialler_missed(&link->dialler);
-    }
-}
-
-static void lose_one(struct verbs_link *link)
-{
-    link->warned = false;
-    if (link->wanted > 1) {
-        muster_dialler_lost(&link->dialler);
-    }
+    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_serving(link));
 }
 
 /* It does not come about. False if the link is closed now. */
@@ -114,31 +103,6 @@ static void warn(struct verbs_link *link)
                muster_last_error());
 }
 
-bool muster_verbs_lose(struct verbs_path *path, const char *what)
-{
-    struct verbs_link *end = path->link;
-    struct muster_link *link = end->link;
-    uint32_t others = 0;
-    for (uint32_t i = 0; i < VERBS_PATHS_MAX; i++) {
-        others +=
-            end->paths[i] != NULL && i != path->place && muster_verbs_path_serves(end->paths[i]);
-    }
-    if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
-        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
-                         what);
-        return false;
-    }
-    link->fabric->figures.connections_lost++;
-    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
-               link->peer.host, others, what);
-    muster_verbs_path_close(path);
-    muster_verbs_make_room(end);
-    lose_one(end);
-    muster_link_mark(link);
-    return true;
-}
-
 /* The proof ------------------------------------------------------------------------------------ */
 
 static void say_open(const struct verbs_path *path)
@@ -160,11 +124,11 @@ static void open_path(struct verbs_path *path)
     say_open(path);
     muster_pending_leave(&path->pending);
     if (!is_opening(link)) {
-        link->link->fabric->figures.connections_opened++;
+        muster_bundle_path_opened(&link->dialler);
         return;
     }
-    link->wanted = path->dialler ? link->verbs->connections : 1;
-    link->dialler.redial_ns = link->wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
+    link->calls.wanted = path->dialler ? link->verbs->connections : 0;
+    link->dialler.redial_ns = link->calls.wanted > 1 ? muster_clock_ns() : MUSTER_NEVER;
     muster_link_opened(link->link);
 }
 
@@ -230,7 +194,7 @@ void muster_verbs_expired(struct muster_pending_connection *pending)
 
 static bool is_ours(const char *address)
 {
-    return muster_link_has_scheme(address, muster_verbs_transport.name);
+    return muster_link_has_scheme(address, VERBS_SCHEME);
 }
 
 /* Of the peer's addresses over RDMA, modulo how many there are. */
@@ -277,7 +241,7 @@ static struct verbs_path *call(struct verbs_link *link, uint32_t place)
 
 static void dial_missing(struct verbs_link *link)
 {
-    for (uint32_t place = 0; place < link->wanted; place++) {
+    for (uint32_t place = 0; place < link->calls.wanted; place++) {
         if (link->paths[place] == NULL && call(link, place) == NULL) {
             warn(link);
             miss_one(link);
@@ -292,7 +256,7 @@ void muster_verbs_dial(struct verbs_link *link)
         dial_missing(link);
         return;
     }
-    muster_random_bytes(&link->ticket, sizeof link->ticket);
+    muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
     if (call(link, 0) == NULL) {
         muster_link_try_next(link->link, muster_last_error());
     }
@@ -325,7 +289,7 @@ static void connected(struct verbs_path *path)
         return;
     }
     struct muster_hello hello = muster_hello_to(link->link);
-    hello.ticket = link->ticket;
+    hello.ticket = link->calls.ticket;
     hello.index = is_opening(link) ? 0 : (uint8_t)(path->place + 1);
     hello.connections = (uint8_t)link->verbs->connections;
     muster_hello_encode(&hello, bytes);
@@ -395,10 +359,10 @@ static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_
 /* One more path of a link that is open. */
 static void take_other_call(struct verbs_path *path, struct muster_link *link)
 {
-    struct verbs_link *end = link->transport == path->verbs ? link->end : NULL;
+    struct verbs_link *end = muster_bundle_open_end(&path->pending, link);
     uint32_t place = path->pending.hello.index - 1U;
-    if (link->state != MUSTER_LINK_OPEN || end == NULL || place >= VERBS_PATHS_MAX ||
-        end->ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
+    if (end == NULL || place >= VERBS_PATHS_MAX ||
+        end->calls.ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
         (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_CROSSED);
         muster_verbs_path_close(path);
         return;
@@ -420,7 +384,7 @@ void muster_verbs_take_call(struct muster_pending_connection *pending, struct mu
     if (end->paths[0] != NULL) {
         muster_verbs_path_close(end->paths[0]);
     }
-    end->ticket = pending->hello.ticket;
+    end->calls.ticket = pending->hello.ticket;
     begin_path(path, end, 0);
 }
 

@@ -140,11 +140,8 @@ static muster_status make_queue(struct muster_verbs_device *device)
 static void add_span(const struct muster_verbs_device *device, enum muster_timeline_stage stage,
                      int64_t started_ns, size_t size_bytes)
 {
-    const struct muster_timeline_span span = {.stage = stage,
-                                              .peer = MUSTER_TIMELINE_NOBODY,
-                                              .start_ns = started_ns,
-                                              .bytes = size_bytes};
-    muster_timeline_add(device->timeline, &span);
+    muster_timeline_add_local(device->timeline, stage, started_ns, size_bytes,
+                              (struct muster_timeline_operation){.sequence = 0});
 }
 
 /* Users' memory is only ever read by the device; nothing writes where it may be read-only. */
@@ -175,7 +172,7 @@ static muster_status make_registrations(struct muster_verbs_device *device)
     const struct muster_registrar registrar = {.device = device,
                                                .add = add_registration,
                                                .remove = remove_registration,
-                                               .unmapped = &muster_unmapped_ops};
+                                               .unmapped = &muster_unmap_watch_ops};
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

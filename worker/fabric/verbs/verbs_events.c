@@ -10,14 +10,6 @@
 
 enum { ROUNDS_MAX = 8 }; /* in one go, then links have their turn */
 
-void muster_verbs_note_failure(struct verbs_path *path, const char *what)
-{
-    if (path->failure[0] == '\0') {
-        (void)snprintf(path->failure, sizeof path->failure, "RDMA device %s: %.160s",
-                       path->device->name, what);
-    }
-}
-
 /* Completions ---------------------------------------------------------------------------------- */
 
 static muster_status received(struct verbs_path *path, const struct ibv_wc *completion,

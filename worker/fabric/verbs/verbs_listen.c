@@ -14,15 +14,15 @@ void muster_verbs_print_address(const struct muster_socket_address *address,
 {
     char text[MUSTER_ADDRESS_SIZE];
     muster_address_print(address, text);
-    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s%.*s", muster_verbs_transport.name,
-                   MUSTER_ADDRESS_SIZE - 8, text + strlen("tcp"));
+    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s%.*s", VERBS_SCHEME, MUSTER_ADDRESS_SIZE - 8,
+                   text + strlen("tcp"));
 }
 
 muster_status muster_verbs_parse_address(const char *published,
                                          struct muster_socket_address *ret_address)
 {
     char text[MUSTER_ADDRESS_SIZE];
-    (void)snprintf(text, sizeof text, "tcp%.120s", published + strlen(muster_verbs_transport.name));
+    (void)snprintf(text, sizeof text, "tcp%.120s", published + strlen(VERBS_SCHEME));
     return muster_address_parse(text, ret_address);
 }
 

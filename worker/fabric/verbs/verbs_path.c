@@ -1,12 +1,10 @@
 /* The record of a connection: its memory and its queue pair. */
-#include "worker/base/clock.h"
 #include "worker/base/log.h"
 #include "worker/fabric/verbs/verbs.h"
 #include "worker/fabric/wire/bytes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,7 +19,6 @@ enum {
     RETRIES = 6,
     NOT_READY_TIMER = 12, /* 0.64 ms; cannot happen as long as the peer keeps to its credits */
     HOPS_MAX = 64,
-    DRAIN_MS = 500, /* for what is no more than a look at its own queues */
 };
 
 static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
@@ -86,6 +83,14 @@ uint32_t muster_verbs_path_mtu(const struct verbs_path *path)
 {
     uint32_t mtu = path->theirs.mtu < path->device->mtu ? path->theirs.mtu : path->device->mtu;
     return 128U << mtu;
+}
+
+void muster_verbs_note_failure(struct verbs_path *path, const char *what)
+{
+    if (path->failure[0] == '\0') {
+        (void)snprintf(path->failure, sizeof path->failure, "RDMA device %s: %.160s",
+                       path->device->name, what);
+    }
 }
 
 /* Memory --------------------------------------------------------------------------------------- */
@@ -298,24 +303,6 @@ muster_status muster_verbs_pair_connect(struct verbs_path *path)
     return error == 0 ? MUSTER_OK
                       : muster_error_set(MUSTER_INVALID, "%s cannot send: %s", path->device->name,
                                          strerror(error));
-}
-
-bool muster_verbs_pair_drain(struct verbs_path *path, const char *what)
-{
-    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
-    int64_t deadline_ns = muster_clock_after_ms(DRAIN_MS);
-    if (path->pair == NULL) {
-        return true;
-    }
-    muster_verbs_note_failure(path, what); /* no receives any more */
-    if (path->device->library->modify_qp(path->pair, &attributes, IBV_QP_STATE) != 0) {
-        return false;
-    }
-    while (path->receives > 0 && muster_clock_ns() < deadline_ns) {
-        muster_verbs_take(path->verbs);
-        (void)sched_yield();
-    }
-    return path->receives == 0;
 }
 
 bool muster_verbs_path_serves(const struct verbs_path *path)

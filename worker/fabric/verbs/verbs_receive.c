@@ -1,18 +1,12 @@
 /* Frames that come in: put in order, then reduced, or copied to where they belong, out of the slot
  * or segment where the device has put them. */
 #include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/wire/whole_frames.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FRAMES_MAX = 16 }; /* taken in one go, then other links have their turn */
-
-enum taken {
-    TAKEN_NOTHING = 0,
-    TAKEN_FRAME = 1,
-    TAKEN_LAST = 2, /* the link is over */
-};
 
 /* Room --------------------------------------------------------------------------------------- */
 
@@ -74,30 +68,35 @@ static void make_room(struct verbs_in *in)
 
 void muster_verbs_make_room(struct verbs_link *link)
 {
-    link->makes_room = true;
-    link->room_until = (uint16_t)(link->in_next + VERBS_IN_MAX);
-    for (uint32_t i = 0; i < VERBS_IN_MAX; i++) {
+    link->room_until = link->bundle.next_in + MUSTER_BUNDLE_AHEAD_MAX;
+    for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
         make_room(&link->in[i]);
     }
 }
 
-muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
+static struct verbs_in *in_of(struct verbs_link *link, uint64_t number)
+{
+    return &link->in[number % MUSTER_BUNDLE_AHEAD_MAX];
+}
+
+muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
                                    const struct verbs_in *in)
 {
     struct verbs_link *link = path->link;
-    struct verbs_in *place = &link->in[number % VERBS_IN_MAX];
-    uint16_t ahead = (uint16_t)(number - link->in_next);
+    uint64_t number = muster_bundle_number_of(&link->bundle, lowest_bits);
     struct verbs_in twice = *in;
-    if (ahead >= UINT16_MAX / 2 || (ahead < VERBS_IN_MAX && place->bytes != NULL)) {
+    switch (muster_bundle_arrive(&link->bundle, number)) {
+    case MUSTER_BUNDLE_DUPLICATE:
         give_back(&twice); /* the path that brought it first did not live to hear so */
         return MUSTER_OK;
-    }
-    if (ahead >= VERBS_IN_MAX) {
+    case MUSTER_BUNDLE_TOO_FAR:
         return muster_error_set(MUSTER_INVALID, "more frames ahead than were agreed");
+    case MUSTER_BUNDLE_NEW:
+        break;
     }
-    *place = *in;
-    if (link->makes_room && ahead > 0) {
-        make_room(place);
+    *in_of(link, number) = *in;
+    if (number > link->bundle.next_in && link->bundle.next_in < link->room_until) {
+        make_room(in_of(link, number));
     }
     return MUSTER_OK;
 }
@@ -105,7 +104,7 @@ muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t number,
 bool muster_verbs_abandon_receives(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
-    for (uint32_t i = 0; i < VERBS_IN_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
         struct verbs_in *in = &link->in[i];
         if (in->path == path && !copy_out(in)) {
             return false;
@@ -116,41 +115,22 @@ bool muster_verbs_abandon_receives(struct verbs_path *path)
 
 void muster_verbs_finish_receives(struct verbs_link *link)
 {
-    for (uint32_t i = 0; i < VERBS_IN_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_BUNDLE_AHEAD_MAX; i++) {
         free(link->in[i].copy);
     }
 }
 
 /* Taking ------------------------------------------------------------------------------------- */
 
-static enum taken lose(struct verbs_link *end, const char *what)
+static enum verbs_taken lose_by_rule(struct verbs_link *end)
 {
-    struct muster_link *link = end->link;
-    muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
-    return TAKEN_LAST;
-}
-
-static enum taken lose_by_rule(struct verbs_link *end)
-{
-    char what[MUSTER_REASON_SIZE];
-    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                   muster_last_error());
-    return lose(end, what);
+    muster_whole_frame_reject(end->link, end->parting);
+    return VERBS_TAKEN_LAST;
 }
 
 static bool is_same(const struct verbs_link *end, const struct muster_link *link, uint64_t opened)
 {
     return link->end == end && link->opened == opened && link->state == MUSTER_LINK_OPEN;
-}
-
-static enum taken taken_goodbye(struct verbs_link *end)
-{
-    struct muster_link *link = end->link;
-    uint64_t opened = link->opened;
-    if (muster_match_progress(&end->match, end->verbs->piece) && is_same(end, link, opened)) {
-        muster_link_fail(link, MUSTER_LINK_LEFT, NULL);
-    }
-    return TAKEN_LAST;
 }
 
 static muster_status read_header(const struct verbs_in *in, struct muster_frame *ret_frame)
@@ -165,74 +145,41 @@ static muster_status read_header(const struct verbs_in *in, struct muster_frame 
     return MUSTER_OK;
 }
 
-static enum taken take_frame(struct verbs_link *end)
+static enum verbs_taken take_frame(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    struct verbs_in *in = &end->in[end->in_next % VERBS_IN_MAX];
+    struct verbs_in *in = in_of(end, end->bundle.next_in);
     struct muster_frame frame = {0};
-    if (in->bytes == NULL) {
-        return TAKEN_NOTHING;
+    if (!muster_bundle_has_next(&end->bundle)) {
+        return VERBS_TAKEN_NOTHING;
     }
-    if (read_header(in, &frame) != MUSTER_OK ||
-        muster_match_header(&end->match, &frame, &end->arrival) != MUSTER_OK) {
+    if (read_header(in, &frame) != MUSTER_OK) {
         return lose_by_rule(end);
     }
-    end->in_next++;
-    end->makes_room = end->makes_room && end->in_next != end->room_until;
-    muster_arrival_take(&end->match, &end->arrival, in->bytes + MUSTER_FRAME_SIZE, frame.length);
+    muster_bundle_deliver(&end->bundle, frame.length);
+    if (muster_whole_frame_consume(&end->match, &end->arrival, &frame,
+                                   in->bytes + MUSTER_FRAME_SIZE) != MUSTER_OK) {
+        return lose_by_rule(end);
+    }
     give_back(in);
-    if (frame.kind == MUSTER_FRAME_GOODBYE) {
-        return taken_goodbye(end);
-    }
-    if (muster_match_arrived(&end->match, &end->arrival) != MUSTER_OK) {
+    if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
         return lose_by_rule(end);
     }
-    return is_same(end, link, opened) ? TAKEN_FRAME : TAKEN_LAST;
+    return is_same(end, link, opened) ? VERBS_TAKEN_FRAME : VERBS_TAKEN_LAST;
 }
 
-static enum taken take_frames(struct verbs_link *end, int most)
+enum verbs_taken muster_verbs_take_frames(struct verbs_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    enum taken taken = TAKEN_FRAME;
-    for (int i = 0; i < most && taken == TAKEN_FRAME; i++) {
+    enum verbs_taken taken = VERBS_TAKEN_FRAME;
+    for (int i = 0; i < FRAMES_MAX && taken == VERBS_TAKEN_FRAME; i++) {
         muster_fabric_yield(link->fabric);
         if (!is_same(end, link, opened)) {
-            return TAKEN_LAST;
+            return VERBS_TAKEN_LAST;
         }
         taken = take_frame(end);
     }
     return taken;
-}
-
-bool muster_verbs_receive(struct verbs_link *end)
-{
-    enum taken taken = take_frames(end, FRAMES_MAX);
-    if (taken == TAKEN_FRAME) {
-        muster_link_mark(end->link);
-    }
-    for (uint32_t i = 0; taken == TAKEN_NOTHING && i < end->path_end; i++) {
-        struct verbs_path *path = end->paths[i];
-        if (path != NULL && path->pending.phase == MUSTER_PHASE_OPEN && path->failure[0] != '\0' &&
-            !muster_verbs_lose(path, path->failure)) {
-            taken = TAKEN_LAST;
-        }
-    }
-    return taken != TAKEN_LAST;
-}
-
-bool muster_verbs_ended(struct verbs_path *path, const char *what)
-{
-    struct verbs_link *end = path->link;
-    struct muster_link *link = end->link;
-    enum taken taken = TAKEN_FRAME;
-    while (taken == TAKEN_FRAME) {
-        muster_verbs_take(end->verbs);
-        taken = take_frames(end, FRAMES_MAX);
-    }
-    if (taken == TAKEN_LAST) {
-        return link->end == end && link->state == MUSTER_LINK_OPEN;
-    }
-    return muster_verbs_lose(path, path->failure[0] != '\0' && what == NULL ? path->failure : what);
 }

@@ -11,27 +11,17 @@
 #include "worker/base/clock.h"
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/verbs/verbs.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <arpa/inet.h>
-#include <sched.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    WITHDRAW_MS = 500, /* a packet that was lost goes again after that */
-    LARGE_MAX = 2,     /* frames posted in one go, then what has come has its turn */
+    LARGE_MAX = 2, /* frames posted in one go, then what has come has its turn */
 };
-
-static struct verbs_out *out_of(struct verbs_link *link, uint16_t number)
-{
-    return &link->out[number % VERBS_OUT_MAX];
-}
-
-static uint16_t out_count(const struct verbs_link *link)
-{
-    return (uint16_t)(link->out_next - link->out_first);
-}
 
 /* Posting -------------------------------------------------------------------------------------- */
 
@@ -100,7 +90,7 @@ static bool post_segment(struct verbs_path *path, uint32_t slot, const struct ve
             .addr = (uintptr_t)out->frame.data + done, .length = size, .lkey = registered->lkey};
         done += size;
     }
-    path->segment_out = (path->segment_out + 1) % path->theirs.segments;
+    path->segment_out = (path->segment_out + 1) % VERBS_SEGMENTS;
     path->segment_credits--;
     return post(path, &work, word);
 }
@@ -119,18 +109,18 @@ static uint32_t take_slot(struct verbs_path *path)
     return slot;
 }
 
-static void carry(struct verbs_path *path, uint16_t number)
+static void carry(struct verbs_path *path, uint64_t number)
 {
-    struct verbs_out *out = out_of(path->link, number);
+    struct verbs_out *out = muster_verbs_out(path->link, number);
     uint32_t slot = take_slot(path);
     unsigned char *header = muster_verbs_send_slot(path, slot);
     memcpy(header, out->frame.header, MUSTER_FRAME_SIZE);
-    out->path = path;
+    muster_bundle_carry(&path->link->bundle, number, path->place);
     path->carried[slot] = number;
     path->credits--;
     out->posted_ns = muster_link_clock(path->link->link);
     if (!out->copied) {
-        (void)post_segment(path, slot, out, number);
+        (void)post_segment(path, slot, out, number & VERBS_NUMBER_MASK);
         return;
     }
     unsigned char *data = header + MUSTER_FRAME_SIZE;
@@ -138,13 +128,13 @@ static void carry(struct verbs_path *path, uint16_t number)
         memcpy(data, out->frame.data, out->frame.size);
     }
     out->frame.data = data;
-    (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number);
+    (void)post_slot(path, slot, MUSTER_FRAME_SIZE + out->frame.size, number & VERBS_NUMBER_MASK);
 }
 
 void muster_verbs_send_proof(struct verbs_path *path)
 {
     uint32_t slot = take_slot(path);
-    path->carried[slot] = VERBS_NO_FRAME;
+    path->carried[slot] = 0;
     (void)post_slot(path, slot, muster_verbs_path_mtu(path), VERBS_PROOF);
 }
 
@@ -156,7 +146,7 @@ static struct muster_extent extent_of(const struct muster_transfer *transfer)
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
-static void release(struct verbs_out *out)
+void muster_verbs_release(struct verbs_out *out)
 {
     for (int i = 0; i < VERBS_PARTS_MAX - 1; i++) {
         if (out->held[i] != NULL) {
@@ -177,7 +167,7 @@ static bool hold(const struct verbs_path *path, const struct muster_transfer *tr
         out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
                                                  size - done, extent_of(transfer), &covered);
         if (out->held[i] == NULL) {
-            release(out);
+            muster_verbs_release(out);
             return false;
         }
         out->covered_bytes = i == 0 ? (uint32_t)covered : out->covered_bytes;
@@ -196,7 +186,7 @@ void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_tra
 
 /* Going out ------------------------------------------------------------------------------------ */
 
-/* The path can take one more frame: the next in turn that serves and has room. */
+/* For one more frame. */
 static bool has_room(const struct verbs_path *path)
 {
     return path->credits > 0 && path->free_slots != 0;
@@ -204,28 +194,21 @@ static bool has_room(const struct verbs_path *path)
 
 static struct verbs_path *choose_path(struct verbs_link *link, bool large)
 {
-    uint32_t place = link->turn;
-    for (uint32_t i = 0; i < link->path_end; i++, place++) {
-        place = place < link->path_end ? place : 0;
-        struct verbs_path *path = link->paths[place];
-        if (path != NULL && muster_verbs_path_serves(path) && has_room(path) &&
-            (!large || path->theirs.segments == 0 || path->segment_credits > 0)) {
-            link->turn = place + 1;
-            return path;
-        }
+    uint32_t ready = 0;
+    for (uint32_t place = 0; place < link->path_end; place++) {
+        const struct verbs_path *path = link->paths[place];
+        bool takes = path != NULL && muster_verbs_path_serves(path) && has_room(path) &&
+                     (!large || path->theirs.segments == 0 || path->segment_credits > 0);
+        ready |= (uint32_t)takes << place;
     }
-    return NULL;
+    uint32_t place = muster_bundle_choose(&link->bundle, ready);
+    return place != MUSTER_BUNDLE_NO_PATH ? link->paths[place] : NULL;
 }
 
-static bool may_add(const struct verbs_link *link)
+/* The record of the next frame; there is room for it. */
+static struct verbs_out *next_out(struct verbs_link *link)
 {
-    return out_count(link) < VERBS_OUT_MAX;
-}
-
-/* The record of the next number. */
-static struct verbs_out *add(struct verbs_link *link)
-{
-    struct verbs_out *out = out_of(link, link->out_next);
+    struct verbs_out *out = muster_verbs_out(link, link->bundle.next_out);
     memset(out, 0, sizeof *out);
     return out;
 }
@@ -234,28 +217,26 @@ static bool put_control(struct verbs_link *link)
 {
     struct muster_frame_queue *control = &link->match.control;
     while (control->start < control->end) {
-        struct verbs_path *path = may_add(link) ? choose_path(link, false) : NULL;
+        struct verbs_path *path =
+            muster_bundle_has_room(&link->bundle) ? choose_path(link, false) : NULL;
         if (path == NULL) {
             return false;
         }
-        unsigned char *header = control->bytes + control->start;
-        struct verbs_out *out = add(link);
-        memcpy(out->frame.header, header, MUSTER_FRAME_SIZE);
-        out->frame.size = muster_frame_length(header);
-        out->frame.data = header + MUSTER_FRAME_SIZE;
+        struct verbs_out *out = next_out(link);
+        (void)muster_whole_frame_next_control(&link->match, &out->frame);
         out->copied = true;
-        control->start += MUSTER_FRAME_SIZE + out->frame.size;
-        carry(path, link->out_next++);
+        carry(path, muster_bundle_add(&link->bundle, out->frame.size));
     }
     return true;
 }
 
 /* An earlier piece of the message is still read by a device. */
-static bool is_read(struct verbs_link *link, const struct muster_transfer *transfer, uint16_t until)
+static bool is_read(struct verbs_link *link, const struct muster_transfer *transfer, uint64_t until)
 {
-    for (uint16_t number = link->out_first; number != until; number++) {
-        const struct verbs_out *out = out_of(link, number);
-        if (out->frame.transfer == transfer && !out->done && !out->copied) {
+    for (uint64_t number = link->bundle.first_out; number != until; number++) {
+        const struct verbs_out *out = muster_verbs_out(link, number);
+        if (out->frame.transfer == transfer && !out->copied &&
+            !muster_bundle_is_acknowledged(&link->bundle, number)) {
             return true;
         }
     }
@@ -263,9 +244,9 @@ static bool is_read(struct verbs_link *link, const struct muster_transfer *trans
 }
 
 /* Its bytes are not needed any more, if no piece before it is: its transfer may be done. */
-static void let_go(struct verbs_link *link, uint16_t number)
+static void let_go(struct verbs_link *link, uint64_t number)
 {
-    struct verbs_out *out = out_of(link, number);
+    struct verbs_out *out = muster_verbs_out(link, number);
     const struct muster_outgoing frame = out->frame;
     if (frame.transfer == NULL || (frame.last && is_read(link, frame.transfer, number))) {
         return;
@@ -309,7 +290,7 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
 {
     struct muster_match *match = &link->match;
     struct muster_transfer *transfer = match->ready.first;
-    if (transfer == NULL || !may_add(link)) {
+    if (transfer == NULL || !muster_bundle_has_room(&link->bundle)) {
         return false;
     }
     unsigned char *data = NULL;
@@ -320,7 +301,7 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
     if (path == NULL) {
         return false;
     }
-    struct verbs_out *out = add(link);
+    struct verbs_out *out = next_out(link);
     uint32_t size = left < VERBS_SEGMENT_PAYLOAD ? (uint32_t)left : VERBS_SEGMENT_PAYLOAD;
     bool direct = large && path->theirs.segments > 0 && hold(path, transfer, data, size, out);
     match->payload_max = direct ? VERBS_SEGMENT_PAYLOAD : VERBS_SLOT_PAYLOAD;
@@ -334,7 +315,7 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
     }
     out->copied = !direct;
     *large_count += direct;
-    uint16_t number = link->out_next++;
+    uint64_t number = muster_bundle_add(&link->bundle, out->frame.size);
     carry(path, number);
     if (out->copied) {
         let_go(link, number);
@@ -343,13 +324,11 @@ static bool put_data(struct verbs_link *link, uint32_t *large_count)
 }
 
 /* What is to go again goes first: the peer waits for its number. */
-static bool put_again(struct verbs_link *link)
+bool muster_verbs_retransmit(struct verbs_link *link)
 {
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        struct verbs_out *out = out_of(link, number);
-        if (out->done || out->path != NULL) {
-            continue;
-        }
+    uint64_t number = 0;
+    while ((number = muster_bundle_next_waiting(&link->bundle, number)) != link->bundle.next_out) {
+        struct verbs_out *out = muster_verbs_out(link, number);
         struct verbs_path *path = choose_path(link, !out->copied);
         if (path == NULL) {
             return false;
@@ -381,7 +360,7 @@ static void return_credits(struct verbs_path *path)
 void muster_verbs_flush(struct verbs_link *link)
 {
     uint32_t large_count = 0;
-    bool more = put_again(link) && put_control(link);
+    bool more = muster_verbs_retransmit(link) && put_control(link);
     while (more && large_count < LARGE_MAX) {
         more = put_data(link, &large_count);
     }
@@ -411,114 +390,29 @@ static void add_span(const struct verbs_link *link, const struct verbs_out *out)
 
 void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot)
 {
-    uint32_t number = path->carried[slot];
+    uint64_t number = path->carried[slot];
     path->free_slots |= 1U << slot;
-    if (number != VERBS_NO_FRAME) {
-        struct verbs_out *out = out_of(path->link, (uint16_t)number);
+    if (number != 0) {
+        struct verbs_out *out = muster_verbs_out(path->link, number);
         add_span(path->link, out);
-        out->done = true;
-        out->path = NULL;
-        release(out);
+        muster_bundle_acknowledge(&path->link->bundle, number);
+        muster_verbs_release(out);
     }
 }
 
 void muster_verbs_end_sends(struct verbs_link *link)
 {
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        if (out_of(link, number)->done) {
+    struct muster_bundle *bundle = &link->bundle;
+    for (uint64_t number = bundle->first_out; number != bundle->next_out; number++) {
+        if (muster_bundle_is_acknowledged(bundle, number)) {
             let_go(link, number);
         }
     }
-    while (link->out_first != link->out_next && out_of(link, link->out_first)->done &&
-           out_of(link, link->out_first)->frame.transfer == NULL) {
-        link->out_first++;
+    uint64_t oldest = 0;
+    while (muster_bundle_retire(bundle, &oldest)) {
+        assert(muster_verbs_out(link, oldest)->frame.transfer ==
+               NULL); /* no piece before it was read */
     }
-}
-
-/* Withdrawing ---------------------------------------------------------------------------------- */
-
-static bool is_of(const struct verbs_out *out, const struct muster_operation_id *operation)
-{
-    return out->frame.transfer != NULL &&
-           muster_operation_has(operation, &out->frame.transfer->key);
-}
-
-/* A piece of the operation that a device may be reading, or (if there is none) is to read again:
- * without it the peer could make nothing of those behind it that it has got. */
-static struct verbs_out *find_read(struct verbs_link *link,
-                                   const struct muster_operation_id *operation)
-{
-    struct verbs_out *again = NULL;
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        struct verbs_out *out = out_of(link, number);
-        if (!out->done && !out->copied && is_of(out, operation)) {
-            if (out->path != NULL) {
-                return out;
-            }
-            again = out;
-        }
-    }
-    return again;
-}
-
-/* The peer needs the number, and the credit of the matching, to go on. */
-static void make_empty(struct verbs_out *out)
-{
-    struct muster_frame frame;
-    struct muster_frame nothing = {.kind = MUSTER_FRAME_CREDIT};
-    if (muster_frame_decode_unchecked(out->frame.header, &frame) == MUSTER_OK) {
-        nothing.credit = frame.credit;
-    }
-    muster_frame_encode_unchecked(&nothing, out->frame.header);
-    out->frame.size = 0;
-    out->copied = true;
-}
-
-/* It has failed, or does not end its sends: they are to go again. The leader closes it later. */
-static void give_up_reading(struct verbs_path *path)
-{
-    bool whole = muster_verbs_pair_drain(path, "it does not end sends that were withdrawn");
-    muster_verbs_pair_destroy(path);
-    path->spoilt = !muster_verbs_abandon_sends(path) || !whole || path->spoilt;
-}
-
-static bool has_path(const struct verbs_link *link)
-{
-    for (uint32_t i = 0; i < link->path_end; i++) {
-        if (link->paths[i] != NULL && muster_verbs_path_serves(link->paths[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void muster_verbs_withdraw_sends(struct verbs_link *link,
-                                 const struct muster_operation_id *operation)
-{
-    int64_t deadline_ns = muster_clock_after_ms(WITHDRAW_MS);
-    struct verbs_out *read = NULL;
-    while ((read = find_read(link, operation)) != NULL) {
-        bool late = muster_clock_ns() > deadline_ns;
-        if (read->path != NULL && (late || read->path->failure[0] != '\0')) {
-            give_up_reading(read->path);
-        } else if (late || !has_path(link)) {
-            break;
-        }
-        muster_verbs_take(link->verbs);
-        (void)put_again(link);
-        (void)sched_yield();
-    }
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        struct verbs_out *out = out_of(link, number);
-        if (is_of(out, operation)) {
-            if (!out->done && !out->copied) {
-                release(out);
-                make_empty(out);
-            }
-            out->frame.transfer = NULL;
-        }
-    }
-    muster_link_mark(link->link);
 }
 
 /* The end of a path, and of all --------------------------------------------------------------- */
@@ -526,13 +420,13 @@ void muster_verbs_withdraw_sends(struct verbs_link *link,
 bool muster_verbs_abandon_sends(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        struct verbs_out *out = out_of(link, number);
-        if (out->path != path) {
+    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
+        struct verbs_out *out = muster_verbs_out(link, number);
+        if (muster_bundle_carrier(&link->bundle, number) != path->place) {
             continue;
         }
-        out->path = NULL;
-        release(out);
+        muster_bundle_put_back(&link->bundle, number);
+        muster_verbs_release(out);
         if (!out->copied || out->frame.size == 0) {
             continue;
         }
@@ -548,11 +442,10 @@ bool muster_verbs_abandon_sends(struct verbs_path *path)
 
 void muster_verbs_finish_sends(struct verbs_link *link)
 {
-    for (uint16_t number = link->out_first; number != link->out_next; number++) {
-        struct verbs_out *out = out_of(link, number);
-        release(out);
-        free(out->copy);
+    for (uint64_t number = link->bundle.first_out; number != link->bundle.next_out; number++) {
+        struct verbs_out *out = muster_verbs_out(link, number);
+        muster_verbs_release(out);
+        free(TAKE(out->copy));
         out->frame.transfer = NULL;
     }
-    link->out_first = link->out_next;
 }

@@ -108,7 +108,7 @@ static void use(const struct buffer *buffer)
             }
             const struct region *region = muster_registration_handle(held[i]);
             for (size_t at = done / page; at < (done + covered) / page; at++) {
-                size_t index = ((uintptr_t)buffer->memory - region->begin) / page + at;
+                size_t index = ((uintptr_t)buffer->memory + at * page - region->begin) / page;
                 if (region->stamps[index] != buffer->stamps[at]) {
                     atomic_fetch_add(&stale, 1);
                 }
@@ -153,7 +153,7 @@ static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
 {
     (void)state;
     const struct muster_registrar registrar = {
-        .add = add_region, .remove = remove_region, .unmapped = &muster_unmapped_ops};
+        .add = add_region, .remove = remove_region, .unmapped = &muster_unmap_watch_ops};
     const char *only = getenv("MUSTER_SEED");
     unsigned seed = only != NULL ? (unsigned)strtoul(only, NULL, 10) : (unsigned)muster_clock_ns();
     print_message("MUSTER_SEED=%u\n", seed);
@@ -184,9 +184,9 @@ int main(void)
     page = (size_t)sysconf(_SC_PAGESIZE);
     struct buffer buffer = {0};
     map_anew(&buffer, 1);
-    (void)muster_unmapped_ops.hold();
-    bool works = muster_unmapped_ops.watch(buffer.memory, page);
-    muster_unmapped_ops.release();
+    (void)muster_unmap_watch_ops.hold();
+    bool works = muster_unmap_watch_ops.watch(buffer.memory, page);
+    muster_unmap_watch_ops.release();
     munmap(buffer.memory, page);
     if (!works) {
         (void)printf("SKIP: this kernel has no userfaultfd, or forbids it\n");

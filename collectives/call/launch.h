@@ -1,0 +1,45 @@
+/*
+ * A launch: one collective as the executor and the devices carry it out on this rank. A request
+ * (request.h) is what the caller asked for; a launch is what came out of checking it.
+ *
+ * The first part is the same for all launches of a cached operation, and muster_request_check()
+ * fills it. The second part belongs to one launch, and the context fills it.
+ */
+#ifndef MUSTER_COLLECTIVES_CALL_LAUNCH_H
+#define MUSTER_COLLECTIVES_CALL_LAUNCH_H
+
+#include "collectives/call/call.h"
+#include "collectives/call/reduction.h"
+#include "collectives/call/shape.h"
+
+struct muster_gpu_memory; /* worker/device/cuda/gpu.h */
+
+/* The sizes of the caller's buffers on this rank; all buffers of a side have the same size. */
+struct muster_buffer_sizes {
+    uint64_t in_count, out_count; /* elements */
+    uint64_t in_bytes, out_bytes;
+    int64_t
+        in_place_bytes; /* where the input of an in-place call starts, counted from its output */
+};
+
+struct muster_launch {
+    struct muster_shape shape; /* its bounds are borrowed from the key of the operation */
+    struct muster_buffer_sizes sizes;
+    uint64_t contributions; /* input buffers of all ranks together */
+
+    uint64_t generation;
+    uint64_t sequence;       /* of the operation in its context */
+    uint32_t context;        /* its number in the generation */
+    struct muster_call call; /* compared with the peers' */
+    struct muster_reduction reduction;
+    const void
+        *in;   /* INPUT of the schedule; the caller's buffer, or what was gathered from several */
+    void *out; /* OUTPUT of the schedule */
+    void *scratch; /* SCRATCH of the schedule, as long as it needs */
+    /* The allocation that `in` or `out` lies in, if it is memory of a GPU that all links of the
+     * operation can read; NULL: memory of the host. Borrowed. */
+    const struct muster_gpu_memory *in_gpu, *out_gpu;
+    int64_t deadline_ns; /* of muster_clock_ns() */
+};
+
+#endif

@@ -1,0 +1,212 @@
+/* From a request to its key, and from the key to a launch. */
+#include "collectives/call/request.h"
+
+#include <endian.h>
+#include <zlib.h>
+
+#include "collectives/algorithms/algorithm.h"
+#include "worker/base/status.h"
+
+/* The key -------------------------------------------------------------------------------------- */
+
+static muster_status add_up(enum muster_collective collective, const size_t *counts, uint32_t ranks,
+                            const char *side, uint64_t *ret_bounds)
+{
+    ret_bounds[0] = 0;
+    for (uint32_t i = 0; i < ranks; i++) {
+        if (counts[i] > MUSTER_ELEMENTS_MAX - ret_bounds[i]) {
+            return muster_error_set(MUSTER_INVALID,
+                                    "%s: with rank %u's %zu elements the %s is over the limit of "
+                                    "%llu",
+                                    muster_collective_name(collective), i, counts[i], side,
+                                    (unsigned long long)MUSTER_ELEMENTS_MAX);
+        }
+        ret_bounds[i + 1] = ret_bounds[i] + counts[i];
+    }
+    return MUSTER_OK;
+}
+
+static muster_status set_bounds(const struct muster_request *request, uint32_t ranks,
+                                struct muster_request_key *key)
+{
+    key->bound_count = 0;
+    if (request->in_counts != NULL) {
+        TRY(add_up(request->collective, request->in_counts, ranks, "input", key->bounds));
+        key->flags |= MUSTER_KEY_INPUT_BOUNDS;
+        key->bound_count += ranks + 1;
+    }
+    if (request->out_counts != NULL) {
+        TRY(add_up(request->collective, request->out_counts, ranks, "output",
+                   key->bounds + key->bound_count));
+        key->flags |= MUSTER_KEY_OUTPUT_BOUNDS;
+        key->bound_count += ranks + 1;
+    }
+    key->count = key->bound_count > 0 ? 0 : key->count;
+    return MUSTER_OK;
+}
+
+muster_status muster_request_key(const struct muster_request *request, uint32_t ranks,
+                                 struct muster_request_key *ret_key)
+{
+    enum muster_collective collective = request->collective;
+    bool barrier = collective == MUSTER_BARRIER;
+    bool reduces = muster_collective_reduces(collective);
+    bool in_place = request->in == request->out && muster_collective_in_place_counts(collective);
+    /* Integers, and the smallest and largest of floats, are the same in any order. */
+    bool ordered = request->reproducible && reduces && muster_type_is_float(request->type) &&
+                   request->op != MUSTER_MIN && request->op != MUSTER_MAX;
+    ret_key->count = barrier ? 0 : request->count;
+    ret_key->collective = collective;
+    ret_key->root = muster_collective_has_root(collective) ? request->root : 0;
+    ret_key->type = barrier ? 0 : (uint32_t)request->type;
+    ret_key->op = reduces ? (uint32_t)request->op : 0;
+    ret_key->algorithm = 0;
+    ret_key->buffer_count = request->buffer_count;
+    ret_key->flags = (in_place ? MUSTER_KEY_IN_PLACE : 0U) | (ordered ? MUSTER_KEY_ORDERED : 0U) |
+                     (request->untuned ? MUSTER_KEY_UNTUNED : 0U);
+    TRY(set_bounds(request, ranks, ret_key));
+    if (request->algorithm != NULL) {
+        size_t number;
+        TRY(muster_algorithm_find(collective, request->algorithm, &number));
+        ret_key->algorithm = (uint32_t)number;
+        ret_key->flags |= MUSTER_KEY_NAMED;
+    }
+    return MUSTER_OK;
+}
+
+/* Its check ------------------------------------------------------------------------------------ */
+
+struct muster_shape muster_request_key_shape(const struct muster_request_key *key, uint32_t rank,
+                                             uint32_t ranks)
+{
+    bool input = (key->flags & MUSTER_KEY_INPUT_BOUNDS) != 0;
+    bool output = (key->flags & MUSTER_KEY_OUTPUT_BOUNDS) != 0;
+    return (struct muster_shape){
+        .collective = (enum muster_collective)key->collective,
+        .rank = rank,
+        .ranks = ranks,
+        .root = key->root,
+        .count = key->count,
+        .input_bounds = input ? key->bounds : NULL,
+        .output_bounds = output ? key->bounds + (input ? ranks + 1 : 0) : NULL,
+    };
+}
+
+struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
+                                         uint32_t ranks)
+{
+    return (struct muster_shape){
+        .collective = request->collective,
+        .rank = rank,
+        .ranks = ranks,
+        .root = muster_collective_has_root(request->collective) ? request->root : 0,
+        .count = request->collective != MUSTER_BARRIER ? request->count : 0,
+    };
+}
+
+static muster_status check_values(const struct muster_request_key *key)
+{
+    if (key->type >= MUSTER_TYPE_COUNT) {
+        return muster_error_set(MUSTER_INVALID, "there is no type %u", key->type);
+    }
+    if (key->buffer_count > MUSTER_BUFFERS_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%u buffers: %d are the most", key->buffer_count,
+                                MUSTER_BUFFERS_MAX);
+    }
+    return muster_collective_reduces((enum muster_collective)key->collective)
+               ? muster_op_check((muster_type)key->type, (muster_op)key->op)
+               : MUSTER_OK;
+}
+
+/* Checked to be addressable. */
+static muster_status measure(const struct muster_shape *shape, muster_type type,
+                             struct muster_buffer_sizes *ret_sizes)
+{
+    uint64_t element_bytes = muster_type_size_bytes(type);
+    uint64_t in = muster_shape_input_count(shape);
+    uint64_t out = muster_shape_output_count(shape);
+    uint64_t most_bytes;
+    if (__builtin_mul_overflow(in > out ? in : out, element_bytes, &most_bytes) ||
+        most_bytes > PTRDIFF_MAX) {
+        return muster_error_set(MUSTER_INVALID, "%llu elements of %llu bytes are too many",
+                                (unsigned long long)(in > out ? in : out),
+                                (unsigned long long)element_bytes);
+    }
+    *ret_sizes = (struct muster_buffer_sizes){
+        .in_count = in,
+        .out_count = out,
+        .in_bytes = element_bytes * in,
+        .out_bytes = element_bytes * out,
+        .in_place_bytes = (int64_t)element_bytes * muster_shape_in_place_offset(shape)};
+    return MUSTER_OK;
+}
+
+/* Ranks on machines of either byte order must compute the same. */
+static uint64_t checksum(const uint64_t *bounds, uint32_t ranks)
+{
+    unsigned long sum = crc32(0, NULL, 0);
+    for (uint32_t i = 1; i <= ranks; i++) {
+        uint64_t bound = htole64(bounds[i]);
+        sum = crc32(sum, (const Bytef *)&bound, sizeof bound);
+    }
+    return MUSTER_CALL_LISTED | sum;
+}
+
+/* In an alltoallv each rank has counts of its own: that they fit shows in the sizes of the
+ * messages. */
+static uint64_t agreed_count(const struct muster_shape *shape)
+{
+    if (shape->collective == MUSTER_ALLTOALLV) {
+        return MUSTER_CALL_LISTED;
+    }
+    const uint64_t *bounds =
+        shape->input_bounds != NULL ? shape->input_bounds : shape->output_bounds;
+    return bounds != NULL ? checksum(bounds, shape->ranks) : shape->count;
+}
+
+static uint8_t buffers_of(const struct muster_request_key *key)
+{
+    return key->buffer_count > 0 ? (uint8_t)key->buffer_count : 1;
+}
+
+static struct muster_call describe(const struct muster_request_key *key,
+                                   const struct muster_shape *shape)
+{
+    bool reduces = muster_collective_reduces(shape->collective);
+    return (struct muster_call){
+        .collective = (uint8_t)key->collective,
+        .type = (uint8_t)key->type,
+        .op = (uint8_t)key->op,
+        .flags = (key->flags & MUSTER_KEY_ORDERED) != 0 ? MUSTER_CALL_ORDERED : 0,
+        .inputs = reduces ? buffers_of(key) : 0,
+        .root = shape->root,
+        .count = agreed_count(shape),
+    };
+}
+
+/* A barrier has neither data nor a type. */
+static muster_status check_data(const struct muster_request_key *key,
+                                const struct muster_shape *shape,
+                                struct muster_buffer_sizes *ret_sizes)
+{
+    TRY(check_values(key));
+    return measure(shape, (muster_type)key->type, ret_sizes);
+}
+
+muster_status muster_request_check(const struct muster_request_key *key, uint32_t rank,
+                                   uint32_t ranks, struct muster_launch *ret_launch)
+{
+    struct muster_launch launch = {.shape = muster_request_key_shape(key, rank, ranks),
+                                   .contributions = (uint64_t)ranks * buffers_of(key)};
+    TRY(muster_shape_check(&launch.shape));
+    if (key->collective != MUSTER_BARRIER) {
+        muster_status status = check_data(key, &launch.shape, &launch.sizes);
+        if (status != MUSTER_OK) {
+            return muster_error_prefix(status, "%s",
+                                       muster_collective_name(launch.shape.collective));
+        }
+    }
+    launch.call = describe(key, &launch.shape);
+    *ret_launch = launch;
+    return MUSTER_OK;
+}

@@ -1,0 +1,98 @@
+/*
+ * A request: one collective as its caller asks for it; the key by which its operation is cached;
+ * and the checks, made before anything is sent: ranges, sizes that overflow, missing buffers,
+ * buffers that overlap other than in place. Pure.
+ *
+ *   request --key--> cached operation                    found: only the buffers are checked
+ *      |                    ^
+ *      +-----check----------+                            not found: everything is, and the
+ * operation is made
+ */
+#ifndef MUSTER_COLLECTIVES_CALL_REQUEST_H
+#define MUSTER_COLLECTIVES_CALL_REQUEST_H
+
+#include "collectives/call/launch.h"
+
+/* Unused fields are 0; a broadcast's data is `out`. Root and count are those of struct
+ * muster_shape. */
+struct muster_request {
+    enum muster_collective collective;
+    const void *in;
+    void *out;
+    uint64_t count;
+    /* Instead of count: the elements of each block of a buffer, [ranks], borrowed until the call
+     * returns; or NULL. */
+    const size_t *in_counts;
+    const size_t *out_counts;
+    muster_type type;
+    muster_op op;
+    uint32_t root;
+    muster_user_function user_function; /* of op USER */
+    void *user_data;
+    double prescale, postscale; /* 0 and 1 both mean none */
+    /* Several buffers of this rank; `in` and `out` are then the first of them. */
+    uint32_t buffer_count;     /* 0: `in` and `out` are all there are */
+    const void *const *inputs; /* [buffer_count]; NULL where the collective has no `in` */
+    void *const *outputs;      /* [buffer_count] */
+    const char *algorithm;     /* by name; NULL: chosen */
+    bool untuned;              /* choose by predicted cost, whatever autotuning has found */
+    bool reproducible;         /* the result depends on the members' `order` only */
+    int64_t deadline_ns;
+};
+
+enum muster_key_flag {
+    MUSTER_KEY_IN_PLACE = 1, /* and the schedule depends on it: see muster_plan.in_place */
+    MUSTER_KEY_ORDERED = 2,  /* reproducible, and the order of additions matters */
+    MUSTER_KEY_UNTUNED = 4,
+    MUSTER_KEY_INPUT_BOUNDS = 8,
+    MUSTER_KEY_OUTPUT_BOUNDS = 16,
+    MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
+};
+
+/* Everything of a request that its check and its schedule depend on; buffers, factors, the user's
+ * function and the deadline may change from call to call. Without padding, because it is hashed and
+ * compared as bytes. */
+struct muster_request_key {
+    uint64_t count;
+    uint32_t collective;
+    uint32_t root;
+    uint32_t type;
+    uint32_t op;
+    uint32_t algorithm; /* if MUSTER_KEY_NAMED; else 0 */
+    uint32_t buffer_count;
+    uint32_t flags; /* enum muster_key_flag */
+    uint32_t bound_count;
+    uint64_t bounds[]; /* [bound_count] those of the input, then those of the output */
+};
+
+/* How many bounds a call of so many ranks has at most. */
+#define MUSTER_BOUNDS_MAX(ranks) (2 * ((size_t)(ranks) + 1))
+
+/* ret_key has room for MUSTER_BOUNDS_MAX(ranks) bounds. MUSTER_INVALID: counts that overflow, an
+ * algorithm that does not exist. */
+MUSTER_CHECKED muster_status muster_request_key(const struct muster_request *request,
+                                                uint32_t ranks, struct muster_request_key *ret_key);
+
+/* What the buffers hold on this rank; the bounds are borrowed from the key. */
+struct muster_shape muster_request_key_shape(const struct muster_request_key *key, uint32_t rank,
+                                             uint32_t ranks);
+/* The same of a request, without bounds. */
+struct muster_shape muster_request_shape(const struct muster_request *request, uint32_t rank,
+                                         uint32_t ranks);
+
+/* Checks all that the key holds, and fills the first part of ret_launch and its call, but for
+ * algorithm and factors. MUSTER_INVALID names the argument. */
+MUSTER_CHECKED muster_status muster_request_check(const struct muster_request_key *key,
+                                                  uint32_t rank, uint32_t ranks,
+                                                  struct muster_launch *ret_launch);
+
+/* request_buffers.c: checks what the key does not hold: the buffers, the factors, the user's
+ * function. MUSTER_INVALID names the argument. */
+MUSTER_CHECKED muster_status muster_request_check_buffers(const struct muster_request *request,
+                                                          const struct muster_buffer_sizes *sizes);
+
+/* Whether two buffers have a byte in common. */
+bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *other,
+                            uint64_t other_bytes);
+
+#endif

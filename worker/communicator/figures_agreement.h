@@ -1,0 +1,43 @@
+/*
+ * The agreement of a group's members on link figures: they take what rank 0 has chosen, or all
+ * measure together because rank 0 says so.
+ *
+ * May use: measure, figures, context, fabric, collectives, base. May not know: the session, the
+ * service.
+ */
+#ifndef MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H
+#define MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H
+
+#include "worker/communicator/figures.h"
+#include "worker/communicator/measure.h"
+
+enum { MUSTER_FIGURES_CONTEXTS = 1 + MUSTER_MEASURE_CONTEXTS }; /* context numbers that it uses */
+
+/* What rank 0 broadcasts. It travels with its padding: clear it with memset() first. */
+struct muster_figures_choice {
+    struct muster_figures figures;
+    uint32_t measure;  /* 1: all measure now, and the result replaces `figures`; or 0 */
+    uint32_t autotune; /* 1: contexts autotune; or 0 */
+    uint32_t outdated; /* 1: the figures are those of other hosts or of another number of members,
+                          and the next commit replaces them; or 0 */
+};
+
+struct muster_figures_group {
+    struct muster_fabric *fabric; /* borrowed; has begun the generation */
+    uint64_t generation;
+    uint32_t context;                       /* the first of MUSTER_FIGURES_CONTEXTS numbers */
+    const struct muster_topology *topology; /* of all members */
+    uint32_t rank;
+    uint32_t hosts_digest, shape_digest; /* of these members: see struct muster_figures */
+    uint32_t timeout_ms;                 /* for the broadcast, and again for measuring */
+};
+
+/* Called by all members alike; rank 0's choice replaces that of the others. Figures that cannot be
+ * true are replaced by the default ones, by all members alike since all hold the same bytes, and
+ * rank 0 logs it. Tuned algorithms of another group are dropped. Blocks. MUSTER_REJOIN: a member
+ * died, or was missing at the deadline; ret_suspect as in muster_context_run(). */
+MUSTER_CHECKED muster_status muster_figures_agree(const struct muster_figures_group *group,
+                                                  struct muster_figures_choice *choice,
+                                                  uint32_t *ret_suspect);
+
+#endif

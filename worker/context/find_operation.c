@@ -1,0 +1,160 @@
+/*
+ * From a request to its operation: out of the cache, or made.
+ *
+ * A request whose key is in the cache was checked when its operation was made, so only its buffers
+ * are checked. What is not in the cache is checked in full, gets an algorithm (named, overridden,
+ * found by autotuning, or the cheapest by the cost model), and its schedule.
+ */
+#include "collectives/reduce/float_environment.h"
+#include "collectives/select/host_memory.h"
+#include "collectives/select/tuning.h"
+#include "worker/context/context_parts.h"
+
+/* Choosing ------------------------------------------------------------------------------------ */
+
+static bool may_tune(const struct muster_context *context, const struct muster_request_key *key,
+                     const struct muster_plan *plan)
+{
+    return context->tunes && (key->flags & MUSTER_KEY_UNTUNED) == 0 &&
+           !muster_choices_has_override(&context->choices, plan->collective) &&
+           muster_tuning_suits(plan);
+}
+
+/* Sets made->algorithm, and made->tuned if later calls may get another one. */
+static muster_status choose(struct muster_context *context, const struct muster_request_key *key,
+                            const struct muster_plan *plan, struct muster_cached_operation *made)
+{
+    if ((key->flags & MUSTER_KEY_NAMED) != 0) {
+        made->algorithm = key->algorithm;
+        return MUSTER_OK;
+    }
+    if (may_tune(context, key, plan)) {
+        const struct muster_call_class *call_class =
+            muster_tuning_find(&context->tuning, plan, made->element_size_bytes);
+        if (call_class != NULL && call_class->decided &&
+            muster_select_considers(call_class->tuned.algorithm, plan, made->element_size_bytes,
+                                    &context->choices.model)) {
+            made->algorithm = call_class->tuned.algorithm;
+            return MUSTER_OK;
+        }
+        made->tuned =
+            call_class != NULL ? !call_class->decided : !muster_tuning_is_full(&context->tuning);
+    }
+    return muster_choices_make(&context->choices, plan, made->element_size_bytes, &made->algorithm);
+}
+
+struct muster_plan muster_context_plan(const struct muster_context *context,
+                                       const struct muster_cached_operation *cached)
+{
+    const struct muster_shape *shape = &cached->launch.shape;
+    bool ordered = (cached->launch.call.flags & MUSTER_CALL_ORDERED) != 0;
+    bool in_place = (cached->key->flags & MUSTER_KEY_IN_PLACE) != 0;
+    return (struct muster_plan){.collective = shape->collective,
+                                .topology = &context->topology,
+                                .rank = shape->rank,
+                                .root = shape->root,
+                                .count = shape->count,
+                                .input_bounds = shape->input_bounds,
+                                .output_bounds = shape->output_bounds,
+                                .reduction_order = ordered ? context->reduction_order : NULL,
+                                .in_place = in_place,
+                                .memory =
+                                    context->shared.memory != NULL ? &context->shared.reach : NULL};
+}
+
+/* Making -------------------------------------------------------------------------------------- */
+
+/* The schedule of an operation that runs by messages. */
+static muster_status schedule_operation(const struct muster_context *context,
+                                        const struct muster_plan *plan,
+                                        struct muster_cached_operation *made)
+{
+    struct muster_schedule schedule;
+    TRY(muster_schedule_generate(made->algorithm, plan, &schedule));
+    made->step_count = schedule.step_count;
+    if (__builtin_mul_overflow(schedule.scratch_count, made->element_size_bytes,
+                               &made->scratch_bytes)) {
+        muster_schedule_finish(&schedule);
+        return muster_error_set(MUSTER_INVALID, "%s: the call needs 2^64 bytes of scratch",
+                                muster_collective_name(plan->collective));
+    }
+    return muster_operation_create(context->fabric, &schedule, context->ranks, &made->operation);
+}
+
+/* made holds its key and its launch. */
+static muster_status make_operation(struct muster_context *context,
+                                    struct muster_cached_operation *made,
+                                    struct muster_cached_operation **ret_cached)
+{
+    AUTO_FLOAT_ENVIRONMENT(); /* all members must choose alike */
+    const struct muster_plan plan = muster_context_plan(context, made);
+    double unused_us;
+    TRY(choose(context, context->key, &plan, made));
+    TRY(muster_plan_check(made->algorithm, &plan));
+    made->launch.call.algorithm = (uint32_t)made->algorithm;
+    if (!muster_algorithm_uses_memory(made->algorithm) ||
+        !muster_memory_choose(&plan, made->element_size_bytes, &context->choices.model,
+                              &made->method, &unused_us)) {
+        TRY(schedule_operation(context, &plan, made));
+    }
+    return muster_operation_cache_add(&context->cache, context->key, made, ret_cached);
+}
+
+/* Finding ------------------------------------------------------------------------------------- */
+
+/* An operation that was made while autotuning ran is dropped once autotuning has chosen. */
+static struct muster_cached_operation *drop_outdated(struct muster_context *context,
+                                                     struct muster_cached_operation *cached)
+{
+    if (cached == NULL || !cached->tuned) {
+        return cached;
+    }
+    const struct muster_plan plan = muster_context_plan(context, cached);
+    const struct muster_call_class *call_class =
+        muster_tuning_find(&context->tuning, &plan, cached->element_size_bytes);
+    bool outdated =
+        call_class != NULL ? call_class->decided : muster_tuning_is_full(&context->tuning);
+    if (!outdated) {
+        return cached;
+    }
+    muster_operation_cache_drop(&context->cache, cached);
+    return NULL;
+}
+
+/* By context->key. The buffers are checked before anything is made for them. */
+static muster_status find_by_key(struct muster_context *context,
+                                 const struct muster_request *request,
+                                 struct muster_cached_operation **ret_cached)
+{
+    struct muster_cached_operation *cached =
+        drop_outdated(context, muster_operation_cache_find(&context->cache, context->key));
+    if (cached != NULL) {
+        TRY(muster_request_check_buffers(request, &cached->launch.sizes));
+        *ret_cached = cached;
+        return MUSTER_OK;
+    }
+    struct muster_cached_operation made = {.key = context->key};
+    TRY(muster_request_check(context->key, context->rank, context->topology.ranks, &made.launch));
+    TRY(muster_request_check_buffers(request, &made.launch.sizes));
+    muster_type type = request->collective == MUSTER_BARRIER ? MUSTER_FLOAT32 : request->type;
+    made.element_size_bytes = muster_type_size_bytes(type);
+    return make_operation(context, &made, ret_cached);
+}
+
+muster_status muster_context_find(struct muster_context *context,
+                                  const struct muster_request *request,
+                                  struct muster_cached_operation **ret_cached)
+{
+    TRY(muster_request_key(request, context->topology.ranks, context->key));
+    return find_by_key(context, request, ret_cached);
+}
+
+muster_status muster_context_find_with(struct muster_context *context,
+                                       const struct muster_request *request, size_t algorithm,
+                                       struct muster_cached_operation **ret_cached)
+{
+    TRY(muster_request_key(request, context->topology.ranks, context->key));
+    context->key->algorithm = (uint32_t)algorithm;
+    context->key->flags |= MUSTER_KEY_NAMED;
+    return find_by_key(context, request, ret_cached);
+}

@@ -1,0 +1,275 @@
+/*
+ * What the collectives in shared memory are made of: announcements, phases, and access to the data.
+ *
+ * For each operation every rank announces, in its rank slot, its call and where its input is. The
+ * others wait for the announcement, compare the call with their own, and then read what they need.
+ * An announcement and a staging area are used again two operations later. By then all ranks have
+ * finished with them: no rank announces an operation before all have announced the previous one,
+ * and a rank that announces one has finished the previous one. So no barrier ends an operation.
+ */
+#include "worker/device/host/group_parts.h"
+
+#include <string.h>
+
+#include "collectives/reduce/stream.h"
+
+/* Calls --------------------------------------------------------------------------------------- */
+
+static void pack(const struct muster_call *call, uint64_t words[5])
+{
+    words[0] = call->count;
+    memcpy(&words[1], &call->prescale, sizeof words[1]);
+    memcpy(&words[2], &call->postscale, sizeof words[2]);
+    words[3] = call->algorithm | (uint64_t)call->root << 32;
+    words[4] = call->collective | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
+               (uint64_t)call->flags << 24 | (uint64_t)call->inputs << 32;
+}
+
+static struct muster_call unpack(const uint64_t words[5])
+{
+    struct muster_call call = {
+        .collective = (uint8_t)words[4],
+        .type = (uint8_t)(words[4] >> 8),
+        .op = (uint8_t)(words[4] >> 16),
+        .flags = (uint8_t)(words[4] >> 24),
+        .inputs = (uint8_t)(words[4] >> 32),
+        .algorithm = (uint32_t)words[3],
+        .root = (uint32_t)(words[3] >> 32),
+        .count = words[0],
+    };
+    memcpy(&call.prescale, &words[1], sizeof words[1]);
+    memcpy(&call.postscale, &words[2], sizeof words[2]);
+    return call;
+}
+
+static muster_status differs(const struct muster_group_run *run, uint32_t rank,
+                             const uint64_t words[5])
+{
+    char text[256] = "nothing"; /* a difference in bits that no call of this library has */
+    const struct muster_call there = unpack(words);
+    (void)muster_call_matches(run->step->call, &there, text, sizeof text);
+    return muster_error_set(MUSTER_INVALID, "rank %u calls differently: %s",
+                            run->memory->options.names[rank], text);
+}
+
+/* Compares an announcement, which is there, with this rank's own call. */
+static muster_status compare(const struct muster_group_run *run, uint32_t rank)
+{
+    const struct muster_group_announcement *announcement =
+        muster_group_announcement_of(run, rank, run->step->sequence);
+    uint64_t sequence = atomic_load_explicit(&announcement->sequence, memory_order_relaxed);
+    uint64_t here[5];
+    uint64_t there[5];
+    uint64_t difference = 0;
+    if (sequence != run->step->sequence) {
+        return muster_error_set(MUSTER_REJOIN, "rank %u is at operation #%llu already",
+                                run->memory->options.names[rank], (unsigned long long)sequence);
+    }
+    pack(run->step->call, here);
+    for (int i = 0; i < 5; i++) {
+        there[i] = atomic_load_explicit(&announcement->call[i], memory_order_relaxed);
+        difference |= here[i] ^ there[i];
+    }
+    return difference == 0 ? MUSTER_OK : differs(run, rank, there);
+}
+
+/* Announcements ------------------------------------------------------------------------------- */
+
+muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
+{
+    uint64_t before = run->step->sequence - 1;
+    for (uint32_t i = 0;
+         run->memory->all_announced < before && i + 1 < muster_group_rank_count(run); i++) {
+        uint32_t rank = muster_group_peer(run, i);
+        TRY(muster_group_wait(run, rank, &muster_group_announcement_of(run, rank, before)->sequence,
+                              before));
+    }
+    run->memory->all_announced =
+        before > run->memory->all_announced ? before : run->memory->all_announced;
+    return MUSTER_OK;
+}
+
+void muster_group_announce(const struct muster_group_run *run, const uint64_t payload[2])
+{
+    struct muster_group_announcement *mine =
+        muster_group_announcement_of(run, muster_group_own_rank(run), run->step->sequence);
+    uint64_t words[5];
+    pack(run->step->call, words);
+    for (int i = 0; i < 5; i++) {
+        atomic_store_explicit(&mine->call[i], words[i], memory_order_relaxed);
+    }
+    atomic_store_explicit(&mine->payload[0], payload[0], memory_order_relaxed);
+    atomic_store_explicit(&mine->payload[1], payload[1], memory_order_relaxed);
+    run->memory->announced = run->step->sequence;
+    atomic_store_explicit(&mine->sequence, run->step->sequence, memory_order_release);
+    muster_group_wake_sleepers(muster_group_rank_slot_of(run, muster_group_own_rank(run)));
+}
+
+muster_status muster_group_wait_for_announcement(struct muster_group_run *run, uint32_t rank)
+{
+    const struct muster_group_announcement *theirs =
+        muster_group_announcement_of(run, rank, run->step->sequence);
+    TRY(muster_group_wait(run, rank, &theirs->sequence, run->step->sequence));
+    return compare(run, rank);
+}
+
+muster_status muster_group_wait_for_all_announcements(struct muster_group_run *run)
+{
+    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
+        TRY(muster_group_wait_for_announcement(run, muster_group_peer(run, i)));
+    }
+    run->memory->all_announced = run->step->sequence;
+    return MUSTER_OK;
+}
+
+/* Phases -------------------------------------------------------------------------------------- */
+
+void muster_group_finish_phase(const struct muster_group_run *run, uint64_t phase)
+{
+    struct muster_group_rank_slot *slot =
+        muster_group_rank_slot_of(run, muster_group_own_rank(run));
+    atomic_store_explicit(&slot->progress, MUSTER_GROUP_PROGRESS(run->step->sequence, phase),
+                          memory_order_release);
+    muster_group_wake_sleepers(slot);
+}
+
+muster_status muster_group_wait_for_phase(struct muster_group_run *run, uint32_t rank,
+                                          uint64_t phase)
+{
+    return muster_group_wait(run, rank, &muster_group_rank_slot_of(run, rank)->progress,
+                             MUSTER_GROUP_PROGRESS(run->step->sequence, phase));
+}
+
+muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run, uint64_t phase)
+{
+    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
+        TRY(muster_group_wait_for_phase(run, muster_group_peer(run, i), phase));
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_check_reads(struct muster_group_run *run)
+{
+    atomic_thread_fence(memory_order_acquire);
+    for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
+        uint32_t rank = muster_group_peer(run, i);
+        uint64_t withdrawn = atomic_load(&muster_group_rank_slot_of(run, rank)->withdrawn);
+        if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+            return muster_group_check_liveness(run, rank);
+        }
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_end_reads(struct muster_group_run *run)
+{
+    TRY(muster_group_check_reads(run));
+    muster_group_finish_phase(run, MUSTER_GROUP_READS_DONE);
+    return muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE);
+}
+
+/* Data ---------------------------------------------------------------------------------------- */
+
+static bool fits_announcement(uint64_t size_bytes)
+{
+    return size_bytes <= MUSTER_GROUP_PAYLOAD_BYTES;
+}
+
+muster_status muster_group_expose(struct muster_group_run *run,
+                                  const struct muster_group_exposure *exposure)
+{
+    const struct muster_group_step *step = run->step;
+    uint64_t payload[2] = {0, 0};
+    TRY(muster_group_wait_for_reuse(run));
+    if (exposure->in_buffers) {
+        muster_group_announce_allocations(run, exposure->size_bytes,
+                                          muster_shape_output_count(step->shape) *
+                                              run->element_size_bytes);
+        payload[0] = (uint64_t)(uintptr_t)step->in;
+        payload[1] = (uint64_t)(uintptr_t)step->out;
+    } else if (fits_announcement(exposure->size_bytes)) {
+        if (exposure->size_bytes > 0) {
+            memcpy(payload, step->in, exposure->size_bytes);
+        }
+    } else {
+        memcpy(muster_group_staging_area_of(run, muster_group_own_rank(run)), step->in,
+               exposure->size_bytes);
+    }
+    muster_group_announce(run, payload);
+    return MUSTER_OK;
+}
+
+void muster_group_find_input(const struct muster_group_run *run,
+                             const struct muster_group_exposure *exposure, uint32_t rank,
+                             struct muster_group_payloads *payloads,
+                             struct muster_group_inputs *inputs)
+{
+    const struct muster_group_announcement *announcement =
+        muster_group_announcement_of(run, rank, run->step->sequence);
+    uint64_t first = atomic_load_explicit(&announcement->payload[0], memory_order_relaxed);
+    inputs->bases[rank] = NULL;
+    if (rank == muster_group_own_rank(run)) {
+        inputs->bases[rank] = run->step->in;
+    } else if (exposure->in_buffers) {
+        inputs->addresses[rank] = first;
+        inputs->bases[rank] = muster_group_map_peer_buffer(run, rank, MUSTER_GROUP_INPUT, first,
+                                                           exposure->size_bytes);
+    } else if (fits_announcement(exposure->size_bytes)) {
+        payloads->words[rank][0] = first;
+        payloads->words[rank][1] =
+            atomic_load_explicit(&announcement->payload[1], memory_order_relaxed);
+        inputs->bases[rank] = payloads->words[rank];
+    } else {
+        inputs->bases[rank] = muster_group_staging_area_of(run, rank);
+    }
+}
+
+void muster_group_find_inputs(const struct muster_group_run *run,
+                              const struct muster_group_exposure *exposure,
+                              struct muster_group_payloads *payloads,
+                              struct muster_group_inputs *inputs)
+{
+    for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
+        muster_group_find_input(run, exposure, rank, payloads, inputs);
+    }
+}
+
+void muster_group_write_output(const struct muster_group_run *run, void *target, const void *source,
+                               size_t size_bytes)
+{
+    if (run->streams) {
+        muster_stream_copy(target, source, size_bytes);
+    } else {
+        memcpy(target, source, size_bytes);
+    }
+}
+
+muster_status muster_group_read_input(struct muster_group_run *run,
+                                      const struct muster_group_inputs *inputs, uint32_t rank,
+                                      struct muster_span span, char *target)
+{
+    size_t offset = span.offset * run->element_size_bytes;
+    size_t size_bytes = span.count * run->element_size_bytes;
+    if (size_bytes == 0) {
+        return MUSTER_OK;
+    }
+    if (inputs->bases[rank] == NULL) {
+        return muster_group_copy_from_peer(run, rank, inputs->addresses[rank] + offset, target,
+                                           size_bytes);
+    }
+    const char *source = (const char *)inputs->bases[rank] + offset;
+    if (source != target) {
+        muster_group_write_output(run, target, source, size_bytes);
+    }
+    return MUSTER_OK;
+}
+
+muster_status muster_group_reduce_to_output(struct muster_group_run *run,
+                                            const struct muster_group_exposure *exposure,
+                                            struct muster_span span)
+{
+    struct muster_group_payloads payloads;
+    struct muster_group_inputs inputs;
+    muster_group_find_inputs(run, exposure, &payloads, &inputs);
+    return muster_group_reduce(run, &inputs, span, run->streams, run->step->out);
+}

@@ -1,0 +1,47 @@
+/* Paths that come to an open link and go: see bundle_paths.h. */
+#include "worker/fabric/wire/bundle_paths.h"
+
+#include "worker/base/clock.h"
+#include "worker/base/log.h"
+#include "worker/fabric/wire/match.h"
+
+void *muster_bundle_open_end(const struct muster_pending_connection *pending,
+                             const struct muster_link *link)
+{
+    bool here = link->state == MUSTER_LINK_OPEN && link->transport == pending->all;
+    return here ? link->end : NULL;
+}
+
+void muster_bundle_path_opened(const struct muster_dialler *dialler)
+{
+    struct muster_link *link = dialler->match->link;
+    link->fabric->figures.connections_opened++;
+    muster_link_mark(link);
+}
+
+void muster_bundle_path_lost(const struct muster_bundle_calls *calls,
+                             struct muster_dialler *dialler, uint32_t left, const char *what)
+{
+    struct muster_link *link = dialler->match->link;
+    link->fabric->figures.connections_lost++;
+    muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
+               link->peer.host, left, what);
+    if (calls->wanted > 1) {
+        muster_dialler_lost(dialler);
+    }
+    muster_link_mark(link);
+}
+
+void muster_bundle_path_missing(const struct muster_bundle_calls *calls,
+                                struct muster_dialler *dialler, uint32_t open)
+{
+    const struct muster_link *link = dialler->match->link;
+    if (calls->wanted <= 1) {
+        return;
+    }
+    if (dialler->missed == MUSTER_MISSING_SAID && dialler->redial_ns == MUSTER_NEVER) {
+        muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u paths", link->rank,
+                   link->peer.host, open, calls->wanted);
+    }
+    muster_dialler_missed(dialler);
+}

@@ -1,0 +1,25 @@
+/*
+ * A generation: built from the service's answer to Join, and destroyed when it ends. Call with
+ * rejoin_mutex held.
+ */
+#ifndef MUSTER_WORKER_SESSION_GENERATION_H
+#define MUSTER_WORKER_SESSION_GENERATION_H
+
+#include "worker/session/session_parts.h"
+
+/* Opens the links, creates the contexts, agrees on link figures and lets collectives begin. Takes
+ * lists out of the response. MUSTER_FATAL: no memory, or an answer that contradicts itself. On
+ * failure nothing of the generation is left but its number. */
+MUSTER_CHECKED muster_status muster_session_begin_generation(struct muster_session *session,
+                                                             struct muster_join_response *response);
+
+/* Waits until no call holds the generation and destroys it: contexts, topology, lists. Its number
+ * stays. */
+void muster_session_end_generation(struct muster_session *session);
+
+/* Digests of an answer: of the names of its hosts and racks, and of the number of members on each
+ * host. */
+void muster_session_digest_hosts(const struct muster_join_response *response, uint32_t *ret_hosts,
+                                 uint32_t *ret_shape);
+
+#endif

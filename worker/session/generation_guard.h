@@ -1,0 +1,25 @@
+/*
+ * The generation guard: a call that holds the generation can use its contexts until it releases it.
+ * A generation ends in two steps: it is revoked, so that the calls inside return, and it is
+ * destroyed when the last of them has released it.
+ */
+#ifndef MUSTER_WORKER_SESSION_GENERATION_GUARD_H
+#define MUSTER_WORKER_SESSION_GENERATION_GUARD_H
+
+#include "worker/session/session_parts.h"
+
+/* True if this member is to leave: the program, the service or a SIGTERM asks for it. */
+bool muster_session_is_leaving(struct muster_session *session);
+
+/* MUSTER_REJOIN: no generation is running at the moment. MUSTER_ENDED: there will be none. */
+MUSTER_CHECKED muster_status muster_session_hold_generation(struct muster_session *session);
+void muster_session_release_generation(struct muster_session *session);
+
+/* MUSTER_ENDED with the reason why this member is out of the job. */
+MUSTER_CHECKED muster_status
+muster_session_ended_error_locked(const struct muster_session *session);
+
+/* Revokes the present generation: every wait in it ends, and a rejoin is due. */
+void muster_session_revoke_locked(struct muster_session *session, const char *why);
+
+#endif

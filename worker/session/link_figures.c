@@ -1,0 +1,198 @@
+/*
+ * Link figures for a generation: rank 0 chooses them, all members agree on its choice
+ * (figures_agreement.h), and the service stores them with the job.
+ *
+ * Rank 0 chooses, in this order: the figures that it has, if they were measured on these hosts;
+ * those that the job has stored for these hosts; or that all measure now. After a death it does not
+ * make the recovery wait: the members go on with the figures they have, and the next commit
+ * replaces them.
+ *
+ * With the figures go the algorithms that former generations of the same shape have tuned. Contexts
+ * tune more of them; when a generation ends, every member keeps the result, so that whoever is rank
+ * 0 next can hand it on. Rank 0 stores it with the job at commits.
+ */
+#include "worker/session/link_figures.h"
+
+#include <string.h>
+
+#include "worker/base/log.h"
+#include "worker/base/thread.h"
+#include "worker/communicator/figures_agreement.h"
+#include "worker/session/failure_handling.h"
+#include "worker/session/generation_guard.h"
+#include "worker/session/stored_figures.h"
+
+/* For a call to the service that the member can do without. Only a service that hangs makes it wait
+ * this long, once in a generation; one that is down refuses the connection at once. */
+enum { STORE_MS = 2000 };
+
+static bool match(const struct muster_figures *figures, const struct muster_generation *generation)
+{
+    return muster_figures_match(figures, &generation->topology, generation->hosts_digest,
+                                generation->shape_digest);
+}
+
+/* With the job -----------------------------------------------------------------------------------
+ */
+
+/* Figures without levels if the job has none for these hosts, or invalid ones. */
+static void fetch(struct muster_session *session, uint32_t hosts_digest,
+                  struct muster_figures *ret_figures)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    muster_figures_key(hosts_digest, key);
+    AUTO_LOCK(&session->client_mutex);
+    muster_figures_init(ret_figures);
+    if (muster_figures_get(session->caller_client, session->settings.job, key, STORE_MS,
+                           ret_figures) != MUSTER_OK) {
+        muster_log(MUSTER_LOG_WARN, "the link figures stored as %s are not used: %s", key,
+                   muster_last_error());
+    }
+}
+
+/* Stores them under the key of their hosts, and as the newest, for people. False: it failed. */
+static bool store(struct muster_session *session, const struct muster_figures *figures)
+{
+    char key[MUSTER_FIGURES_KEY_SIZE];
+    const char *job = session->settings.job;
+    muster_figures_key(figures->hosts_digest, key);
+    AUTO_LOCK(&session->client_mutex);
+    if (muster_figures_put(session->caller_client, job, key, STORE_MS, figures) != MUSTER_OK ||
+        muster_figures_put(session->caller_client, job, MUSTER_FIGURES_NEWEST, STORE_MS, figures) !=
+            MUSTER_OK) {
+        muster_log(MUSTER_LOG_INFO, "the link figures are not stored: %s", muster_last_error());
+        return false;
+    }
+    return true;
+}
+
+/* Rank 0 stores what has been tuned since the last time, if anything. */
+static void store_tuned(struct muster_session *session)
+{
+    struct muster_generation *generation = &session->generation;
+    uint32_t count_before = session->figures.tuned.count;
+    muster_session_collect_tuned(session, generation->contexts[MUSTER_GLOBAL]);
+    if (generation->stores_tuned && session->figures.tuned.count > count_before) {
+        generation->stores_tuned = store(session, &session->figures);
+    }
+}
+
+/* Choosing and agreeing ------------------------------------------------------------------------ */
+
+/* Rank 0's choice. `recovering`: after a death. */
+static void choose(struct muster_session *session, bool recovering,
+                   struct muster_figures_choice *choice)
+{
+    const struct muster_generation *generation = &session->generation;
+    choice->figures = session->figures;
+    choice->autotune = session->settings.tune;
+    if (!session->settings.measure || match(&session->figures, generation)) {
+        return;
+    }
+    if (recovering && session->figures.levels != 0) {
+        choice->outdated = 1;
+        return;
+    }
+    struct muster_figures stored;
+    fetch(session, generation->hosts_digest, &stored);
+    if (match(&stored, generation)) {
+        choice->figures = stored;
+    } else {
+        choice->measure = 1;
+    }
+}
+
+static muster_status agree(struct muster_session *session, bool recovering, uint32_t *ret_suspect)
+{
+    struct muster_generation *generation = &session->generation;
+    const struct muster_figures_group group = {
+        .fabric = session->fabric,
+        .generation = generation->number,
+        .context = generation->next_context,
+        .topology = &generation->topology,
+        .rank = generation->rank,
+        .hosts_digest = generation->hosts_digest,
+        .shape_digest = generation->shape_digest,
+        .timeout_ms = session->settings.call_timeout_ms,
+    };
+    generation->next_context += MUSTER_FIGURES_CONTEXTS;
+    generation->figures_outdated = false;
+    generation->autotunes = false;
+    generation->stores_tuned = true;
+    if (generation->topology.ranks == 1) {
+        return MUSTER_OK; /* there are no links, and nobody to agree with */
+    }
+    struct muster_figures_choice choice;
+    memset(&choice, 0, sizeof choice); /* its padding travels, too */
+    if (generation->rank == 0) {
+        choose(session, recovering, &choice);
+    }
+    TRY(muster_figures_agree(&group, &choice, ret_suspect));
+    if (choice.measure != 0 && generation->rank == 0) {
+        generation->stores_tuned = store(session, &choice.figures);
+    }
+    session->figures = choice.figures;
+    generation->autotunes = choice.autotune != 0;
+    generation->figures_outdated = choice.outdated != 0;
+    return MUSTER_OK;
+}
+
+muster_status muster_session_agree_figures(struct muster_session *session, uint32_t *ret_suspect)
+{
+    bool recovering = session->has_formed && !atomic_load(&session->change_planned);
+    muster_status status = agree(session, recovering, ret_suspect);
+    session->has_formed = true;
+    atomic_store(&session->change_planned, false);
+    return status;
+}
+
+/* Giving them to the contexts ------------------------------------------------------------------ */
+
+/* Local and cross groups differ from member to member, so they begin to tune without a list. */
+static void apply(struct muster_session *session, muster_scope scope)
+{
+    static const struct muster_tuned_list nothing;
+    struct muster_generation *generation = &session->generation;
+    struct muster_context *context = generation->contexts[scope];
+    muster_context_set_model(context, &session->figures.model);
+    if (generation->autotunes) {
+        muster_context_tune(context, scope == MUSTER_GLOBAL ? &session->figures.tuned : &nothing);
+    }
+}
+
+void muster_session_apply_figures(struct muster_session *session)
+{
+    for (int scope = 0; scope < MUSTER_SCOPE_COUNT; scope++) {
+        apply(session, (muster_scope)scope);
+    }
+}
+
+void muster_session_collect_tuned(struct muster_session *session, struct muster_context *global)
+{
+    const struct muster_generation *generation = &session->generation;
+    if (global != NULL && generation->autotunes && match(&session->figures, generation)) {
+        muster_context_tuned(global, &session->figures.tuned);
+    }
+}
+
+/* A commit comes between the same calls of the global scope on all members, so its context can
+ * change over here. The local and cross scopes may be used by other threads in an order of their
+ * own; they keep their figures until the next generation. */
+muster_status muster_session_refresh_figures(struct muster_session *session)
+{
+    uint32_t suspect = UINT32_MAX;
+    TRY(muster_session_hold_generation(session));
+    struct muster_generation *generation = &session->generation;
+    uint64_t number = generation->number;
+    muster_status status = MUSTER_OK;
+    if (generation->figures_outdated) {
+        status = agree(session, false, &suspect);
+        if (status == MUSTER_OK) {
+            apply(session, MUSTER_GLOBAL);
+        }
+    } else if (generation->rank == 0) {
+        store_tuned(session);
+    }
+    muster_session_release_generation(session);
+    return muster_session_handle_result(session, number, status, suspect);
+}
