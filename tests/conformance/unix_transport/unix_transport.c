@@ -6,6 +6,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/random.h"
 #include "worker/fabric/wire/common_link_operations.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -111,11 +112,6 @@ static void flush(struct toy_end *end)
 
 /* Receiving ---------------------------------------------------------------------------------- */
 
-static void lose(struct toy_end *end, const char *what)
-{
-    muster_link_fail(end->match.link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
-}
-
 static muster_status begin_frame(struct toy_path *path)
 {
     struct muster_frame frame;
@@ -127,15 +123,8 @@ static muster_status begin_frame(struct toy_path *path)
 
 static muster_status end_frame(struct toy_path *path)
 {
-    struct toy_end *end = path->end;
     path->in_payload = false;
-    if (path->arrival.frame.kind != MUSTER_FRAME_GOODBYE) {
-        return muster_match_arrived(&end->match, &path->arrival);
-    }
-    if (muster_match_progress(&end->match, path->arrival.piece) && !path->pending.watch.retired) {
-        muster_link_fail(end->match.link, MUSTER_LINK_LEFT, NULL);
-    }
-    return MUSTER_OK;
+    return muster_whole_frame_complete(&path->end->match, &path->arrival);
 }
 
 /* So many bytes of the header or the payload are there. */
@@ -159,15 +148,17 @@ static void receive(struct toy_path *path)
         uint32_t room = MUSTER_FRAME_SIZE - path->have;
         unsigned char *to =
             path->in_payload ? muster_arrival_buffer(&path->arrival, &room) : path->in + path->have;
+        struct muster_link *link = path->end->match.link;
         ssize_t got = recv(path->pending.watch.fd, to, room, 0);
         if (got < 0 && errno == EAGAIN) {
             return;
         }
         if (got <= 0) {
-            lose(path->end,
-                 got == 0 ? "it closed the connection without goodbye" : strerror(errno));
-        } else if (arrived(path, (uint32_t)got) != MUSTER_OK) {
-            lose(path->end, muster_last_error());
+            muster_link_fail(link, path->end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
+                             got == 0 ? "it closed the connection without goodbye"
+                                      : strerror(errno));
+        } else if (arrived(path, (uint32_t)got) != MUSTER_OK && !path->pending.watch.retired) {
+            muster_whole_frame_reject(link, path->end->parting);
         }
     }
 }
