@@ -154,7 +154,7 @@ static void receive(struct toy_path *path)
             return;
         }
         if (got <= 0) {
-            muster_link_fail(link, path->end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
+            muster_link_fail(link, path->end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
                              got == 0 ? "it closed the connection without goodbye"
                                       : strerror(errno));
         } else if (arrived(path, (uint32_t)got) != MUSTER_OK && !path->pending.watch.retired) {
@@ -232,7 +232,7 @@ static bool answer(struct muster_pending_connection *pending, enum muster_verdic
     return send_all((struct toy_path *)pending, bytes, sizeof bytes);
 }
 
-static void take(struct muster_pending_connection *pending, struct muster_link *link)
+static void admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     if (!muster_pending_counts(pending, link)) {
         return;
@@ -290,22 +290,22 @@ static void ready(struct muster_watch *watch, uint32_t events)
     }
 }
 
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
+static struct muster_pending_connection *
+create_connection(struct muster_pending_connections *pending_list, int fd,
+                  const struct muster_socket_address *remote)
 {
     (void)remote;
     return (struct muster_pending_connection *)make_path((struct toy *)pending_list, fd,
                                                          MUSTER_PHASE_HELLO);
 }
 
-static bool calls(const struct muster_link *link)
+static bool is_dialling(const struct muster_link *link)
 {
     const struct toy_end *end = link->end;
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
 }
 
-static bool ended(const struct muster_link *link)
+static bool is_closed(const struct muster_link *link)
 {
     return muster_pending_ended(&((const struct toy_end *)link->end)->path->pending);
 }
@@ -337,7 +337,7 @@ static void progress(struct muster_link *link)
 {
     struct toy_end *end = link->end;
     uint64_t opened = link->opened;
-    if (!is_open(end) && link->state != MUSTER_LINK_LEFT) {
+    if (!is_open(end) && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
     if (muster_match_progress(&end->match, ((struct toy *)link->transport)->piece) &&
@@ -346,7 +346,7 @@ static void progress(struct muster_link *link)
     }
 }
 
-static void goodbye(struct muster_link *link)
+static void send_goodbye(struct muster_link *link)
 {
     struct toy_end *end = link->end;
     if (!end->parting) {
@@ -356,18 +356,18 @@ static void goodbye(struct muster_link *link)
 }
 
 /* What the kernel has the peer can read when this process is gone. */
-static bool said_goodbye(const struct muster_link *link)
+static bool goodbye_done(const struct muster_link *link)
 {
     const struct toy_end *end = link->end;
     return end->match.control.start == end->match.control.end && end->out.start == end->out.end;
 }
 
-static void left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+static void peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct toy_end *end = link->end;
     close_path(&end->path->pending);
     end->frame.transfer = NULL;
-    muster_match_left(&end->match, ret_sends);
+    muster_match_peer_left(&end->match, ret_sends);
 }
 
 static void close_link(struct muster_link *link, struct muster_transfer_list *ret_sends)
@@ -429,23 +429,23 @@ const struct muster_transport muster_unix_transport = {
     .post_send = muster_common_link_post_send,
     .withdraw = withdraw,
     .progress = progress,
-    .goodbye = goodbye,
-    .said_goodbye = said_goodbye,
-    .left = left,
+    .send_goodbye = send_goodbye,
+    .goodbye_done = goodbye_done,
+    .peer_left = peer_left,
     .close = close_link,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_CROSSED,
             .end_size_bytes = sizeof(struct toy_end),
             .init_end = init_end,
-            .accepted = accepted,
+            .create = create_connection,
             .ready = ready,
             .answer = answer,
             .close = close_path,
-            .calls = calls,
-            .take = take,
+            .is_dialling = is_dialling,
+            .admit = admit,
             .dial = dial,
-            .ended = ended,
+            .is_closed = is_closed,
             .free = free_toy,
         },
 };

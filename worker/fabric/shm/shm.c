@@ -101,7 +101,7 @@ static bool link_has_news(struct shm_link *end)
             atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
 }
 
-static bool shm_has_news(const void *transport)
+static bool shm_poll(const void *transport)
 {
     const struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -114,7 +114,7 @@ static bool shm_has_news(const void *transport)
     return false;
 }
 
-static void shm_take_news(void *transport)
+static void shm_mark_updated(void *transport)
 {
     struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -126,7 +126,7 @@ static void shm_take_news(void *transport)
     }
 }
 
-static void shm_doze(void *transport, bool dozing)
+static void shm_arm_wakeups(void *transport, bool dozing)
 {
     struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -156,7 +156,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
     muster_common_link_destroy(link, ret_sends);
 }
 
-static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+static void shm_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
     muster_shm_release_all(end);
@@ -164,10 +164,10 @@ static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_
         muster_shm_path_close(end->path);
     }
     end->has_next = false;
-    muster_match_left(&end->match, ret_sends);
+    muster_match_peer_left(&end->match, ret_sends);
 }
 
-static void shm_goodbye(struct muster_link *link)
+static void shm_send_goodbye(struct muster_link *link)
 {
     struct shm_link *end = link->end;
     if (!end->parting) {
@@ -176,7 +176,7 @@ static void shm_goodbye(struct muster_link *link)
     }
 }
 
-static bool shm_said_goodbye(const struct muster_link *link)
+static bool shm_goodbye_done(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
     /* What is in the ring the peer can read when this process is gone. */
@@ -211,7 +211,7 @@ static void shm_progress(struct muster_link *link)
     struct shm_link *end = link->end;
     uint64_t opened = link->opened;
     bool open = is_open(end);
-    if (!open && link->state != MUSTER_LINK_LEFT) {
+    if (!open && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
     if (open && !muster_shm_receive(end)) {
@@ -264,13 +264,13 @@ static void close_pending(struct muster_pending_connection *pending)
     muster_shm_path_close((struct shm_path *)pending);
 }
 
-static bool calls(const struct muster_link *link)
+static bool is_dialling(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
 }
 
-static void expired(struct muster_pending_connection *pending)
+static void timed_out(struct muster_pending_connection *pending)
 {
     struct shm_path *path = (struct shm_path *)pending;
     muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
@@ -295,7 +295,7 @@ static void init_end(struct muster_link *link)
     atomic_init(&end->blocked, SHM_ROOM);
 }
 
-static bool ended(const struct muster_link *link)
+static bool is_closed(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
     return muster_pending_ended(&end->path->pending);
@@ -319,15 +319,15 @@ const struct muster_transport muster_shm_transport = {
     .addresses = shm_addresses,
     .begin_generation = shm_begin_generation,
     .timers = muster_common_link_timers,
-    .has_news = shm_has_news,
-    .take_news = shm_take_news,
-    .doze = shm_doze,
+    .poll = shm_poll,
+    .mark_updated = shm_mark_updated,
+    .arm_wakeups = shm_arm_wakeups,
     .post_send = shm_post_send,
     .withdraw = shm_withdraw,
     .progress = shm_progress,
-    .goodbye = shm_goodbye,
-    .said_goodbye = shm_said_goodbye,
-    .left = shm_left,
+    .send_goodbye = shm_send_goodbye,
+    .goodbye_done = shm_goodbye_done,
+    .peer_left = shm_peer_left,
     .close = shm_close,
     .give_descriptor = shm_give_descriptor,
     .take_descriptor = shm_take_descriptor,
@@ -336,15 +336,15 @@ const struct muster_transport muster_shm_transport = {
             .elsewhere = MUSTER_REFUSED_MEMORY,
             .end_size_bytes = sizeof(struct shm_link),
             .init_end = init_end,
-            .accepted = muster_shm_accepted,
+            .create = muster_shm_create_connection,
             .ready = muster_shm_path_ready,
             .answer = muster_shm_answer,
             .close = close_pending,
-            .calls = calls,
-            .take = muster_shm_take_call,
-            .expired = expired,
+            .is_dialling = is_dialling,
+            .admit = muster_shm_admit,
+            .timed_out = timed_out,
             .dial = dial,
-            .ended = ended,
+            .is_closed = is_closed,
             .free = free_shm,
         },
 };

@@ -181,15 +181,15 @@ bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_ve
 }
 
 struct muster_pending_connection *
-muster_shm_accepted(struct muster_pending_connections *pending_list, int fd,
-                    const struct muster_socket_address *remote)
+muster_shm_create_connection(struct muster_pending_connections *pending_list, int fd,
+                             const struct muster_socket_address *remote)
 {
     (void)remote;
     struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
     return path != NULL ? &path->pending : NULL;
 }
 
-void muster_shm_take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct shm_path *path = (struct shm_path *)pending;
     if (!muster_pending_counts(pending, link)) {

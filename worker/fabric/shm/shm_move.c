@@ -111,7 +111,7 @@ void muster_shm_flush_control(struct shm_link *link)
 static enum taken lose(struct shm_link *end, const char *what)
 {
     struct muster_link *link = end->link;
-    muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+    muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
     return TAKEN_LAST;
 }
 
@@ -206,7 +206,7 @@ static void keep_descriptor(struct shm_link *link, const struct shm_packet *pack
     }
     link->descriptors[link->descriptor_count++] = (struct shm_descriptor){
         .generation = packet->generation, .tag = packet->word, .fd = TAKE_FD(*fd)};
-    muster_link_notice(link->link);
+    muster_link_notify(link->link);
 }
 
 void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd)

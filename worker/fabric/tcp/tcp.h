@@ -171,7 +171,7 @@ extern const struct muster_transport muster_tcp_transport;
 /* tcp_connect.c: slots, link.h says what each does; and listening. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
                                                const struct muster_tcp_settings *settings);
 

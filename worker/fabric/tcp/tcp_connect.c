@@ -35,7 +35,7 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
     muster_tcp_widen_link(path, end);
 }
 
-void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)pending;
     if (pending->hello.index > 0) {

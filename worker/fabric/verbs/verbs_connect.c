@@ -180,7 +180,7 @@ bool muster_verbs_prove(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_expired(struct muster_pending_connection *pending)
+void muster_verbs_timed_out(struct muster_pending_connection *pending)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
@@ -370,7 +370,7 @@ static void take_other_call(struct verbs_path *path, struct muster_link *link)
     begin_path(path, end, place);
 }
 
-void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->hello.index > 0) {

@@ -29,7 +29,7 @@ void muster_common_link_refresh(void *transport)
     DL_FOREACH_SAFE(pending_list->diallers, each, next)
     {
         struct muster_link *link = each->match->link;
-        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->connection.ended(link)) {
+        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->connection.is_closed(link)) {
             struct muster_transfer_list none = {0};
             link->ops->close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -79,10 +79,10 @@ void muster_common_link_abort(struct muster_link *link, const struct muster_oper
     muster_match_abort(match_of(link), operation, reason);
 }
 
-void muster_common_link_announce(struct muster_link *link,
-                                 const struct muster_operation_id *operation)
+void muster_common_link_send_signature(struct muster_link *link,
+                                       const struct muster_operation_id *operation)
 {
-    muster_match_announce(match_of(link), operation);
+    muster_match_send_signature(match_of(link), operation);
 }
 
 bool muster_common_link_has_arrived(const struct muster_link *link,

@@ -132,7 +132,7 @@ static int64_t payload_max(enum muster_frame_kind kind)
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
     case MUSTER_FRAME_TAKEN:
-    case MUSTER_FRAME_CALL:
+    case MUSTER_FRAME_SIGNATURE:
         return 0;
     }
     return -1;

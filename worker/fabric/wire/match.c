@@ -168,7 +168,8 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
 }
 
 /* An offer may have come when its operation was over there, and then nobody has looked at it. */
-void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation)
+void muster_match_send_signature(struct muster_match *match,
+                                 const struct muster_operation_id *operation)
 {
     const struct muster_transfer *transfer =
         muster_transfer_table_any(&match->link->receives, operation);
@@ -176,7 +177,7 @@ void muster_match_announce(struct muster_match *match, const struct muster_opera
         transfer = muster_transfer_table_any(&match->waiting, operation);
     }
     if (transfer != NULL) {
-        muster_match_queue_about(match, MUSTER_FRAME_CALL, transfer);
+        muster_match_queue_about(match, MUSTER_FRAME_SIGNATURE, transfer);
     }
 }
 
@@ -255,7 +256,7 @@ void muster_match_begin_generation(struct muster_match *match)
     muster_match_credit(match, credit);
 }
 
-void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
+void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
     muster_transfer_list_splice(&match->ready, ret_sends);
     muster_transfer_list_splice(&match->leaving, ret_sends);
@@ -265,7 +266,7 @@ void muster_match_left(struct muster_match *match, struct muster_transfer_list *
 
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
-    muster_match_left(match, ret_sends);
+    muster_match_peer_left(match, ret_sends);
     (void)muster_unexpected_drop(&match->early, NULL, UINT64_MAX);
     struct muster_unexpected *early = NULL;
     struct muster_unexpected *next = NULL;

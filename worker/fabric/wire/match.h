@@ -58,7 +58,7 @@ struct muster_match {
 };
 
 /* The peer has left: the sends go to ret_sends, whole messages stay. */
-void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
+void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Frees what it holds; the sends go to ret_sends. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* The slots of struct muster_transport, for the transport to pass on. */
@@ -69,7 +69,8 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
                            struct muster_transfer_list *ret_sends);
 void muster_match_abort(struct muster_match *match, const struct muster_operation_id *operation,
                         const char *reason);
-void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation);
+void muster_match_send_signature(struct muster_match *match,
+                                 const struct muster_operation_id *operation);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
 /* The eager window gets so many bytes back. */

@@ -121,7 +121,7 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
-    case MUSTER_FRAME_CALL:
+    case MUSTER_FRAME_SIGNATURE:
         break;
     }
     return MUSTER_OK;
@@ -134,7 +134,7 @@ static muster_status keep_early(struct muster_match *match, struct muster_unexpe
         return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_UNEXPECTED_MAX);
     }
     const struct muster_frame frame = early->frame;
-    muster_link_heard(match->link, &frame.key, &frame.call); /* may drop what was kept */
+    muster_link_check_signature(match->link, &frame.key, &frame.call); /* may drop what was kept */
     return MUSTER_OK;
 }
 
@@ -258,8 +258,8 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
     case MUSTER_FRAME_ABORT:
         muster_link_aborted(match->link, &operation, arrival->text);
         return MUSTER_OK;
-    case MUSTER_FRAME_CALL:
-        muster_link_heard(match->link, &arrival->frame.key, &arrival->frame.call);
+    case MUSTER_FRAME_SIGNATURE:
+        muster_link_check_signature(match->link, &arrival->frame.key, &arrival->frame.call);
         return MUSTER_OK;
     case MUSTER_FRAME_SEGMENT:
     case MUSTER_FRAME_CREDIT:

@@ -79,7 +79,7 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
     struct muster_pending_connections *pending_list = pending->all;
     muster_address_print_as(pending_list->ops->name, &pending->remote, from);
     muster_rejections_note(&pending_list->strangers, kind, from, why, muster_clock_ns());
-    pending_list->fabric->figures.strangers_refused++;
+    pending_list->fabric->figures.connections_rejected++;
     pending_list->ops->connection.close(pending);
 }
 
@@ -171,7 +171,7 @@ static void judge(struct muster_pending_connection *pending)
     }
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
     if (for_us && link != NULL) {
-        pending_list->ops->connection.take(pending, link);
+        pending_list->ops->connection.admit(pending, link);
     } else if (for_us && hello->generation > fabric->generation) {
         park(pending);
     } else {
@@ -209,7 +209,7 @@ void muster_pending_connections_judge_parked(struct muster_pending_connections *
 static enum muster_verdict begin_link(struct muster_pending_connections *pending_list,
                                       struct muster_link *link)
 {
-    muster_link_called(link, pending_list);
+    muster_link_use_transport(link, pending_list);
     return muster_dialler_begin(pending_list, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
@@ -228,13 +228,13 @@ static enum muster_verdict verdict_on(struct muster_pending_connections *pending
         if (!ours) {
             return ops->connection.elsewhere;
         }
-        return ops->connection.calls(link) &&
+        return ops->connection.is_dialling(link) &&
                        strcmp(pending_list->fabric->member, link->peer.member) < 0
                    ? MUSTER_REFUSED_CROSSED
                    : MUSTER_WELCOME;
     case MUSTER_LINK_OPEN:
         return ours ? MUSTER_REFUSED_CROSSED : ops->connection.elsewhere;
-    case MUSTER_LINK_LEFT:
+    case MUSTER_LINK_PEER_LEFT:
     case MUSTER_LINK_LOST:
         break;
     }
@@ -446,7 +446,7 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
             push_out_oldest(pending_list);
         }
         struct muster_pending_connection *pending =
-            pending_list->ops->connection.accepted(pending_list, fd, &remote);
+            pending_list->ops->connection.create(pending_list, fd, &remote);
         if (pending != NULL) {
             pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
             pending->remote = remote;
@@ -463,7 +463,7 @@ static void expire(struct muster_pending_connection *pending)
     } else if (pending->phase == MUSTER_PHASE_PARKED) {
         muster_pending_refuse(pending, MUSTER_REJECTED_EARLY);
     } else {
-        pending->all->ops->connection.expired(pending);
+        pending->all->ops->connection.timed_out(pending);
     }
 }
 

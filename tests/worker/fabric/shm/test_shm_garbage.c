@@ -268,11 +268,11 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
 static void expect_refused(struct rig *rig, uint64_t count)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+    while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < count &&
            muster_clock_ns() < deadline_ns) {
         rig_look(rig, 0, 1);
     }
-    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
+    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).connections_rejected, count);
 }
 
 static void test_strangers_are_turned_away_and_counted(void **state)
