@@ -144,10 +144,10 @@ static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
     expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 2);
     hello = stranger_hello(&rig);
     muster_random_uuid(hello.from);
-    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 3);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 3);
     hello = stranger_hello(&rig);
     muster_random_uuid(hello.to);
-    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 4);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 4);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }

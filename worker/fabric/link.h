@@ -213,7 +213,7 @@ struct muster_transport {
         /* Sends the verdict; false if that failed. */
         bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
 
-        /* Ends the connection, also an open one: muster_pending_leave(), muster_watch_retire(). */
+        /* Ends the connection, also an open one: muster_pending_remove(), muster_watch_retire(). */
         void (*close)(struct muster_pending_connection *pending);
 
         /* Whether our own call to it is under way; the link is this transport's. */

@@ -55,7 +55,7 @@ static bool is_open(const struct toy_end *end)
 static void close_path(struct muster_pending_connection *pending)
 {
     struct toy_path *path = (struct toy_path *)pending;
-    muster_pending_leave(pending);
+    muster_pending_remove(pending);
     muster_arrival_finish(&path->arrival);
     if (path->end != NULL && path->end->path == path) {
         path->end->path = NULL;
@@ -135,7 +135,7 @@ static muster_status arrived(struct toy_path *path, uint32_t size)
     } else if ((path->have += size) == MUSTER_FRAME_SIZE) {
         TRY(begin_frame(path));
     }
-    return path->in_payload && path->arrival.left == 0 ? end_frame(path) : MUSTER_OK;
+    return path->in_payload && path->arrival.remaining == 0 ? end_frame(path) : MUSTER_OK;
 }
 
 static void receive(struct toy_path *path)
@@ -182,7 +182,7 @@ static struct toy_path *make_path(struct toy *toy, int fd, enum muster_phase pha
 
 static void open_path(struct toy_path *path, struct toy_end *end)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     path->have = 0;
     path->end = end;
     end->path = path;
@@ -221,7 +221,7 @@ static void dial(struct muster_dialler *dialler)
     end->path->end = end;
     muster_hello_encode(&hello, bytes);
     if (!send_all(end->path, bytes, sizeof bytes)) {
-        muster_pending_hung_up(&end->path->pending, end->match.link);
+        muster_pending_handle_close(&end->path->pending, end->match.link);
     }
 }
 
@@ -234,7 +234,7 @@ static bool answer(struct muster_pending_connection *pending, enum muster_verdic
 
 static void admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    if (!muster_pending_counts(pending, link)) {
+    if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct toy_end *end = link->end;
@@ -244,15 +244,15 @@ static void admit(struct muster_pending_connection *pending, struct muster_link 
     if (answer(pending, MUSTER_WELCOME)) {
         open_path((struct toy_path *)pending, end);
     } else {
-        muster_pending_unheard(pending, link);
+        muster_pending_answer_failed(pending, link);
     }
 }
 
-/* Returns as muster_pending_heard() does. */
+/* Returns as muster_pending_count_received() does. */
 static int receive_greeting(struct toy_path *path, uint32_t size)
 {
     ssize_t got = recv(path->pending.watch.fd, path->in + path->have, size - path->have, 0);
-    return muster_pending_heard(got, size, &path->have);
+    return muster_pending_count_received(got, size, &path->have);
 }
 
 static void read_answer(struct toy_path *path)
@@ -260,13 +260,13 @@ static void read_answer(struct toy_path *path)
     enum muster_verdict verdict;
     int got = receive_greeting(path, MUSTER_ANSWER_SIZE);
     if (got < 0) {
-        muster_pending_hung_up(&path->pending, path->end->match.link);
+        muster_pending_handle_close(&path->pending, path->end->match.link);
     } else if (got > 0 && muster_answer_decode(path->in, &verdict) != MUSTER_OK) {
         muster_link_try_next(path->end->match.link, muster_last_error());
     } else if (got > 0 && verdict == MUSTER_WELCOME) {
         open_path(path, path->end);
     } else if (got > 0 && verdict != MUSTER_WAIT) {
-        muster_pending_refused(&path->pending, path->end->match.link, verdict);
+        muster_pending_handle_refusal(&path->pending, path->end->match.link, verdict);
     } else if (got > 0) {
         path->have = 0; /* another answer follows */
     }
@@ -286,7 +286,7 @@ static void ready(struct muster_watch *watch, uint32_t events)
                receive_greeting(path, MUSTER_HELLO_SIZE) < 0) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_SILENT);
     } else if (path->have == MUSTER_HELLO_SIZE) {
-        muster_pending_greeted(&path->pending, path->in);
+        muster_pending_check_hello(&path->pending, path->in);
     }
 }
 
@@ -307,7 +307,7 @@ static bool is_dialling(const struct muster_link *link)
 
 static bool is_closed(const struct muster_link *link)
 {
-    return muster_pending_ended(&((const struct toy_end *)link->end)->path->pending);
+    return muster_pending_is_closed(&((const struct toy_end *)link->end)->path->pending);
 }
 
 /* Links -------------------------------------------------------------------------------------- */

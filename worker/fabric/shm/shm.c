@@ -96,7 +96,7 @@ static void shm_begin_generation(void *transport)
 static bool link_has_news(struct shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
-    return muster_ring_has_news(&end->in) ||
+    return muster_ring_has_changed(&end->in) ||
            (blocked != SHM_ROOM &&
             atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
 }
@@ -152,7 +152,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
         muster_shm_path_close(end->path);
     }
     drop_descriptors(end, UINT64_MAX);
-    muster_shm_unmap_pieces(end);
+    muster_shm_unmap_allocations(end);
     muster_common_link_destroy(link, ret_sends);
 }
 
@@ -222,7 +222,7 @@ static void shm_progress(struct muster_link *link)
         return;
     }
     muster_shm_flush(end);
-    if (end->match.takes != NULL && muster_shm_take_offers(end)) {
+    if (end->match.gets != NULL && muster_shm_get_offered(end)) {
         muster_shm_flush(end);
     }
 }
@@ -289,7 +289,7 @@ static void init_end(struct muster_link *link)
     end->shm = link->transport;
     end->match.link = link;
     end->match.unchecked = true;
-    end->match.direct = &muster_shm_direct;
+    end->match.get_ops = &muster_shm_get_ops;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = end->shm->piece;
     atomic_init(&end->blocked, SHM_ROOM);
@@ -298,7 +298,7 @@ static void init_end(struct muster_link *link)
 static bool is_closed(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
-    return muster_pending_ended(&end->path->pending);
+    return muster_pending_is_closed(&end->path->pending);
 }
 
 static void free_shm(struct muster_pending_connections *pending_list)

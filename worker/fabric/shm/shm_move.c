@@ -218,11 +218,11 @@ void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *pack
     case SHM_DESCRIPTOR:
         keep_descriptor(link, packet, fd);
         break;
-    case SHM_PIECE:
-        muster_shm_map_piece(link, packet, *fd);
+    case SHM_ALLOCATION:
+        muster_shm_map_allocation(link, packet, *fd);
         break;
     case SHM_FREED:
-        muster_shm_unmap_piece(link, packet->word);
+        muster_shm_unmap_allocation(link, packet->word);
         break;
     default:
         (void)lose(link, "it sends a greeting over an open link");

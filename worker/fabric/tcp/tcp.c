@@ -226,7 +226,7 @@ static bool is_closed(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
     for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_ended(&end->paths[i]->pending)) {
+        if (!muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }

@@ -163,7 +163,8 @@ void muster_tcp_lose_silent(struct tcp_link *end);
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections);
 /* One more connection of a bundle. */
 void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
-/* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
+/* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_count_received()
+ * does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 extern const struct muster_transport muster_tcp_transport;

@@ -312,7 +312,7 @@ static bool is_closed(const struct muster_link *link)
     const struct verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
-            !muster_pending_ended(&end->paths[i]->pending)) {
+            !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }

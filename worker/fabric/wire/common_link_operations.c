@@ -45,7 +45,7 @@ void muster_common_link_begin_generation(void *transport)
     {
         muster_match_begin_generation(each->match);
     }
-    muster_pending_connections_judge_parked(pending_list);
+    muster_pending_connections_check_parked(pending_list);
 }
 
 int64_t muster_common_link_timers(void *transport, int64_t now_ns)
@@ -88,7 +88,7 @@ void muster_common_link_send_signature(struct muster_link *link,
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key)
 {
-    return muster_unexpected_holds(&match_of(link)->early, key);
+    return muster_unexpected_holds(&match_of(link)->unexpected, key);
 }
 
 void muster_common_link_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends)

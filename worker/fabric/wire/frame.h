@@ -27,7 +27,7 @@ enum muster_frame_kind {
     MUSTER_FRAME_ABORT = 5,     /* the operation has failed at the sender; payload: why */
     MUSTER_FRAME_CREDIT = 6,    /* only carries credit */
     MUSTER_FRAME_GOODBYE = 7,   /* the last frame */
-    MUSTER_FRAME_TAKEN = 8,     /* the receiver has taken what was offered; on one host only */
+    MUSTER_FRAME_GET_DONE = 8,  /* the receiver has taken what was offered; on one host only */
     MUSTER_FRAME_SIGNATURE = 9, /* how the sender, who waits in it, calls an operation */
 };
 

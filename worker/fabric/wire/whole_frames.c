@@ -24,7 +24,7 @@ muster_status muster_whole_frame_consume(struct muster_match *match, struct must
                                          const unsigned char *payload)
 {
     TRY(muster_match_header(match, frame, arrival));
-    muster_arrival_take(match, arrival, payload, frame->length);
+    muster_arrival_consume(match, arrival, payload, frame->length);
     return MUSTER_OK;
 }
 

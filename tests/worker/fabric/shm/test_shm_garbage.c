@@ -164,7 +164,7 @@ static void say_randomly(const struct pretender *pretender)
     struct shm_packet packet = {.kind = SHM_ANSWER + below(6),
                                 .word = below(3),
                                 .generation = (uint64_t)rand_r(&seed) << below(33)};
-    bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_PIECE;
+    bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_ALLOCATION;
     packet.generation = below(2) == 0 ? packet.generation : SHM_REGION_BYTES;
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
 }
