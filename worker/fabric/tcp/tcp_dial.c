@@ -115,8 +115,8 @@ static void dial_others(struct tcp_link *link)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
-    if (dialling->exhausted && link->tcp->pending_list.half_open > 0 &&
-        muster_dialler_again(&link->dialler)) {
+    if (dialling->exhausted && link->tcp->pending_list.without_hello > 0 &&
+        muster_dialler_retry(&link->dialler)) {
         return; /* strangers have some of them, but not for long */
     }
     if (dialling->exhausted) {
@@ -127,7 +127,7 @@ static void give_up(struct tcp_link *link)
         muster_dialler_crossed(&link->dialler);
         return;
     }
-    if (dialling->hung_up && muster_dialler_again(&link->dialler)) {
+    if (dialling->hung_up && muster_dialler_retry(&link->dialler)) {
         return;
     }
     if (!dialling->refused && !dialling->hung_up && muster_clock_ns() < dialling->wait_until_ns) {
@@ -335,7 +335,7 @@ static void answered(struct tcp_path *path, enum muster_verdict verdict)
         break;
     case MUSTER_REFUSED_VERSION:
     case MUSTER_REFUSED_TOKEN:
-    case MUSTER_REFUSED_STRANGER:
+    case MUSTER_REFUSED_UNKNOWN:
     case MUSTER_REFUSED_MEMORY:
     case MUSTER_REFUSED_TLS:
     case MUSTER_REFUSED_PLAIN:

@@ -7,7 +7,7 @@
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     path->have = 0;
     path->link = link;
     path->place = 0;
@@ -59,5 +59,5 @@ int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
 {
     struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
     ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
-    return muster_pending_heard(got, size, &path->have);
+    return muster_pending_count_received(got, size, &path->have);
 }

@@ -57,7 +57,7 @@ static void leave_link(struct tcp_path *path)
 
 void muster_tcp_path_close(struct tcp_path *path)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     muster_arrival_finish(&path->in);
     if (path->link != NULL) {
         leave_link(path);

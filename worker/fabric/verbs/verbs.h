@@ -307,8 +307,8 @@ uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
 /* Slots: transport.h says what each does. */
 void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link);
-void muster_verbs_expired(struct muster_pending_connection *pending);
+void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_verbs_timed_out(struct muster_pending_connection *pending);
 void muster_verbs_dial(struct verbs_link *link);
 /* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
  * come: called with what the device has reported. False if the link is

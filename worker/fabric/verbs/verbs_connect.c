@@ -24,11 +24,11 @@ static bool say(const struct verbs_path *path, const unsigned char *bytes, size_
     return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
-/* Reads as muster_pending_heard() says. */
+/* Reads as muster_pending_count_received() says. */
 static int hear(struct verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->pending.watch.fd, path->bytes + path->have, size - path->have, 0);
-    return muster_pending_heard(got, size, &path->have);
+    return muster_pending_count_received(got, size, &path->have);
 }
 
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
@@ -122,7 +122,7 @@ static void open_path(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     say_open(path);
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     if (!is_opening(link)) {
         muster_bundle_path_opened(&link->dialler);
         return;
@@ -180,7 +180,7 @@ bool muster_verbs_prove(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_expired(struct muster_pending_connection *pending)
+void muster_verbs_timed_out(struct muster_pending_connection *pending)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
@@ -265,7 +265,7 @@ void muster_verbs_dial(struct verbs_link *link)
 static void hung_up(struct verbs_path *path)
 {
     if (is_opening(path->link)) {
-        muster_pending_hung_up(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->link->link);
     } else {
         (void)give_up(path, "it closes the connection without an answer");
     }
@@ -306,7 +306,7 @@ static void connected(struct verbs_path *path)
 /* The leader connects it in its turn. */
 static void connect_soon(struct verbs_path *path)
 {
-    muster_pending_prove(&path->pending);
+    muster_pending_await_proof(&path->pending);
     path->connecting = true;
     muster_link_mark(path->link->link);
 }
@@ -319,7 +319,7 @@ static void judge_answer(struct verbs_path *path)
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
     } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
-        muster_pending_refused(&path->pending, path->link->link, verdict);
+        muster_pending_handle_refusal(&path->pending, path->link->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
         (void)give_up(path, muster_verdict_text(verdict));
     } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
@@ -370,14 +370,14 @@ static void take_other_call(struct verbs_path *path, struct muster_link *link)
     begin_path(path, end, place);
 }
 
-void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->hello.index > 0) {
         take_other_call(path, link);
         return;
     }
-    if (!muster_pending_counts(pending, link)) {
+    if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct verbs_link *end = link->end;
@@ -398,7 +398,7 @@ static void read_hello(struct verbs_path *path)
                                                         &path->theirs) != MUSTER_OK)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
     } else if (got > 0) {
-        muster_pending_greeted(&path->pending, path->bytes);
+        muster_pending_check_hello(&path->pending, path->bytes);
     }
 }
 

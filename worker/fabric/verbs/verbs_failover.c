@@ -42,8 +42,8 @@ static bool lose(struct verbs_path *path, const char *what)
     uint32_t others = muster_verbs_count_serving(end) - muster_verbs_path_serves(path);
     if (others == 0 || end->parting || path->spoilt || !muster_verbs_pair_drain(path, what) ||
         !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(link, end->parting || path->leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
-                         what);
+        muster_link_fail(
+            link, end->parting || path->leaving ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
         return false;
     }
     muster_bundle_path_lost(&end->calls, &end->dialler, others, what);
