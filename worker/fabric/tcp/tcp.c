@@ -66,7 +66,7 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
 static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
-    muster_tls_renew(&tcp->tls);
+    muster_tls_reload(&tcp->tls);
     muster_common_link_begin_generation(tcp);
 }
 

@@ -55,7 +55,7 @@ void muster_tcp_bundle_destroy(struct tcp_bundle *bundle)
     free(bundle);
 }
 
-/* Taking frames ------------------------------------------------------------------------------ */
+/* Frames from the matching ------------------------------------------------------------------- */
 
 static size_t parcel_bytes(const struct tcp_parcel *parcel)
 {
@@ -100,7 +100,7 @@ static struct tcp_parcel *take_frame(struct tcp_link *link)
     return parcel;
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
 /* What one system call sends on one path. */
 struct batch {
@@ -415,7 +415,7 @@ void muster_tcp_bundle_withdraw(struct tcp_link *link, const struct muster_opera
     }
 }
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 /* The peer has all before this number. */
 static muster_status acknowledged(struct tcp_link *link, uint64_t number)

@@ -249,7 +249,7 @@ static void send_hello(struct tcp_path *path)
 static void greeting_failed(struct tcp_path *path, int error)
 {
     struct tcp_dialling *dialling = &path->link->dialling;
-    if (path->tls != NULL && error != 0 && !muster_tls_is_cut(path->tls)) {
+    if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
         dialling->hung_up = true; /* it may be crowded by strangers */

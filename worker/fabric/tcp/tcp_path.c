@@ -127,7 +127,7 @@ const char *muster_tcp_path_words(const struct tcp_path *path, int error)
 void muster_tcp_path_end(struct tcp_path *path)
 {
     if (path->tls != NULL) {
-        muster_tls_end(path->tls);
+        muster_tls_shutdown(path->tls);
     }
     (void)shutdown(path->pending.watch.fd,
                    SHUT_WR); /* fails if the peer is gone: then it is read */
@@ -140,7 +140,7 @@ void muster_tcp_path_watch(struct tcp_path *path, bool room)
                         out ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
 }
 
-/* Beginning ---------------------------------------------------------------------------------- */
+/* Create ------------------------------------------------------------------------------------- */
 
 static void set_options(int fd)
 {

@@ -158,7 +158,8 @@ static bool receive_once(struct tcp_path *path, bool held)
         take_payload(path, (uint32_t)placed);
     }
     take_staged(path, tcp->staging, bytes - placed);
-    return !path->pending.watch.retired && (bytes == room + staged || muster_tls_holds(path->tls));
+    return !path->pending.watch.retired &&
+           (bytes == room + staged || muster_tls_has_buffered(path->tls));
 }
 
 void muster_tcp_receive(struct tcp_path *path)
@@ -167,7 +168,8 @@ void muster_tcp_receive(struct tcp_path *path)
     for (int i = 0; i < READS_MAX && more; i++) {
         more = receive_once(path, false);
     }
-    while (more && muster_tls_holds(path->tls)) { /* events tell only of what is in the socket */
+    while (more &&
+           muster_tls_has_buffered(path->tls)) { /* events tell only of what is in the socket */
         more = receive_once(path, true);
     }
 }
@@ -176,7 +178,7 @@ bool muster_tcp_receive_held(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
-        while (end->paths[i] != NULL && muster_tls_holds(end->paths[i]->tls)) {
+        while (end->paths[i] != NULL && muster_tls_has_buffered(end->paths[i]->tls)) {
             (void)receive_once(end->paths[i], true);
             if (link->end != end) {
                 return false;

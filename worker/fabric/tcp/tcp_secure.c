@@ -58,7 +58,7 @@ static enum muster_tcp_secured hear_accepted(struct tcp_path *path)
     if (heard <= 0) {
         return heard == 0 ? TCP_UNSECURED : TCP_INSECURE; /* reading says how it ended */
     }
-    if (!muster_tls_begins(first)) {
+    if (!muster_tls_is_handshake(first)) {
         return TCP_INSECURE;
     }
     if (path->tcp->tls == NULL) {
@@ -89,8 +89,9 @@ enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path)
     enum muster_tcp_secured secured = shake_hands(path);
     if (secured == TCP_BROKEN) {
         muster_pending_refuse_because(&path->pending,
-                                      muster_tls_is_cut(path->tls) ? MUSTER_REJECTED_SILENT
-                                                                   : MUSTER_REJECTED_HANDSHAKE,
+                                      muster_tls_is_disconnected(path->tls)
+                                          ? MUSTER_REJECTED_SILENT
+                                          : MUSTER_REJECTED_HANDSHAKE,
                                       muster_tls_reason(path->tls));
         return TCP_UNSECURED;
     }
