@@ -120,7 +120,7 @@ void muster_verbs_finish_receives(struct verbs_link *link)
     }
 }
 
-/* Taking ------------------------------------------------------------------------------------- */
+/* Delivering --------------------------------------------------------------------------------- */
 
 static enum verbs_taken lose_by_rule(struct verbs_link *end)
 {

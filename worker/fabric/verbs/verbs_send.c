@@ -140,9 +140,9 @@ void muster_verbs_send_proof(struct verbs_path *path)
 
 /* Registered memory ---------------------------------------------------------------------------- */
 
-static struct muster_extent extent_of(const struct muster_transfer *transfer)
+static struct muster_usable_range usable_range_of(const struct muster_transfer *transfer)
 {
-    return (struct muster_extent){
+    return (struct muster_usable_range){
         .base = transfer->data, .size_bytes = transfer->size_bytes, .gpu = transfer->gpu};
 }
 
@@ -165,7 +165,7 @@ static bool hold(const struct verbs_path *path, const struct muster_transfer *tr
     for (int i = 0; i < VERBS_PARTS_MAX - 1 && done < size; i++) {
         size_t covered = 0;
         out->held[i] = muster_registrations_hold(path->device->registrations, data + done,
-                                                 size - done, extent_of(transfer), &covered);
+                                                 size - done, usable_range_of(transfer), &covered);
         if (out->held[i] == NULL) {
             muster_verbs_release(out);
             return false;
@@ -180,11 +180,11 @@ void muster_verbs_end_registrations(struct verbs *verbs, const struct muster_tra
 {
     bool registered = transfer->size_bytes > VERBS_SLOT_PAYLOAD || transfer->gpu != NULL;
     for (uint32_t i = 0; i < verbs->device_count && registered; i++) {
-        muster_registrations_end(verbs->devices[i].registrations, extent_of(transfer));
+        muster_registrations_end(verbs->devices[i].registrations, usable_range_of(transfer));
     }
 }
 
-/* Going out ------------------------------------------------------------------------------------ */
+/* Sending -------------------------------------------------------------------------------------- */
 
 /* For one more frame. */
 static bool has_room(const struct verbs_path *path)
