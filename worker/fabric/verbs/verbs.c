@@ -119,12 +119,12 @@ static muster_status verbs_start(struct muster_fabric *fabric,
 
 static bool verbs_has_news(const void *transport)
 {
-    return muster_verbs_look((struct verbs *)transport);
+    return muster_verbs_poll((struct verbs *)transport);
 }
 
 static void verbs_take_news(void *transport)
 {
-    (void)muster_verbs_take_some(transport);
+    (void)muster_verbs_handle_some(transport);
 }
 
 static void verbs_doze(void *transport, bool dozing)
