@@ -1,7 +1,9 @@
-/* musterd: the rendezvous service as a program. */
+/* musterd: the rendezvous service as a program. Starts store, service and HTTP, waits for a signal,
+ * and stops them in reverse order. */
 #include "rendezvous/http/http.h"
 #include "rendezvous/http/listen.h"
 #include "rendezvous/musterd_options.h"
+#include "rendezvous/store/store.h"
 #include "worker/base/cleanup.h"
 #include "worker/base/log.h"
 
@@ -9,20 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What runs, in the order in which it was started. */
+/* In the order of the start. */
 struct musterd {
     struct muster_store *store;
     struct muster_service *service;
     struct muster_http *http;
 };
-
-static muster_status open_store(const char *place, struct muster_store **ret_store)
-{
-    if (strcmp(place, "memory") == 0) {
-        return muster_store_memory_open(ret_store);
-    }
-    return muster_store_sqlite_open(place, ret_store);
-}
 
 static muster_status announce(const struct muster_musterd_options *options, int listen_fd)
 {
@@ -34,7 +28,7 @@ static muster_status announce(const struct muster_musterd_options *options, int 
     }
     if (printf("musterd listens on http://%s, store %s\n", address, options->store) < 0 ||
         fflush(stdout) != 0) {
-        muster_log(MUSTER_LOG_WARN, "standard output takes nothing");
+        muster_log(MUSTER_LOG_WARN, "cannot write to standard output");
     }
     return MUSTER_OK;
 }
@@ -43,10 +37,10 @@ static muster_status start(const struct muster_musterd_options *options, struct 
 {
     AUTO_CLOSE int listen_fd = -1;
     TRY(muster_listen_open(options->listen, &listen_fd));
-    TRY(open_store(options->store, &musterd->store));
+    TRY(muster_store_open(options->store, &musterd->store));
     TRY(muster_service_create(&options->service, musterd->store, &musterd->service));
-    const struct muster_http_config config = {.listen_fd = listen_fd,
-                                              .slow_ms = MUSTER_HTTP_SLOW_MS};
+    const struct muster_http_config config = {
+        .listen_fd = listen_fd, .transfer_timeout_ms = MUSTER_HTTP_TRANSFER_TIMEOUT_MS};
     int bound_fd = TAKE_FD(listen_fd);
     TRY(muster_http_start(&config, musterd->service, &musterd->http));
     return announce(options, bound_fd);
@@ -67,6 +61,7 @@ static void wait_for_signal(const sigset_t *signals)
     muster_log(MUSTER_LOG_INFO, "ending: %s", strsignal(number));
 }
 
+/* Signals are set up before the first thread starts, because threads inherit the mask. */
 int main(int argc, char **argv)
 {
     struct muster_musterd_options options;
@@ -75,14 +70,14 @@ int main(int argc, char **argv)
     if (options.log != NULL && muster_log_parse_level(options.log, &level) == MUSTER_OK) {
         muster_log_set_level(level);
     }
-    /* Blocked before the first thread is made, so that only sigwait() gets them. */
+    /* Blocked, so that only sigwait() receives them. */
     sigset_t signals;
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a store beyond ulimit -f is an error like a full disk */
+    (void)signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f the store fails as on a full disk */
     struct musterd musterd = {0};
     muster_status status = start(&options, &musterd);
     if (status == MUSTER_OK) {

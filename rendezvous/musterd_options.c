@@ -1,9 +1,12 @@
+/* musterd's options with argp: one row an option, and what contradicts each other. */
 #include "rendezvous/musterd_options.h"
 
 #include "worker/base/log.h"
+#include "worker/base/option_parse.h"
 
 #include <argp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,34 +24,36 @@ enum {
 };
 
 static const char doc[] =
-    "The rendezvous service of Muster: says who is in a job, and with which rank."
+    "The rendezvous service of Muster: decides who is in a job, and with which rank."
     "\vEvery option is also an environment variable: MUSTERD_LISTEN for --listen, MUSTERD_HOLD_MS "
-    "for --hold-ms, and so on; MUSTER_LOG for --log. SIGTERM and Ctrl-C end it in order.";
+    "for --hold-ms, and so on; MUSTER_LOG for --log. The command line takes precedence.\n\n"
+    "SIGTERM and Ctrl-C end the server after it has answered every held request.\n";
 
 static const struct argp_option rows[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
-     "Where to listen; port 0: any free one [default: 127.0.0.1:7070]", 1},
+     "Address to listen on; port 0 is any free port [default: 127.0.0.1:7070]", 1},
     {"store", 's', "PATH", 0,
-     "Where jobs are kept: a file, or `memory', which forgets them with the process [default: "
+     "Where jobs are stored: a file, or `memory', which is lost when the process ends [default: "
      "musterd.db]",
      1},
-    {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once it listens", 1},
+    {"port-file", KEY_PORT_FILE, "FILE", 0, "Write the port into this file once the server listens",
+     1},
     {"log", KEY_LOG, "LEVEL", 0, "error, warn, info or debug [default: warn]", 1},
     {"hold-ms", KEY_HOLD, "MS", 0, "How long a Join or Watch is held [default: 1000]", 2},
-    {"lease-ms", KEY_LEASE, "MS", 0, "A member that is silent for longer is dead [default: 5000]",
-     2},
+    {"lease-ms", KEY_LEASE, "MS", 0,
+     "A member without a sign of life for so long is dead [default: 5000]", 2},
     {"settle-ms", KEY_SETTLE, "MS", 0,
-     "How long newcomers are waited for after the last one came [default: 200]", 2},
-    {"arrive-ms", KEY_ARRIVE, "MS", 0, "How long a member may take to join again [default: 30000]",
-     2},
+     "How long a generation waits for more newcomers after the last one [default: 200]", 2},
+    {"arrive-ms", KEY_ARRIVE, "MS", 0,
+     "How long a member may take to join again after a revocation [default: 30000]", 2},
     {"suspect-ms", KEY_SUSPECT, "MS", 0,
-     "How long a suspected member has to show itself [default: 2000]", 2},
-    {"keep-ended-ms", KEY_KEEP, "MS", 0,
-     "How long a job that has ended can still be looked at [default: 3600000]", 2},
+     "How long a suspected member has to give a sign of life [default: 2000]", 2},
+    {"keep-ended-ms", KEY_KEEP, "MS", 0, "How long an ended job is still shown [default: 3600000]",
+     2},
     {0},
 };
 
-/* Numbers by their key. */
+/* The options that are numbers. */
 static const struct {
     int key;
     uint32_t least, most;
@@ -78,18 +83,18 @@ static const struct argp_option *row_of(int key)
 
 static void set_number(struct argp_state *state, size_t index, const char *text)
 {
-    char *end;
-    unsigned long number = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < numbers[index].least ||
-        number > numbers[index].most) {
-        argp_error(state, "--%s: \"%s\" is not a number from %u to %u",
-                   row_of(numbers[index].key)->name, text, numbers[index].least,
-                   numbers[index].most);
+    char what[64];
+    uint32_t number = 0;
+    (void)snprintf(what, sizeof what, "--%s", row_of(numbers[index].key)->name);
+    if (muster_option_parse_number(what, text, numbers[index].least, numbers[index].most,
+                                   &number) != MUSTER_OK) {
+        argp_error(state, "%s", muster_last_error());
         return;
     }
-    *(uint32_t *)((char *)state->input + numbers[index].offset) = (uint32_t)number;
+    *(uint32_t *)((char *)state->input + numbers[index].offset) = number;
 }
 
+/* One option, from the command line or the environment. */
 static error_t set_option(int key, char *text, struct argp_state *state)
 {
     struct muster_musterd_options *options = state->input;
@@ -107,7 +112,7 @@ static error_t set_option(int key, char *text, struct argp_state *state)
         options->log = text;
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "\"%s\": there are no arguments but options", text);
+        argp_error(state, "\"%s\": musterd takes options only", text);
         return 0;
     default:
         break;
@@ -121,7 +126,7 @@ static error_t set_option(int key, char *text, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-/* MUSTERD_HOLD_MS for "hold-ms". */
+/* The value of MUSTERD_HOLD_MS for "hold-ms". */
 static char *from_environment(const struct argp_option *row)
 {
     char name[64] = "MUSTERD_";
@@ -136,33 +141,35 @@ static char *from_environment(const struct argp_option *row)
     return getenv(name);
 }
 
-/* A member is heard of when it asks, and it asks anew when what was held is answered. */
+/* A healthy member sends a request, its sign of life, only when the one before was answered: at
+ * most
+ * --hold-ms later. Every limit on silence must be above that. */
 static void refuse_contradictions(struct argp_state *state,
                                   const struct muster_service_config *config)
 {
     const struct muster_job_settings *settings = &config->settings;
     if (settings->lease_ms <= 2 * config->hold_ms) {
         argp_error(state,
-                   "--lease-ms %u must be more than twice --hold-ms %u: a member that is "
-                   "well is heard of no more often than that",
+                   "--lease-ms %u must be more than twice --hold-ms %u: a healthy member sends "
+                   "no sign of life while its request is held",
                    settings->lease_ms, config->hold_ms);
     }
     if (settings->suspect_ms <= config->hold_ms) {
         argp_error(state,
-                   "--suspect-ms %u must be more than --hold-ms %u: a member that is well "
-                   "may be silent for so long",
+                   "--suspect-ms %u must be more than --hold-ms %u: a healthy member sends no "
+                   "sign of life while its request is held",
                    settings->suspect_ms, config->hold_ms);
     }
     if (settings->suspect_ms > settings->lease_ms) {
         argp_error(state,
-                   "--suspect-ms %u must not be more than --lease-ms %u: a suspected "
-                   "member has no longer than others",
+                   "--suspect-ms %u must not be more than --lease-ms %u: a suspected member "
+                   "would live longer than others",
                    settings->suspect_ms, settings->lease_ms);
     }
     if (settings->arrive_ms <= config->hold_ms) {
         argp_error(state,
-                   "--arrive-ms %u must be more than --hold-ms %u: a member that is well "
-                   "may be silent for so long",
+                   "--arrive-ms %u must be more than --hold-ms %u: a healthy member may need "
+                   "so long until its next request",
                    settings->arrive_ms, config->hold_ms);
     }
 }
@@ -172,7 +179,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct muster_musterd_options *options = state->input;
     enum muster_log_level level;
     switch (key) {
-    case ARGP_KEY_INIT: /* the command line comes later and counts more */
+    case ARGP_KEY_INIT: /* the command line comes later and takes precedence */
         for (const struct argp_option *row = rows; row->name != NULL; row++) {
             char *value = from_environment(row);
             if (value != NULL && value[0] != '\0') {

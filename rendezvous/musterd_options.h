@@ -12,8 +12,8 @@ struct muster_musterd_options {
     struct muster_service_config service;
 };
 
-/* Writes help, version and errors itself, and then ends the process (wrong options: status 2).
- * Strings are of argv and the environment. */
+/* Prints help, version and errors itself and then ends the process (wrong options: status 2). The
+ * strings belong to argv and the environment. */
 void muster_musterd_options_parse(int argc, char **argv,
                                   struct muster_musterd_options *ret_options);
 

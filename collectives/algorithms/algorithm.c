@@ -174,6 +174,17 @@ muster_status muster_plan_check(size_t algorithm, const struct muster_plan *plan
     return MUSTER_OK;
 }
 
+static muster_status add_steps(const struct muster_generator *generator,
+                               const struct muster_plan *plan, struct muster_builder *builder)
+{
+    if (generator->generate != NULL) {
+        return generator->generate(plan, builder);
+    }
+    const struct muster_group all = muster_group_all(plan);
+    generator->part(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
+    return MUSTER_OK;
+}
+
 muster_status muster_schedule_generate(size_t algorithm, const struct muster_plan *plan,
                                        struct muster_schedule *ret_schedule)
 {
@@ -181,7 +192,7 @@ muster_status muster_schedule_generate(size_t algorithm, const struct muster_pla
     const struct muster_plan varied = vary(algorithm, plan);
     struct muster_builder builder;
     muster_builder_init(&varied, &builder);
-    muster_status status = row_of(algorithm)->generator->generate(&varied, &builder);
+    muster_status status = add_steps(row_of(algorithm)->generator, &varied, &builder);
     if (status != MUSTER_OK && builder.status == MUSTER_OK) {
         builder.status = status;
     }

@@ -10,6 +10,7 @@
 #include "collectives/schedule/schedule.h"
 
 struct muster_builder; /* collectives/schedule/builder.h */
+struct muster_group;
 
 /* A chain of messages, each of which waits for the one before it. */
 struct muster_path {
@@ -17,7 +18,7 @@ struct muster_path {
     uint64_t elements; /* in all of them */
 };
 
-/* What an algorithm's schedules come to. */
+/* Totals of an algorithm's schedules, for selection. */
 struct muster_formula {
     /* Of the busiest rank. Exact: the tests compare every schedule with them. */
     uint32_t rounds;
@@ -47,8 +48,11 @@ struct muster_generator {
     const char *rounds_text, *elements_text;
     /* Adds the steps of plan->rank. Called by muster_schedule_generate(). */
     muster_status (*generate)(const struct muster_plan *plan, struct muster_builder *builder);
-    /* What all ranks' steps come to; plan->rank is ignored. Called by muster_algorithm_formula().
-     */
+    /* In place of `generate`: an allreduce that works in any group, as that of a muster_exchange
+     * (hierarchical/exchange.h). Called with the group of all ranks. */
+    void (*part)(struct muster_builder *builder, const struct muster_group *group,
+                 enum muster_buffer source, struct muster_span span);
+    /* Called by muster_algorithm_formula(); plan->rank is ignored. */
     void (*formula)(const struct muster_plan *plan, struct muster_formula *ret_formula);
 };
 

@@ -20,7 +20,7 @@ struct muster_level {
 struct muster_span muster_level_share(const struct muster_level *level, uint32_t index);
 bool muster_level_owns(const struct muster_level *level, uint32_t index);
 
-/* What a member's steps of some part come to, both ways. */
+/* Totals of a member's steps, in both phases. */
 struct muster_step_totals {
     uint32_t rounds;
     uint64_t elements; /* sent */

@@ -4,7 +4,7 @@
 #include "collectives/algorithms/generators.h"
 
 /* A node whose upper half has no places is the larger sum already. */
-static void climb(struct muster_ordered *node, uint32_t size)
+static void climb(struct muster_partial_sum *node, uint32_t size)
 {
     uint32_t top = muster_log2_up(size);
     while (node->level < top && (node->first >> node->level) % 2 == 0 &&
@@ -13,8 +13,8 @@ static void climb(struct muster_ordered *node, uint32_t size)
     }
 }
 
-static bool are_halves(const struct muster_ordered *lower, const struct muster_ordered *upper,
-                       uint32_t level)
+static bool are_halves(const struct muster_partial_sum *lower,
+                       const struct muster_partial_sum *upper, uint32_t level)
 {
     return lower->level == level && upper->level == level && (lower->first >> level) % 2 == 0 &&
            upper->first - lower->first == UINT32_C(1) << level;
@@ -23,11 +23,11 @@ static bool are_halves(const struct muster_ordered *lower, const struct muster_o
 /* Leaves the sum in `lower`. Its place is that in OUTPUT, if one of the two is there, and never one
  * in INPUT, which is only read. */
 static void reduce(struct muster_builder *builder, uint32_t size, uint64_t elements,
-                   struct muster_ordered *lower, const struct muster_ordered *upper)
+                   struct muster_partial_sum *lower, const struct muster_partial_sum *upper)
 {
     bool up = upper->buffer == MUSTER_OUTPUT || lower->buffer == MUSTER_INPUT;
-    const struct muster_ordered target = up ? *upper : *lower;
-    const struct muster_ordered source = up ? *lower : *upper;
+    const struct muster_partial_sum target = up ? *upper : *lower;
+    const struct muster_partial_sum source = up ? *lower : *upper;
     if (builder != NULL) {
         muster_builder_reduce(builder, source.buffer,
                               (struct muster_span){.offset = source.at, .count = elements},
@@ -41,7 +41,7 @@ static void reduce(struct muster_builder *builder, uint32_t size, uint64_t eleme
 
 /* Merges the pairs of one level. Returns how many sums are left. */
 static uint32_t merge_level(struct muster_builder *builder, uint32_t size, uint64_t elements,
-                            struct muster_ordered *nodes, uint32_t count, uint32_t level)
+                            struct muster_partial_sum *nodes, uint32_t count, uint32_t level)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -56,7 +56,7 @@ static uint32_t merge_level(struct muster_builder *builder, uint32_t size, uint6
 }
 
 uint32_t muster_ordered_merge(struct muster_builder *builder, uint32_t size, uint64_t elements,
-                              struct muster_ordered *nodes, uint32_t *count)
+                              struct muster_partial_sum *nodes, uint32_t *count)
 {
     uint32_t passes = 0;
     for (uint32_t i = 0; i < *count; i++) {

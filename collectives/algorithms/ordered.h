@@ -14,7 +14,7 @@
 
 /* A partial sum and where it is stored: the sum of the inputs at the places first to first +
  * 2^level of the reduction order, as far as there are any. */
-struct muster_ordered {
+struct muster_partial_sum {
     uint32_t first, level;
     enum muster_buffer buffer;
     uint64_t at; /* its first element there */
@@ -25,6 +25,6 @@ struct muster_ordered {
  * what an earlier call left, of a group of `size`. A sum in OUTPUT stays there; one in INPUT is
  * only read. Without a builder (NULL) no steps are added. Returns the number of passes. */
 uint32_t muster_ordered_merge(struct muster_builder *builder, uint32_t size, uint64_t elements,
-                              struct muster_ordered *nodes, uint32_t *count);
+                              struct muster_partial_sum *nodes, uint32_t *count);
 
 #endif

@@ -1,3 +1,4 @@
+/* Parallel aggregated trees: nodes, rounds, messages and their areas in SCRATCH (pat.h). */
 #include "collectives/algorithms/pat.h"
 
 #include "collectives/algorithms/generators.h"
@@ -74,7 +75,8 @@ struct muster_pat_round muster_pat_round(const struct muster_pat *pat, uint32_t 
 {
     uint32_t aggregated = pat->levels - pat->linear;
     struct muster_pat_round round = {.from_at = area_of(pat, 0)};
-    if (number < aggregated) { /* to new roots, whose blocks come after those that are there */
+    if (number <
+        aggregated) { /* to new roots, whose blocks are stored behind those of the others */
         round.to = UINT32_C(1) << (pat->levels - 1 - number);
         round.roots = UINT32_C(1) << number;
         round.to_at = round.from_at + muster_pat_elements(pat, 0, 0, round.roots);

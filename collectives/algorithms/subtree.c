@@ -1,8 +1,9 @@
+/* Binomial trees whose nodes carry blocks: subtrees, and where their blocks are. */
 #include "collectives/algorithms/subtree.h"
 
 #include "collectives/algorithms/generators.h"
 
-/* The lowest set bit of a node says how large the tree below it is. */
+/* A subtree's size is given by the lowest set bit of its node. */
 struct muster_subtree muster_subtree_of(const struct muster_plan *plan, uint32_t node)
 {
     struct muster_subtree tree = {.ranks = plan->topology->ranks, .root = plan->root, .node = node};
@@ -44,25 +45,25 @@ uint32_t muster_subtree_parent(const struct muster_subtree *tree)
     return (uint32_t)((parent + tree->root) % tree->ranks);
 }
 
-uint32_t muster_subtree_pieces(const struct muster_subtree *tree,
-                               const struct muster_blocks *blocks, struct muster_span ret_pieces[2])
+uint32_t muster_subtree_spans(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                              struct muster_span ret_spans[2])
 {
     uint32_t first = muster_subtree_rank(tree);
     uint64_t end = (uint64_t)first + tree->end - tree->node;
     if (end <= tree->ranks) {
-        ret_pieces[0] = muster_blocks_range(blocks, first, end);
+        ret_spans[0] = muster_blocks_range(blocks, first, end);
         return 1;
     }
-    ret_pieces[0] = muster_blocks_range(blocks, first, tree->ranks);
-    ret_pieces[1] = muster_blocks_range(blocks, 0, end - tree->ranks);
+    ret_spans[0] = muster_blocks_range(blocks, first, tree->ranks);
+    ret_spans[1] = muster_blocks_range(blocks, 0, end - tree->ranks);
     return 2;
 }
 
 uint64_t muster_subtree_count(const struct muster_subtree *tree, const struct muster_blocks *blocks)
 {
-    struct muster_span pieces[2] = {{0}};
-    (void)muster_subtree_pieces(tree, blocks, pieces);
-    return pieces[0].count + pieces[1].count;
+    struct muster_span spans[2] = {{0}};
+    (void)muster_subtree_spans(tree, blocks, spans);
+    return spans[0].count + spans[1].count;
 }
 
 uint32_t muster_subtree_messages(const struct muster_subtree *tree,
@@ -73,7 +74,7 @@ uint32_t muster_subtree_messages(const struct muster_subtree *tree,
         ret_spans[0] = (struct muster_span){.count = muster_subtree_count(tree, blocks)};
         return 1;
     }
-    uint32_t count = muster_subtree_pieces(tree, blocks, ret_spans);
+    uint32_t count = muster_subtree_spans(tree, blocks, ret_spans);
     uint64_t offset = 0;
     for (uint32_t i = 0; i < count; i++) {
         ret_spans[i].offset = offset;

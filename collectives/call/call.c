@@ -1,3 +1,4 @@
+/* Compares the calls of two members, and describes how they differ. */
 #include "collectives/call/call.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 
 #include "collectives/algorithms/algorithm.h"
 
-static void say_count(uint64_t count, char *ret_text, size_t size)
+static void print_count(uint64_t count, char *ret_text, size_t size)
 {
     if ((count & MUSTER_CALL_LISTED) == 0) {
         (void)snprintf(ret_text, size, "%" PRIu64, count);
@@ -15,19 +16,19 @@ static void say_count(uint64_t count, char *ret_text, size_t size)
     }
 }
 
-/* "count 100 here, 128 there"; of lists it is not known which item differs. */
-static void say_counts(uint64_t here, uint64_t there, char *ret_text, size_t size)
+/* "count 100 here, 128 there"; for lists the item that differs is not known. */
+static void print_counts(uint64_t here, uint64_t there, char *ret_text, size_t size)
 {
     char mine[64];
     char theirs[64];
-    say_count(here, mine, sizeof mine);
-    say_count(there, theirs, sizeof theirs);
+    print_count(here, mine, sizeof mine);
+    print_count(there, theirs, sizeof theirs);
     bool lists = (here & there & MUSTER_CALL_LISTED) != 0;
     (void)snprintf(ret_text, size, "%s %s here, %s there", lists ? "counts per rank:" : "count",
                    mine, theirs);
 }
 
-/* The other side's may be anything, a NaN too. */
+/* Compared by bits, as the other member may send any value, also a NaN. */
 static uint64_t factor_bits(double factor)
 {
     uint64_t bits;
@@ -45,6 +46,7 @@ static const char *yes_or_no(bool yes)
     return yes ? "yes" : "no";
 }
 
+/* Compares what a user is most likely to have got wrong first. */
 bool muster_call_matches(const struct muster_call *here, const struct muster_call *there,
                          char *ret_text, size_t size)
 {
@@ -53,7 +55,7 @@ bool muster_call_matches(const struct muster_call *here, const struct muster_cal
                        muster_collective_name((enum muster_collective)here->collective),
                        muster_collective_name((enum muster_collective)there->collective));
     } else if (here->count != there->count) {
-        say_counts(here->count, there->count, ret_text, size);
+        print_counts(here->count, there->count, ret_text, size);
     } else if (here->type != there->type) {
         (void)snprintf(ret_text, size, "type %s here, %s there",
                        muster_type_name((muster_type)here->type),

@@ -1,3 +1,4 @@
+/* A plan: one call on one rank. */
 #include "collectives/call/call_plan.h"
 
 struct muster_shape muster_plan_shape(const struct muster_plan *plan)

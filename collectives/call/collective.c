@@ -1,3 +1,4 @@
+/* The names of collectives; cutting spans into parts. */
 #include "collectives/call/collective.h"
 
 #include <stdio.h>

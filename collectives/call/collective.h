@@ -1,4 +1,4 @@
-/* The words that schedules and fabrics share: collectives, element types, operations, spans. */
+/* What schedules and fabrics both know: collectives, element types, operations, spans. */
 #ifndef MUSTER_COLLECTIVES_CALL_COLLECTIVE_H
 #define MUSTER_COLLECTIVES_CALL_COLLECTIVE_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The values travel in frames: append only. */
+/* The values are sent in frames: append only. */
 enum muster_collective {
     MUSTER_ALLREDUCE = 1,
     MUSTER_REDUCE_SCATTER = 2,
@@ -33,7 +33,7 @@ const char *muster_collective_name(enum muster_collective collective);
 const char *muster_type_name(muster_type type);
 const char *muster_op_name(muster_op op);
 
-/* The name -> the value. MUSTER_INVALID lists the names there are. */
+/* From a name to its value. MUSTER_INVALID lists the known names. */
 MUSTER_CHECKED muster_status muster_collective_parse(const char *name,
                                                      enum muster_collective *ret_collective);
 MUSTER_CHECKED muster_status muster_type_parse(const char *name, muster_type *ret_type);
@@ -45,12 +45,12 @@ size_t muster_type_size_bytes(muster_type type);
 /* False for integers and bool. */
 bool muster_type_is_float(muster_type type);
 
-/* MUSTER_INVALID: one of the two is out of range, or the operation is not one for the type; the
- * text says which would be. */
+/* MUSTER_INVALID: one of the two is out of range, or the type does not have this operation; the
+ * text lists those that it has. */
 MUSTER_CHECKED muster_status muster_op_check(muster_type type, muster_op op);
 
-/* One element of an array as a double and back, for those who make up data or check it. Values that
- * the type cannot hold are the caller's fault. */
+/* Reads and writes one element of an array as a double, for code that makes up data or checks it.
+ * The value must be one that the type can hold. */
 double muster_type_load(const void *data, size_t index, muster_type type);
 void muster_type_store(void *data, size_t index, muster_type type, double value);
 
@@ -60,10 +60,11 @@ struct muster_span {
     uint64_t count;  /* elements */
 };
 
-/* Part number index of the span cut into parts, sizes differing by one at most, larger first. */
+/* Part number `index` of the span, cut into parts whose sizes differ by at most one, larger ones
+ * first. */
 struct muster_span muster_span_part(struct muster_span whole, uint64_t parts, uint64_t index);
 
-/* Index of the part that has this element, which is in the span. */
+/* The index of the part that contains this element of the span. */
 uint64_t muster_span_part_with(struct muster_span whole, uint64_t parts, uint64_t element);
 
 enum { MUSTER_BUFFERS_MAX = 64 }; /* of one member in one call */

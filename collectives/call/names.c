@@ -1,3 +1,4 @@
+/* Finding a name in a table of names. */
 #include "collectives/call/names.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ muster_status muster_name_parse(const char *what, const char *name, const char *
             return MUSTER_OK;
         }
         int wrote = snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : ", ", names[i]);
-        used += (size_t)wrote; /* all tables fit by far */
+        used += (size_t)wrote; /* all tables fit easily */
     }
-    return muster_error_set(MUSTER_INVALID, "no %s is called \"%.64s\": there are %s", what, name,
+    return muster_error_set(MUSTER_INVALID, "no %s is called \"%.64s\"; known are %s", what, name,
                             all);
 }

@@ -60,7 +60,7 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     ret_key->root = muster_collective_has_root(collective) ? request->root : 0;
     ret_key->type = barrier ? 0 : (uint32_t)request->type;
     ret_key->op = reduces ? (uint32_t)request->op : 0;
-    ret_key->algorithm = MUSTER_KEY_BY_COST;
+    ret_key->algorithm = 0;
     ret_key->buffer_count = request->buffer_count;
     ret_key->flags = (in_place ? MUSTER_KEY_IN_PLACE : 0U) | (ordered ? MUSTER_KEY_ORDERED : 0U) |
                      (request->untuned ? MUSTER_KEY_UNTUNED : 0U);
@@ -68,7 +68,8 @@ muster_status muster_request_key(const struct muster_request *request, uint32_t 
     if (request->algorithm != NULL) {
         size_t number;
         TRY(muster_algorithm_find(collective, request->algorithm, &number));
-        ret_key->algorithm = (uint32_t)number + 1;
+        ret_key->algorithm = (uint32_t)number;
+        ret_key->flags |= MUSTER_KEY_NAMED;
     }
     return MUSTER_OK;
 }
@@ -106,7 +107,7 @@ struct muster_shape muster_request_shape(const struct muster_request *request, u
 static muster_status check_values(const struct muster_request_key *key)
 {
     if (key->type >= MUSTER_TYPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "type %u: there is none such", key->type);
+        return muster_error_set(MUSTER_INVALID, "there is no type %u", key->type);
     }
     if (key->buffer_count > MUSTER_BUFFERS_MAX) {
         return muster_error_set(MUSTER_INVALID, "%u buffers: %d are the most", key->buffer_count,

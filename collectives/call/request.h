@@ -40,14 +40,13 @@ struct muster_request {
     int64_t deadline_ns;
 };
 
-enum { MUSTER_KEY_BY_COST = 0 }; /* muster_request_key.algorithm */
-
 enum muster_key_flag {
     MUSTER_KEY_IN_PLACE = 1, /* and the schedule depends on it: see muster_plan.in_place */
     MUSTER_KEY_ORDERED = 2,  /* reproducible, and the order of additions matters */
     MUSTER_KEY_UNTUNED = 4,
     MUSTER_KEY_INPUT_BOUNDS = 8,
     MUSTER_KEY_OUTPUT_BOUNDS = 16,
+    MUSTER_KEY_NAMED = 32, /* the algorithm is named, not selected */
 };
 
 /* Everything of a request that its check and its schedule depend on; buffers, factors, the user's
@@ -59,7 +58,7 @@ struct muster_request_key {
     uint32_t root;
     uint32_t type;
     uint32_t op;
-    uint32_t algorithm; /* MUSTER_KEY_BY_COST, or 1 + the number of the one that was named */
+    uint32_t algorithm; /* if MUSTER_KEY_NAMED; else 0 */
     uint32_t buffer_count;
     uint32_t flags; /* enum muster_key_flag */
     uint32_t bound_count;
@@ -91,5 +90,9 @@ MUSTER_CHECKED muster_status muster_request_check(const struct muster_request_ke
  * function. MUSTER_INVALID names the argument. */
 MUSTER_CHECKED muster_status muster_request_check_buffers(const struct muster_request *request,
                                                           const struct muster_buffer_sizes *sizes);
+
+/* Whether two buffers have a byte in common. */
+bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *other,
+                            uint64_t other_bytes);
 
 #endif

@@ -44,7 +44,8 @@ static muster_status check_reduction(const struct muster_request *request)
     return check_factor(request, reduces, "postscale", request->postscale);
 }
 
-static bool overlap(const void *one, uint64_t one_bytes, const void *other, uint64_t other_bytes)
+bool muster_buffers_overlap(const void *one, uint64_t one_bytes, const void *other,
+                            uint64_t other_bytes)
 {
     uintptr_t a = (uintptr_t)one;
     uintptr_t b = (uintptr_t)other;
@@ -72,7 +73,7 @@ static muster_status check_one(const struct muster_request *request,
     bool in_place =
         (uintptr_t)request->in == (uintptr_t)request->out + (uintptr_t)sizes->in_place_bytes;
     if (!in_place && sizes->in_bytes > 0 && sizes->out_bytes > 0 &&
-        overlap(request->in, sizes->in_bytes, request->out, sizes->out_bytes)) {
+        muster_buffers_overlap(request->in, sizes->in_bytes, request->out, sizes->out_bytes)) {
         return muster_error_set(MUSTER_INVALID, "the input and output buffers overlap");
     }
     return MUSTER_OK;
@@ -97,9 +98,10 @@ static muster_status check_output(const struct muster_request *request, uint32_t
     uint64_t bytes = sizes->out_bytes;
     for (uint32_t i = 0; i < request->buffer_count; i++) {
         const void *input = request->inputs != NULL ? request->inputs[i] : NULL;
-        bool meets_output = i != index && overlap(output, bytes, request->outputs[i], bytes);
+        bool meets_output =
+            i != index && muster_buffers_overlap(output, bytes, request->outputs[i], bytes);
         bool meets_input = input != NULL && !(in_place && i == index) &&
-                           overlap(output, bytes, input, sizes->in_bytes);
+                           muster_buffers_overlap(output, bytes, input, sizes->in_bytes);
         if (meets_output || meets_input) {
             return muster_error_set(MUSTER_INVALID, "output buffer %u overlaps %s buffer %u", index,
                                     meets_output ? "output" : "input", i);

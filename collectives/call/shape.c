@@ -1,3 +1,4 @@
+/* What each collective means: a table of what its buffers hold, and what follows from it. */
 #include "collectives/call/shape.h"
 
 #include <inttypes.h>
@@ -8,14 +9,14 @@
 enum content {
     CONTENT_NOTHING,
     CONTENT_COUNT,  /* `count` elements */
-    CONTENT_BLOCK,  /* this rank's block of the other side's blocks */
-    CONTENT_BLOCKS, /* everybody's block */
+    CONTENT_BLOCK,  /* this rank's block of the other buffer's blocks */
+    CONTENT_BLOCKS, /* all ranks' blocks */
 };
 
 static const struct meaning {
     enum content input, output;
-    bool input_at_root;  /* only there, else nothing */
-    bool output_at_root; /* likewise */
+    bool input_at_root;  /* only the root has INPUT */
+    bool output_at_root; /* only the root has OUTPUT */
     bool has_root;
     bool needs_bounds;
     bool takes_bounds;
@@ -60,7 +61,7 @@ static const struct meaning {
     [MUSTER_PAIRWISE_EXCHANGE] = {.input = CONTENT_COUNT, .output = CONTENT_COUNT},
 };
 
-/* Values out of range mean nothing. */
+/* For values out of range the empty meaning. */
 static const struct meaning *find_meaning(enum muster_collective collective)
 {
     unsigned index = (unsigned)collective;
@@ -93,7 +94,7 @@ bool muster_collective_in_place_counts(enum muster_collective collective)
            collective == MUSTER_PAIRWISE_EXCHANGE;
 }
 
-/* Sides ---------------------------------------------------------------------------------------- */
+/* Buffers -------------------------------------------------------------------------------------- */
 
 static struct muster_span block_of(const struct muster_shape *shape, const uint64_t *bounds,
                                    uint32_t rank)
@@ -156,7 +157,8 @@ bool muster_shape_contributes(const struct muster_shape *shape)
     return shape->collective != MUSTER_BROADCAST || shape->rank == shape->root;
 }
 
-/* Where one side has this rank's block and the other all blocks, the block stands among them. */
+/* If one buffer holds this rank's block and the other all blocks, the one is a part of the other.
+ */
 int64_t muster_shape_in_place_offset(const struct muster_shape *shape)
 {
     const struct meaning *meaning = meaning_of(shape);
@@ -176,7 +178,7 @@ uint32_t muster_shape_partner(const struct muster_shape *shape, uint32_t part)
 
 /* Promises ------------------------------------------------------------------------------------- */
 
-/* Number of the block that holds the element. */
+/* The number of the block that contains the element. */
 static uint32_t find_block(const struct muster_shape *shape, const uint64_t *bounds,
                            uint64_t element)
 {
@@ -196,18 +198,18 @@ static uint32_t find_block(const struct muster_shape *shape, const uint64_t *bou
     return low;
 }
 
-/* All of OUTPUT continues in one way. */
-static struct muster_promise promise_whole(const struct muster_shape *shape, uint64_t element,
-                                           uint64_t first)
+/* Every element of OUTPUT continues like the first. */
+static struct muster_expected expected_whole(const struct muster_shape *shape, uint64_t element,
+                                             uint64_t first)
 {
-    return (struct muster_promise){.reduced = meaning_of(shape)->reduces,
-                                   .rank = shape->root,
-                                   .origin = first + element,
-                                   .count = muster_shape_output_count(shape) - element};
+    return (struct muster_expected){.reduced = meaning_of(shape)->reduces,
+                                    .rank = shape->root,
+                                    .origin = first + element,
+                                    .count = muster_shape_output_count(shape) - element};
 }
 
-static struct muster_promise promise_block(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element)
+static struct muster_expected expected_block(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element)
 {
     const struct muster_shape *shape = &shapes[rank];
     uint32_t from = find_block(shape, shape->output_bounds, element);
@@ -216,34 +218,34 @@ static struct muster_promise promise_block(const struct muster_shape *shapes, ui
     if (meaning_of(shape)->input == CONTENT_BLOCKS) {
         first = muster_shape_input_block(&shapes[from], rank).offset;
     }
-    return (struct muster_promise){.rank = from,
-                                   .origin = first + element - block.offset,
-                                   .count = block.offset + block.count - element};
+    return (struct muster_expected){.rank = from,
+                                    .origin = first + element - block.offset,
+                                    .count = block.offset + block.count - element};
 }
 
-static struct muster_promise promise_part(const struct muster_shape *shape, uint64_t element)
+static struct muster_expected expected_part(const struct muster_shape *shape, uint64_t element)
 {
     const struct muster_span whole = {.count = shape->count};
     uint32_t part = (uint32_t)muster_span_part_with(whole, shape->ranks, element);
     struct muster_span span = muster_span_part(whole, shape->ranks, part);
-    return (struct muster_promise){.rank = muster_shape_partner(shape, part),
-                                   .origin = element,
-                                   .count = span.offset + span.count - element};
+    return (struct muster_expected){.rank = muster_shape_partner(shape, part),
+                                    .origin = element,
+                                    .count = span.offset + span.count - element};
 }
 
-struct muster_promise muster_shape_promise(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element)
+struct muster_expected muster_shape_expected(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element)
 {
     const struct muster_shape *shape = &shapes[rank];
     if (shape->collective == MUSTER_PAIRWISE_EXCHANGE) {
-        return promise_part(shape, element);
+        return expected_part(shape, element);
     }
     if (meaning_of(shape)->output == CONTENT_BLOCKS) {
-        return promise_block(shapes, rank, element);
+        return expected_block(shapes, rank, element);
     }
     bool scattered = meaning_of(shape)->output == CONTENT_BLOCK;
     uint64_t first = scattered ? muster_shape_input_block(shape, rank).offset : 0;
-    return promise_whole(shape, element, first);
+    return expected_whole(shape, element, first);
 }
 
 /* Checks --------------------------------------------------------------------------------------- */
@@ -277,7 +279,7 @@ static muster_status check_bounds(const struct muster_shape *shape, const uint64
 muster_status muster_shape_check(const struct muster_shape *shape)
 {
     if (shape->collective <= 0 || shape->collective >= MUSTER_COLLECTIVE_END) {
-        return muster_error_set(MUSTER_INVALID, "collective %u: there is none such",
+        return muster_error_set(MUSTER_INVALID, "there is no collective %u",
                                 (unsigned)shape->collective);
     }
     const struct meaning *meaning = meaning_of(shape);

@@ -1,10 +1,10 @@
 /*
- * The shape of a call, as one member sees it: how many elements its buffers hold, how they are cut
- * into blocks, and what stands where at the end. For all who need to know what a collective means:
+ * The shape of a call on one rank: how many elements its buffers hold, how they are cut into
+ * blocks, and what OUTPUT must hold at the end. It defines what each collective means, for
  * generators, the checker, the context, and tests.
  *
- * Blocks. Where a collective gives each member a part of its own, the buffer that has all parts is
- * cut into one block a rank, in the order of ranks, without gaps: of `count` elements each, or, if
+ * Blocks. Where each rank has a part of its own, the buffer that holds all parts is cut into one
+ * block for each rank, in the order of ranks, without gaps. Each block has `count` elements, or, if
  * there are bounds, block i is [bounds[i], bounds[i + 1]).
  *
  *   collective          INPUT                     OUTPUT
@@ -26,16 +26,16 @@
 
 #include "collectives/call/collective.h"
 
-/* Elements in one buffer of a call at most; their bytes stay below 2^63. */
+/* The most elements in one buffer of a call; their bytes stay below 2^63. */
 #define MUSTER_ELEMENTS_MAX (UINT64_C(1) << 60)
 
 struct muster_shape {
     enum muster_collective collective;
     uint32_t rank, ranks;
     uint32_t root;  /* of broadcast, reduce, gather(v), scatter; else 0 */
-    uint64_t count; /* the call's count, elements; unused where there are bounds */
-    /* [ranks + 1], from 0 on and never falling, borrowed; or NULL. Those of an alltoallv are this
-     * rank's own; in all other collectives every rank has the same. */
+    uint64_t count; /* the call's count, in elements; unused if there are bounds */
+    /* [ranks + 1] The first is 0, and none is below the one before it. Borrowed, or NULL. In an
+     * alltoallv they are this rank's own; in all other collectives all ranks have the same. */
     const uint64_t *input_bounds;
     const uint64_t *output_bounds;
     /* [ranks] Of a reproducible sum: the ranks in the order in which their inputs are reduced,
@@ -43,50 +43,53 @@ struct muster_shape {
     const uint32_t *reduction_order;
 };
 
-/* MUSTER_INVALID: rank or root out of range, bounds that fall or that the collective has no use
- * for or lacks, counts that overflow. */
+/* MUSTER_INVALID: rank or root out of range; bounds that decrease, that are missing, or that the
+ * collective does not have; counts that overflow. */
 MUSTER_CHECKED muster_status muster_shape_check(const struct muster_shape *shape);
 
 uint64_t muster_shape_input_count(const struct muster_shape *shape);
 uint64_t muster_shape_output_count(const struct muster_shape *shape);
 
-/* Block number `rank` of a buffer that has blocks, also where this rank itself has nothing there:
- * span.offset counts from the start of the whole. */
+/* Block number `rank` of a buffer that has blocks, also if this rank itself does not have the
+ * buffer. span.offset counts from the start of the buffer. */
 struct muster_span muster_shape_input_block(const struct muster_shape *shape, uint32_t rank);
 struct muster_span muster_shape_output_block(const struct muster_shape *shape, uint32_t rank);
 
-/* In an in-place call: where INPUT starts, counted in elements from where OUTPUT starts. */
+/* In an in-place call: the offset of INPUT from OUTPUT, in elements. */
 int64_t muster_shape_in_place_offset(const struct muster_shape *shape);
 
-/* With whom a rank exchanges part number `part` (below `ranks`) of a pairwise_exchange, whose
- * buffers are cut in `ranks` parts (muster_span_part()): with everybody once, with itself too. */
+/* The partner with whom a rank exchanges part number `part` (below `ranks`) of a pairwise_exchange,
+ * whose buffers are cut into `ranks` parts (muster_span_part()): each rank once, also itself. */
 uint32_t muster_shape_partner(const struct muster_shape *shape, uint32_t part);
 
-/* What an element of OUTPUT is: element `origin` of one rank's INPUT, or of all reduced. */
-struct muster_promise {
+/* What an element of OUTPUT must be: element `origin` of one rank's INPUT, or of all ranks'
+ * reduced. */
+struct muster_expected {
     bool reduced;    /* over all ranks */
-    uint32_t rank;   /* whose INPUT it comes from; unused if reduced */
+    uint32_t rank;   /* whose INPUT it is from; unused if reduced */
     uint64_t origin; /* which element of INPUT */
-    uint64_t count;  /* so many elements from this one on continue in the same way */
+    uint64_t count;  /* so many elements, with this one, continue in the same way */
 };
 
-/* Of element `element` of rank's OUTPUT; shapes[i] is rank i's, of one and the same call. */
-struct muster_promise muster_shape_promise(const struct muster_shape *shapes, uint32_t rank,
-                                           uint64_t element);
+/* The expected value of one element of rank's OUTPUT. shapes[i] is that of rank i; all are of one
+ * call.
+ */
+struct muster_expected muster_shape_expected(const struct muster_shape *shapes, uint32_t rank,
+                                             uint64_t element);
 
-/* A sum of all ranks' inputs is made, or one rank is special. */
+/* True if all ranks' inputs are reduced; true if it has a root. */
 bool muster_collective_reduces(enum muster_collective collective);
 bool muster_collective_has_root(enum muster_collective collective);
 
-/* Its calls say where each block begins, also if all have one size: allgatherv, gatherv and
+/* True if its calls have bounds, also when all blocks have one size: allgatherv, gatherv and
  * alltoallv. */
 bool muster_collective_needs_bounds(enum muster_collective collective);
 
-/* What is sent late stands where what is received early goes to, so that an in-place call needs
- * another schedule: alltoall(v) and pairwise_exchange. */
+/* True if an in-place call needs another schedule, because elements that are sent late lie where
+ * others are received early: alltoall(v) and pairwise_exchange. */
 bool muster_collective_in_place_counts(enum muster_collective collective);
 
-/* True if the rank's INPUT holds something before the call. */
+/* True if the rank's INPUT is part of the result; only in a broadcast some are not. */
 bool muster_shape_contributes(const struct muster_shape *shape);
 
 #endif

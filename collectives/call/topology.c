@@ -1,3 +1,4 @@
+/* Topologies: ranks on hosts, hosts in racks. */
 #include "collectives/call/topology.h"
 
 #include <inttypes.h>
@@ -6,8 +7,8 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Groups of so many items each, one after the other: where each begins, and how many items there
- * are. unit and item are for people: "host", "ranks". */
+/* Groups of the given sizes, one after the other: copies the sizes, and finds where each group
+ * begins and how many items there are. unit and item are for error texts: "host", "ranks". */
 static muster_status lay_out(const char *unit, const char *item, uint32_t groups,
                              const uint32_t *sizes, uint32_t **ret_sizes, uint32_t **ret_first,
                              uint32_t *ret_items)
@@ -66,7 +67,7 @@ muster_status muster_topology_set_racks(struct muster_topology *topology, uint32
     TRY(lay_out("rack", "hosts", racks, rack_sizes, &sizes, &first, &hosts));
     if (hosts != topology->hosts) {
         return muster_error_set(MUSTER_INVALID,
-                                "topology: racks for %" PRIu32 " hosts, and there are %" PRIu32,
+                                "topology: racks for %" PRIu32 " hosts, but there are %" PRIu32,
                                 hosts, topology->hosts);
     }
     free(topology->rack_sizes);
@@ -109,7 +110,7 @@ muster_status muster_topology_init_copy(const struct muster_topology *topology,
     return MUSTER_OK;
 }
 
-/* The last of the groups that does not begin after this item. */
+/* The group that contains the item: the last one that does not begin after it. */
 static uint32_t group_of(uint32_t groups, const uint32_t *first, uint32_t item)
 {
     uint32_t low = 0;
@@ -125,7 +126,7 @@ static uint32_t group_of(uint32_t groups, const uint32_t *first, uint32_t item)
     return low;
 }
 
-/* Counts the ranks by host and those hosts by rack; the arrays have room for all of either. */
+/* Counts the ranks on each host, and these hosts in each rack; the arrays are large enough. */
 static muster_status count_some(const struct muster_topology *all, const uint32_t *ranks,
                                 uint32_t count, struct muster_topology *some)
 {
@@ -134,7 +135,8 @@ static muster_status count_some(const struct muster_topology *all, const uint32_
     for (uint32_t i = 0; i < count; i++) {
         if (ranks[i] >= all->ranks || (i > 0 && ranks[i] <= ranks[i - 1])) {
             return muster_error_set(MUSTER_INVALID,
-                                    "topology: rank %" PRIu32 " of %" PRIu32 " does not rise",
+                                    "topology: rank %" PRIu32 " of %" PRIu32
+                                    " is out of range or order",
                                     ranks[i], all->ranks);
         }
         uint32_t host = group_of(all->hosts, all->host_first, ranks[i]);

@@ -1,4 +1,4 @@
-/* Element types and reduce operations: their names, which fit which, and single elements. */
+/* Element types and reduce operations: names, which type has which operation, single elements. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static const unsigned char type_kinds[MUSTER_TYPE_COUNT] = {
 static const char *const op_names[MUSTER_OP_COUNT] = {
     "sum",        "average",     "prod",        "min",        "max", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "user"};
-/* What kinds of types each operation is for. */
+/* The kinds of types that have each operation. */
 static const unsigned char op_kinds[MUSTER_OP_COUNT] = {
     NUMBERS,          NUMBERS,          NUMBERS,          NUMBERS | BOOLS,
     NUMBERS | BOOLS,  INTEGERS | BOOLS, INTEGERS | BOOLS, INTEGERS | BOOLS,
@@ -65,10 +65,10 @@ bool muster_type_is_float(muster_type type)
 muster_status muster_op_check(muster_type type, muster_op op)
 {
     if ((unsigned)type >= MUSTER_TYPE_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "type %u: there is none such", (unsigned)type);
+        return muster_error_set(MUSTER_INVALID, "there is no type %u", (unsigned)type);
     }
     if ((unsigned)op >= MUSTER_OP_COUNT) {
-        return muster_error_set(MUSTER_INVALID, "operation %u: there is none such", (unsigned)op);
+        return muster_error_set(MUSTER_INVALID, "there is no operation %u", (unsigned)op);
     }
     if ((op_kinds[op] & type_kinds[type]) != 0) {
         return MUSTER_OK;
@@ -81,8 +81,8 @@ muster_status muster_op_check(muster_type type, muster_op op)
                                      used == 0 ? "" : ", ", op_names[i]);
         }
     }
-    return muster_error_set(MUSTER_INVALID, "operation %s is not one for %s: there are %s",
-                            op_names[op], type_names[type], fitting);
+    return muster_error_set(MUSTER_INVALID, "%s has no operation %s; it has %s", type_names[type],
+                            op_names[op], fitting);
 }
 
 void muster_type_store(void *data, size_t index, muster_type type, double value)

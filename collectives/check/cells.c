@@ -1,3 +1,4 @@
+/* Cells: the elements of one rank, cut where spans of its steps begin and end. */
 #include "collectives/check/cells.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Makes the cells of cuts that rise; their values say which of the caller's cuts they are. */
+/* Makes the cells for sorted cuts; the value of a cut is its index among the caller's cuts. */
 static muster_status make(const struct muster_sort_item *cuts, size_t cut_count,
                           uint32_t *ret_numbers, struct muster_cells *ret_cells)
 {
@@ -91,8 +92,8 @@ muster_status muster_cells_read(const struct muster_cells *cells, uint32_t first
     return MUSTER_OK;
 }
 
-/* Puts elements from `from` on of the part into a cell that one range of it does not fill. `first`
- * is the range that has the first of them. */
+/* Writes `count` elements of a part, from element `from` on, to a cell that needs more than one
+ * range. `first` is the part's range that contains the first of them. */
 static muster_status write_several(struct muster_cell *cell, uint64_t from, uint64_t count,
                                    const struct muster_element_range *first)
 {
@@ -137,8 +138,8 @@ muster_status muster_cells_write(struct muster_cells *cells, uint32_t first,
     return MUSTER_OK;
 }
 
-bool muster_cells_are_free_or(const struct muster_cells *cells, uint32_t first,
-                              const struct muster_element_range *range)
+bool muster_cells_are_unwritten_or(const struct muster_cells *cells, uint32_t first,
+                                   const struct muster_element_range *range)
 {
     uint64_t begin = cells->items[first].begin;
     for (size_t i = first; cells->items[i].begin < begin + range->count; i++) {

@@ -1,3 +1,4 @@
+/* The checker: the form of each schedule, and the order in which the other parts run. */
 #include "collectives/check/check.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ static muster_status wrong(const struct muster_schedule *schedule, const struct 
                             schedule->rank, step->lane, step->round, what);
 }
 
-/* What is said about the whole, on all ranks alike. */
+/* The fields of the schedule itself, and that all ranks' shapes are of one call. */
 static muster_status check_head(const struct muster_shape *shape, const struct muster_shape *first,
                                 const struct muster_schedule *schedule, uint32_t rank,
                                 uint32_t ranks)
@@ -27,7 +28,7 @@ static muster_status check_head(const struct muster_shape *shape, const struct m
         schedule->input_count != muster_shape_input_count(shape) ||
         schedule->output_count != muster_shape_output_count(shape)) {
         return muster_error_set(MUSTER_INVALID,
-                                "rank %" PRIu32 ": its schedule is for another rank or call", rank);
+                                "rank %" PRIu32 ": the schedule is for another rank or call", rank);
     }
     if (schedule->lanes > MUSTER_LANES_MAX || schedule->scratch_count > MUSTER_ELEMENTS_MAX) {
         return muster_error_set(MUSTER_INVALID,
@@ -47,18 +48,18 @@ static muster_status check_step(const struct muster_schedule *schedule,
                                 const struct muster_step *step)
 {
     if (step->kind < MUSTER_STEP_SEND || step->kind > MUSTER_STEP_REDUCE) {
-        return wrong(schedule, step, "a step of no known kind");
+        return wrong(schedule, step, "the kind of step is unknown");
     }
     bool message = step->kind <= MUSTER_STEP_RECV_REDUCE;
     if (message && step->peer >= schedule->ranks) {
-        return wrong(schedule, step, "its peer does not exist");
+        return wrong(schedule, step, "the peer does not exist");
     }
     if (message && step->peer == schedule->rank) {
-        return wrong(schedule, step, "its peer is the rank itself");
+        return wrong(schedule, step, "the peer is the rank itself");
     }
     if (step->kind != MUSTER_STEP_RECV &&
         !in_buffer(schedule, step->source, step->span.offset, step->span.count)) {
-        return wrong(schedule, step, "its source is out of bounds");
+        return wrong(schedule, step, "the source is out of bounds");
     }
     if (step->kind == MUSTER_STEP_SEND) {
         return MUSTER_OK;
@@ -67,7 +68,7 @@ static muster_status check_step(const struct muster_schedule *schedule,
         return wrong(schedule, step, "it writes the input");
     }
     if (!in_buffer(schedule, step->target, step->at, step->span.count)) {
-        return wrong(schedule, step, "its target is out of bounds");
+        return wrong(schedule, step, "the target is out of bounds");
     }
     if (step->kind == MUSTER_STEP_RECV && step->span.offset != step->at) {
         return wrong(schedule, step, "a recv with two different offsets");
@@ -75,7 +76,7 @@ static muster_status check_step(const struct muster_schedule *schedule,
     return MUSTER_OK;
 }
 
-/* Lanes one after the other, all there; rounds from 0 without gaps. */
+/* Lanes follow each other, and none is missing; rounds count from 0 without gaps. */
 static muster_status check_order(const struct muster_schedule *schedule)
 {
     uint32_t lanes = 0;
@@ -89,17 +90,18 @@ static muster_status check_order(const struct muster_schedule *schedule)
             lanes++;
             rounds = 1;
         } else {
-            return wrong(schedule, step, "lanes or rounds run backward or leave one out");
+            return wrong(schedule, step, "lanes or rounds run backward or skip one");
         }
     }
     if (lanes != schedule->lanes) {
         return muster_error_set(MUSTER_INVALID,
-                                "rank %" PRIu32 ": %" PRIu32 " lanes announced, %" PRIu32 " there",
+                                "rank %" PRIu32 ": %" PRIu32 " lanes declared, %" PRIu32 " found",
                                 schedule->rank, schedule->lanes, lanes);
     }
     return MUSTER_OK;
 }
 
+/* Each schedule by itself. */
 static muster_status check_form(const struct muster_shape *shapes,
                                 const struct muster_schedule *schedules, uint32_t ranks)
 {
@@ -124,7 +126,7 @@ static muster_status check_races(const struct muster_shape *shapes, const struct
     return MUSTER_OK;
 }
 
-/* Out of place and in place. */
+/* Out of place and in place. Values are walked a second time only if in place they could differ. */
 static muster_status check_both(const struct muster_shape *shapes, const struct muster_walk *walk)
 {
     bool in_place_differs = false;

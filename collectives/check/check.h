@@ -1,16 +1,19 @@
 /*
  * The checker: proves that the schedules of all ranks together do the collective, or says why not.
  *
- * It proves: peers exist and are not oneself; spans are within their buffers; sender and receiver
- * agree on size and order; no two steps that may run at the same time race; no deadlock under
- * unbuffered sends; at the end every result element counts every rank exactly once (or is the right
- * block of the right rank) and was reduced in the same order on all ranks, so that it has the same
- * bits, and along the tree of the reduction order where the shapes have one; INPUT is never
- * written, except in place, and all this holds in place too; and a barrier lets nobody out before
- * everybody is in.
+ * It proves:
+ * - Peers exist and are other ranks; spans are within their buffers.
+ * - Sender and receiver agree on size and order.
+ * - Steps that may run at the same time do not race.
+ * - There is no deadlock, even if no send is buffered.
+ * - At the end every result element counts every rank exactly once, or is the right block of the
+ *   right rank. In an allreduce it was reduced in the same order on all ranks, so that all get the
+ *   same bits. With a reduction order it was reduced along the tree of that order.
+ * - INPUT is never written, except in place; and all of this holds in place too.
+ * - No rank leaves a barrier before all ranks have entered it.
  *
- * Pure and sequential. Memory grows with all ranks' steps, with the different partial results, and
- * with ranks / 8 bytes for each of those that does not count ranks that follow each other.
+ * Pure and sequential. Memory grows with all ranks' steps and with the number of different partial
+ * results; a partial result that does not count consecutive ranks takes ranks / 8 bytes more.
  */
 #ifndef MUSTER_COLLECTIVES_CHECK_CHECK_H
 #define MUSTER_COLLECTIVES_CHECK_CHECK_H
@@ -27,9 +30,10 @@ struct muster_check_result {
     uint64_t messages_sent_max;
 };
 
-/* schedules[i] is rank i's, made for shapes[i]: all of one call. Where muster_plan.in_place counts,
- * `in_place` says which of the two is meant; elsewhere both are proven. MUSTER_FATAL: no memory. A
- * schedule that is wrong is a result, not an error. */
+/* schedules[i] is that of rank i, made for shapes[i]; all are of one call. Where
+ * muster_plan.in_place matters, `in_place` says for which of the two the schedules were made;
+ * elsewhere both cases are proven. MUSTER_FATAL: no memory. A wrong schedule is a result, not an
+ * error. */
 MUSTER_CHECKED muster_status muster_check(const struct muster_shape *shapes,
                                           const struct muster_schedule *schedules, uint32_t ranks,
                                           bool in_place, struct muster_check_result *ret_result);

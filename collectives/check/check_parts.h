@@ -1,13 +1,13 @@
-/* The parts of the checker. Each returns MUSTER_INVALID with the reason as error text where the
- * schedules are wrong, and MUSTER_FATAL without memory. */
+/* The parts of the checker. Each returns MUSTER_INVALID, with the reason as error text, if the
+ * schedules are wrong, and MUSTER_FATAL if there is no memory. */
 #ifndef MUSTER_COLLECTIVES_CHECK_CHECK_PARTS_H
 #define MUSTER_COLLECTIVES_CHECK_CHECK_PARTS_H
 
 #include "collectives/check/cells.h"
 #include "collectives/check/walk.h"
 
-/* Where one rank's buffers lie in one line of elements. Out of place they lie apart; in place INPUT
- * and OUTPUT share elements as schedule.h says. */
+/* A layout of one rank's buffers in one array of elements. Out of place they are disjoint; in place
+ * INPUT and OUTPUT share elements (schedule.h). */
 struct muster_layout {
     uint64_t base[3]; /* of INPUT, OUTPUT and SCRATCH */
     uint64_t count;   /* of all elements */
@@ -15,18 +15,18 @@ struct muster_layout {
 struct muster_layout muster_layout_of(const struct muster_shape *shape,
                                       const struct muster_schedule *schedule, bool in_place);
 
-/* Which cells a step's source and target begin with. */
+/* The first cells of a step's source and target. */
 struct muster_step_cells {
     uint32_t source, target;
 };
 
-/* memory_cuts.c: what one rank's elements stand for while values are checked. Out of place too
- * they are one line in which INPUT and OUTPUT lie as in place: INPUT then needs no room of its own,
- * as nobody writes it and so it never changes. */
+/* memory_cuts.c: what one rank's elements stand for while values are checked. The layout is the one
+ * in place, also out of place: INPUT then needs no cells of its own, because no step writes it and
+ * so it never changes. */
 struct muster_rank_cells {
     struct muster_cells cells;        /* cut where spans of the rank's own steps begin and end */
     struct muster_step_cells *places; /* owned [steps of the schedule] */
-    uint32_t input, output;           /* which cells they begin with */
+    uint32_t input, output;           /* the first cells of the two buffers */
 };
 
 /* MUSTER_FATAL: no memory. */
@@ -35,13 +35,13 @@ MUSTER_CHECKED muster_status muster_rank_cells_init(const struct muster_shape *s
                                                     struct muster_rank_cells *ret_memory);
 void muster_rank_cells_finish(struct muster_rank_cells *memory);
 
-/* races.c: no two steps of this rank that may run at the same time touch the same elements,
- * unless both read; and no step's source overlaps its own target, unless it is the same. */
+/* races.c: no two steps of this rank that may run at the same time touch the same elements, unless
+ * both read them; and no step's source overlaps its own target, unless the two are the same. */
 MUSTER_CHECKED muster_status muster_check_races(const struct muster_shape *shape,
                                                 const struct muster_schedule *schedule,
                                                 bool in_place);
 
-/* closing_barrier.c: nobody is through before everybody has come. */
+/* closing_barrier.c: no rank finishes before all ranks have started. */
 MUSTER_CHECKED muster_status muster_check_barrier(const struct muster_walk *walk);
 
 #endif

@@ -1,3 +1,5 @@
+/* Proves that no rank leaves a barrier before all have entered, by following what each lane can
+ * know. */
 #include "collectives/check/check_parts.h"
 
 #include <inttypes.h>
@@ -6,12 +8,12 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Sets of ranks of whom it is known that they have entered, for each lane of each rank. */
+/* For each lane of each rank: the set of ranks that it knows to have entered. */
 struct knowledge {
     const struct muster_walk *walk;
-    size_t words;    /* of 64 bits, in one set */
-    uint64_t *known; /* before the lane's current round */
-    uint64_t *heard; /* so far, the current round included */
+    size_t words;         /* of 64 bits, in one set */
+    uint64_t *known;      /* before the lane's current round */
+    uint64_t *with_round; /* so far, with what the current round received */
 };
 
 static void join(uint64_t *into, const uint64_t *from, size_t words)
@@ -28,12 +30,12 @@ static muster_status visit_local(void *user, const struct muster_walk_step *loca
     return MUSTER_OK;
 }
 
-/* A message says what its sender knew when it was posted, and no more. */
+/* A message carries what its sender knew when it was posted, and no more. */
 static muster_status visit_message(void *user, const struct muster_walk_step *send,
                                    const struct muster_walk_step *receive)
 {
     struct knowledge *knowledge = user;
-    join(&knowledge->heard[receive->lane_number * knowledge->words],
+    join(&knowledge->with_round[receive->lane_number * knowledge->words],
          &knowledge->known[send->lane_number * knowledge->words], knowledge->words);
     return MUSTER_OK;
 }
@@ -43,20 +45,20 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
     (void)rank;
     struct knowledge *knowledge = user;
     size_t at = lane_number * knowledge->words;
-    join(&knowledge->known[at], &knowledge->heard[at], knowledge->words);
+    join(&knowledge->known[at], &knowledge->with_round[at], knowledge->words);
     return MUSTER_OK;
 }
 
-static muster_status has_heard_of_all(const struct knowledge *knowledge, uint32_t rank)
+static muster_status check_knows_all(const struct knowledge *knowledge, uint32_t rank)
 {
     const struct muster_walk *walk = knowledge->walk;
     for (uint32_t other = 0; other < walk->ranks; other++) {
-        bool heard = other == rank;
+        bool known = other == rank;
         for (size_t lane = walk->first_lane[rank]; lane < walk->first_lane[rank + 1]; lane++) {
             uint64_t word = knowledge->known[lane * knowledge->words + other / 64];
-            heard = heard || (word >> (other % 64) & 1) != 0;
+            known = known || (word >> (other % 64) & 1) != 0;
         }
-        if (!heard) {
+        if (!known) {
             return muster_error_set(MUSTER_INVALID,
                                     "rank %" PRIu32 " leaves the barrier before rank %" PRIu32
                                     " has entered",
@@ -71,12 +73,13 @@ muster_status muster_check_barrier(const struct muster_walk *walk)
     size_t lanes = walk->first_lane[walk->ranks];
     size_t words = (walk->ranks + 63) / 64;
     AUTO_FREE uint64_t *known = calloc(lanes * words + 1, sizeof *known);
-    AUTO_FREE uint64_t *heard = calloc(lanes * words + 1, sizeof *heard);
-    if (known == NULL || heard == NULL) {
+    AUTO_FREE uint64_t *with_round = calloc(lanes * words + 1, sizeof *with_round);
+    if (known == NULL || with_round == NULL) {
         return muster_error_set(MUSTER_FATAL, "check: no memory for %" PRIu32 " ranks",
                                 walk->ranks);
     }
-    struct knowledge knowledge = {.walk = walk, .words = words, .known = known, .heard = heard};
+    struct knowledge knowledge = {
+        .walk = walk, .words = words, .known = known, .with_round = with_round};
     for (uint32_t rank = 0; rank < walk->ranks; rank++) {
         for (size_t lane = walk->first_lane[rank]; lane < walk->first_lane[rank + 1]; lane++) {
             known[lane * words + rank / 64] |= UINT64_C(1) << (rank % 64);
@@ -88,7 +91,7 @@ muster_status muster_check_barrier(const struct muster_walk *walk)
                                                 .visit_round_end = visit_round_end};
     TRY(muster_walk_run(walk, &visitor));
     for (uint32_t rank = 0; rank < walk->ranks; rank++) {
-        TRY(has_heard_of_all(&knowledge, rank));
+        TRY(check_knows_all(&knowledge, rank));
     }
     return MUSTER_OK;
 }

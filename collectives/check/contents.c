@@ -1,3 +1,4 @@
+/* Follows what every element stands for, step by step, and checks the results. */
 #include "collectives/check/contents.h"
 
 #include <inttypes.h>
@@ -10,14 +11,15 @@ struct state {
     const struct muster_shape *shapes; /* [ranks] */
     const struct muster_walk *walk;
     bool in_place;
-    bool in_place_differs; /* something was read that is overwritten there */
+    bool in_place_differs; /* a step read INPUT that would be overwritten in place */
     const struct muster_values_observer *observer; /* or NULL */
     struct muster_terms terms;
-    uint32_t canonical; /* what every sum must be; or MUSTER_TERM_NONE: in any order */
+    uint32_t canonical; /* what every sum must be; MUSTER_TERM_NONE: any order is allowed */
     struct muster_rank_cells *memories; /* [ranks] */
     struct muster_element_ranges mine, theirs, sum;
 };
 
+/* The first cells of a step's source and target. */
 static struct muster_step_cells places_of(const struct state *state,
                                           const struct muster_walk_step *where)
 {
@@ -25,7 +27,7 @@ static struct muster_step_cells places_of(const struct state *state,
     return state->memories[where->rank].places[where->step - schedule->steps];
 }
 
-/* Out of place. */
+/* Out of place, where INPUT has no cells of its own. */
 static muster_status read_input(struct state *state, const struct muster_walk_step *where,
                                 struct muster_element_ranges *ret_part)
 {
@@ -35,8 +37,8 @@ static muster_status read_input(struct state *state, const struct muster_walk_st
                                                .origin = span->offset,
                                                .term = filled ? muster_terms_leaf(where->rank)
                                                               : MUSTER_TERM_NONE};
-    if (!muster_cells_are_free_or(&state->memories[where->rank].cells,
-                                  places_of(state, where).source, &range)) {
+    if (!muster_cells_are_unwritten_or(&state->memories[where->rank].cells,
+                                       places_of(state, where).source, &range)) {
         state->in_place_differs = true;
     }
     muster_element_ranges_clear(ret_part);
@@ -48,14 +50,14 @@ static muster_status check_written(unsigned buffer, uint64_t offset,
 {
     for (size_t i = 0; i < part->used; i++) {
         if (part->items[i].term == MUSTER_TERM_NONE) {
-            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which nobody wrote",
+            return muster_error_set(MUSTER_INVALID, "reads %s[%" PRIu64 "], which no step wrote",
                                     muster_buffer_name(buffer), offset + part->items[i].begin);
         }
     }
     return MUSTER_OK;
 }
 
-/* What a step reads of its own rank's memory. */
+/* What a step's source holds. */
 static muster_status read_source(struct state *state, const struct muster_walk_step *where,
                                  struct muster_element_ranges *ret_part)
 {
@@ -152,7 +154,7 @@ static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_numb
     return MUSTER_OK;
 }
 
-/* Before the first step only INPUT holds anything, and not on all ranks of a broadcast. */
+/* Before the first step only INPUT holds values, in a broadcast only the root's. */
 static muster_status fill(struct state *state, uint32_t rank)
 {
     const struct muster_schedule *schedule = &state->walk->schedules[rank];
@@ -167,30 +169,30 @@ static muster_status fill(struct state *state, uint32_t rank)
     return muster_cells_write(&memory->cells, memory->input, &state->mine);
 }
 
-/* Is this the right result? Sums are compared with the other ranks' elsewhere. A piece may hold
- * several promises that continue each other. */
-static bool is_promised(const struct state *state, uint32_t rank,
+/* True if the elements are the expected ones. Sums are compared with those of other ranks
+ * elsewhere. A range may consist of several expected ones that continue each other. */
+static bool is_expected(const struct state *state, uint32_t rank,
                         const struct muster_element_range *range)
 {
     for (uint64_t done = 0; done < range->count;) {
-        struct muster_promise promise =
-            muster_shape_promise(state->shapes, rank, range->begin + done);
-        bool right = promise.reduced ? muster_terms_is_full(&state->terms, range->term)
-                                     : range->term == muster_terms_leaf(promise.rank);
-        if (!right || range->origin + done != promise.origin) {
+        struct muster_expected expected =
+            muster_shape_expected(state->shapes, rank, range->begin + done);
+        bool right = expected.reduced ? muster_terms_is_full(&state->terms, range->term)
+                                      : range->term == muster_terms_leaf(expected.rank);
+        if (!right || range->origin + done != expected.origin) {
             return false;
         }
-        done += promise.count;
+        done += expected.count;
     }
     return true;
 }
 
-/* A sum that must not depend on who is where. */
+/* False: a sum that does not follow the reduction order. */
 static bool is_canonical(const struct state *state, uint32_t rank,
                          const struct muster_element_range *range)
 {
     return state->canonical == MUSTER_TERM_NONE || state->canonical == range->term ||
-           !muster_shape_promise(state->shapes, rank, range->begin).reduced;
+           !muster_shape_expected(state->shapes, rank, range->begin).reduced;
 }
 
 static muster_status wrong_result(const struct state *state, uint32_t rank, uint64_t element,
@@ -200,7 +202,7 @@ static muster_status wrong_result(const struct state *state, uint32_t rank, uint
                             state->in_place ? " (in place)" : "", element, what);
 }
 
-/* Leaves the rank's OUTPUT in ret_output. */
+/* Checks one rank's OUTPUT, and leaves it in ret_output. */
 static muster_status check_result(const struct state *state, uint32_t rank,
                                   struct muster_element_ranges *ret_output)
 {
@@ -208,9 +210,9 @@ static muster_status check_result(const struct state *state, uint32_t rank,
     TRY(muster_cells_read(&state->memories[rank].cells, state->memories[rank].output,
                           schedule->output_count, ret_output));
     for (size_t i = 0; i < ret_output->used; i++) {
-        if (!is_promised(state, rank, &ret_output->items[i])) {
+        if (!is_expected(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
-                                "is not what the collective promises");
+                                "is not what the collective requires");
         }
         if (!is_canonical(state, rank, &ret_output->items[i])) {
             return wrong_result(state, rank, ret_output->items[i].begin,
@@ -223,7 +225,7 @@ static muster_status check_result(const struct state *state, uint32_t rank,
     return MUSTER_OK;
 }
 
-/* The lists of pieces are canonical, so equal contents are equal lists. */
+/* Equal contents have equal lists of ranges. */
 static muster_status check_same(const struct state *state, uint32_t rank,
                                 const struct muster_element_ranges *first,
                                 const struct muster_element_ranges *other)

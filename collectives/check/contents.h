@@ -1,11 +1,11 @@
-/* The part of the checker that follows what every element stands for. Others may observe it. */
+/* The part of the checker that follows what every element stands for. An observer may watch it. */
 #ifndef MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 #define MUSTER_COLLECTIVES_CHECK_CONTENTS_H
 
 #include "collectives/check/element_ranges.h"
 #include "collectives/check/walk.h"
 
-/* Looks on while values are checked. Each may end that by a status other than MUSTER_OK. */
+/* Called while values are checked. A status other than MUSTER_OK ends the check. */
 struct muster_values_observer {
     void *user;
     /* The data that a send reads, or what another step's target holds after it. */
@@ -18,13 +18,13 @@ struct muster_values_observer {
                                 const struct muster_terms *terms);
 };
 
-/* Runs the walk with symbols for elements; at the end each result is what the
- * collective promises, reduced in the same order on all ranks. The observer may be NULL.
+/* Runs the walk with symbols in place of elements, and checks that at the end each result is what
+ * the collective requires, and is reduced in the same order on all ranks. The observer may be NULL.
  *
- * Out of place, *ret_in_place_differs (if not NULL) is true if a step read INPUT where the same
- * elements of OUTPUT had been written, and not by what INPUT holds. If none did, and there are no
- * races in place, every step reads the same in place: INPUT where OUTPUT has not been written yet,
- * and otherwise what was written; so all values are right there too. */
+ * Out of place, *ret_in_place_differs (if not NULL) is set to true if a step read INPUT after other
+ * values had been written to the same elements of OUTPUT. If no step did, and there are no races in
+ * place, then every step reads the same values in place: INPUT as long as OUTPUT is not written,
+ * and afterwards what was written. So all values are right in place too. */
 MUSTER_CHECKED muster_status muster_check_values(const struct muster_shape *shapes,
                                                  const struct muster_walk *walk, bool in_place,
                                                  const struct muster_values_observer *observer,

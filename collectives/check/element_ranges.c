@@ -1,3 +1,4 @@
+/* Lists of element ranges: appending, and reducing two of them. */
 #include "collectives/check/element_ranges.h"
 
 #include <inttypes.h>

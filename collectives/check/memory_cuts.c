@@ -1,3 +1,4 @@
+/* Cuts one rank's elements into cells, and finds the cells of each step. */
 #include "collectives/check/check_parts.h"
 
 #include <stdlib.h>
@@ -5,8 +6,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* The line's cuts in the order in which they are found, and, afterwards, which cells begin there.
- */
+/* The cuts in the order in which they are found; and, afterwards, the cell that begins at each. */
 struct cuts {
     uint64_t *at;
     uint32_t *cells;
@@ -29,7 +29,7 @@ static bool has_target(const struct muster_step *step)
     return step->kind != MUSTER_STEP_SEND;
 }
 
-/* Where buffers begin and end, and then where the steps' spans do. */
+/* Cuts where the buffers begin and end, and then where the steps' spans do. */
 static void cut_all(const struct muster_layout *layout, const struct muster_schedule *schedule,
                     struct cuts *cuts)
 {
@@ -47,7 +47,7 @@ static void cut_all(const struct muster_layout *layout, const struct muster_sche
     }
 }
 
-/* Reads the numbers in the order in which cut_all() made the cuts. */
+/* Reads the cells' numbers in the order in which cut_all() made the cuts. */
 static void find_places(const struct muster_schedule *schedule, const struct cuts *cuts,
                         struct muster_rank_cells *memory)
 {

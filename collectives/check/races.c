@@ -1,3 +1,4 @@
+/* Proves that steps which may run at the same time do not race, by sorting what they touch. */
 #include "collectives/check/check_parts.h"
 
 #include <inttypes.h>
@@ -8,14 +9,14 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* One step's use of one range of the rank's elements. */
+/* One step's access to one range of the rank's elements. */
 struct access {
     uint64_t begin, end; /* in the layout */
     const struct muster_step *step;
     bool writes;
 };
 
-/* Of one rank. */
+/* All accesses of one rank. */
 struct accesses {
     struct access *items;
     size_t count;
@@ -42,17 +43,17 @@ static muster_status overlaps_itself(const struct muster_schedule *schedule,
                                      const struct muster_step *step)
 {
     return muster_error_set(MUSTER_INVALID,
-                            "rank %" PRIu32 " lane %u round %" PRIu32 ": its target %s[%" PRIu64
-                            "..%" PRIu64 ") overlaps its source",
+                            "rank %" PRIu32 " lane %u round %" PRIu32 ": the target %s[%" PRIu64
+                            "..%" PRIu64 ") overlaps the source",
                             schedule->rank, step->lane, step->round,
                             muster_buffer_name(step->target), step->at,
                             step->at + step->span.count);
 }
 
-/* Adds what the step touches; at most two entries. */
-static muster_status note(const struct muster_schedule *schedule,
-                          const struct muster_layout *layout, const struct muster_step *step,
-                          struct accesses *accesses)
+/* Adds the step's accesses, at most two. */
+static muster_status add_accesses(const struct muster_schedule *schedule,
+                                  const struct muster_layout *layout,
+                                  const struct muster_step *step, struct accesses *accesses)
 {
     if (step->span.count == 0) {
         return MUSTER_OK;
@@ -72,7 +73,7 @@ static muster_status note(const struct muster_schedule *schedule,
     bool same = reads && writes && source.begin == target.begin;
     if (reads && writes) {
         if (same && step->kind == MUSTER_STEP_COPY) {
-            return MUSTER_OK; /* no work */
+            return MUSTER_OK; /* a copy to its own place does nothing */
         }
         if (source.begin < target.end && target.begin < source.end &&
             (!same || step->kind == MUSTER_STEP_REDUCE)) {
@@ -103,31 +104,32 @@ static muster_status race(const struct muster_schedule *schedule, const struct a
                             in_place ? " (in place)" : "");
 }
 
-/* Of the accesses so far, those that reach farthest: of all, and of those that write. */
-struct front {
+/* The accesses with the farthest ends so far: of all accesses, and of those that write. */
+struct farthest {
     const struct access *any;
     const struct access *writes;
 };
 
-static void extend(struct front *front, const struct access *access)
+static void extend(struct farthest *farthest, const struct access *access)
 {
-    if (front->any == NULL || access->end > front->any->end) {
-        front->any = access;
+    if (farthest->any == NULL || access->end > farthest->any->end) {
+        farthest->any = access;
     }
-    if (access->writes && (front->writes == NULL || access->end > front->writes->end)) {
-        front->writes = access;
+    if (access->writes && (farthest->writes == NULL || access->end > farthest->writes->end)) {
+        farthest->writes = access;
     }
 }
 
-/* As accesses come in the order of their begins, one that overlaps any before overlaps that which
- * reaches farthest. The two accesses of one step never overlap. */
-static const struct access *find_clash(const struct front *front, const struct access *access)
+/* Accesses come in the order of their begins, so one that overlaps any earlier access overlaps the
+ * one with the farthest end. The two accesses of one step never overlap. */
+static const struct access *find_clash(const struct farthest *farthest, const struct access *access)
 {
-    const struct access *other = access->writes ? front->any : front->writes;
+    const struct access *other = access->writes ? farthest->any : farthest->writes;
     return other != NULL && other->end > access->begin ? other : NULL;
 }
 
-/* Those from number `first` on, by their begins: order[i].value is the i-th one's number. */
+/* Sorts the accesses from number `first` on by their begins: order[i].value is the number of the
+ * i-th. Returns how many there are. */
 static size_t sort_from(struct accesses *accesses, size_t first)
 {
     size_t count = accesses->count - first;
@@ -139,36 +141,36 @@ static size_t sort_from(struct accesses *accesses, size_t first)
     return count;
 }
 
-/* The accesses from `first` on are of one round of one lane. */
+/* Checks the accesses from `first` on, which are those of one round of one lane. */
 static muster_status check_round(const struct muster_schedule *schedule, struct accesses *accesses,
                                  size_t first, bool in_place)
 {
-    struct front front = {0};
+    struct farthest farthest = {0};
     for (size_t i = 0, count = sort_from(accesses, first); i < count; i++) {
         const struct access *access = &accesses->items[accesses->order[i].value];
-        const struct access *other = find_clash(&front, access);
+        const struct access *other = find_clash(&farthest, access);
         if (other != NULL) {
             return race(schedule, other, access, in_place);
         }
-        extend(&front, access);
+        extend(&farthest, access);
     }
     return MUSTER_OK;
 }
 
-/* Whatever two lanes do may happen at the same time. */
+/* Steps of different lanes may always run at the same time. */
 static muster_status check_lanes(const struct muster_schedule *schedule, struct accesses *accesses,
                                  bool in_place)
 {
-    struct front fronts[MUSTER_LANES_MAX] = {0};
+    struct farthest farthest[MUSTER_LANES_MAX] = {0};
     for (size_t i = 0, count = sort_from(accesses, 0); i < count; i++) {
         const struct access *access = &accesses->items[accesses->order[i].value];
         for (uint32_t lane = 0; lane < schedule->lanes; lane++) {
-            const struct access *other = find_clash(&fronts[lane], access);
+            const struct access *other = find_clash(&farthest[lane], access);
             if (other != NULL && lane != access->step->lane) {
                 return race(schedule, other, access, in_place);
             }
         }
-        extend(&fronts[access->step->lane], access);
+        extend(&farthest[access->step->lane], access);
     }
     return MUSTER_OK;
 }
@@ -184,7 +186,7 @@ static muster_status check_all(const struct muster_schedule *schedule,
             TRY(check_round(schedule, accesses, first, in_place));
             first = accesses->count;
         }
-        TRY(note(schedule, layout, step, accesses));
+        TRY(add_accesses(schedule, layout, step, accesses));
     }
     TRY(check_round(schedule, accesses, first, in_place));
     return schedule->lanes > 1 ? check_lanes(schedule, accesses, in_place) : MUSTER_OK;

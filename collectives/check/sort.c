@@ -11,7 +11,7 @@ static size_t digit_of(const struct muster_sort_item *item, unsigned shift)
     return (item->key >> shift) & (DIGIT_VALUES - 1);
 }
 
-/* For so few that counting would take longer. */
+/* For so few items that counting would take longer. */
 static void insert(struct muster_sort_item *items, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -46,7 +46,7 @@ void muster_sort(struct muster_sort_item *items, struct muster_sort_item *spare,
         insert(items, count);
         return;
     }
-    uint64_t differing = 0; /* bits in which keys do */
+    uint64_t differing = 0; /* the bits in which keys differ */
     for (size_t i = 1; i < count; i++) {
         differing |= items[i].key ^ items[0].key;
     }

@@ -1,3 +1,4 @@
+/* Terms: a hash table of sums, and the sets of ranks that they count. */
 #include "collectives/check/terms.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ static size_t slot_of(const struct muster_terms *terms, uint32_t left, uint32_t 
     return (size_t)(hash >> 32) & (2 * terms->capacity - 1);
 }
 
-/* The term with these parts, or 0 and the free slot for it. */
+/* The term with these parts and its slot, or 0 and the free slot for it. */
 static uint32_t find(const struct muster_terms *terms, uint32_t left, uint32_t right,
                      size_t *ret_slot)
 {
@@ -28,7 +29,7 @@ static uint32_t find(const struct muster_terms *terms, uint32_t left, uint32_t r
     return terms->table[slot];
 }
 
-/* True if the block could be made so large. */
+/* True if the block was reallocated. */
 static bool resize(void **block, size_t count, size_t size_bytes)
 {
     size_t all = 0;
@@ -99,7 +100,7 @@ uint32_t muster_terms_leaf(uint32_t rank)
     return rank + 1;
 }
 
-/* Bits [from, to) of all, as far as they are in this word. */
+/* The bits [from, to) of a set, as far as they are in this word. */
 static uint64_t range_in_word(size_t word, uint64_t from, uint64_t to)
 {
     uint64_t first = word * 64;
@@ -129,6 +130,7 @@ static muster_status counted_twice(size_t rank)
     return muster_error_set(MUSTER_INVALID, "rank %zu is counted twice", rank);
 }
 
+/* As a set of its own. */
 static muster_status join_sets(struct muster_terms *terms, const struct muster_term *one,
                                const struct muster_term *other, uint32_t *ret_first)
 {
@@ -153,6 +155,7 @@ static muster_status join_sets(struct muster_terms *terms, const struct muster_t
     return MUSTER_OK;
 }
 
+/* The ranks of both terms, which must not share any: consecutive ranks if possible, else a set. */
 static muster_status join(struct muster_terms *terms, const struct muster_term *one,
                           const struct muster_term *other, uint32_t *ret_first)
 {

@@ -1,8 +1,8 @@
 /*
- * Terms: what an element of a buffer stands for, as a symbol. A leaf is one rank's input; a sum is
- * two terms reduced with one another, in either order. Equal terms have equal numbers, so two ranks
- * that end with the same number reduced the same things in the same order. A term counts each rank
- * once at most. For the checker.
+ * Terms: symbols for what an element of a buffer stands for, for the checker. A leaf is one rank's
+ * input; a sum is two terms reduced with each other, in either order. Equal terms have equal
+ * numbers, so if two ranks end with the same number, they reduced the same inputs in the same
+ * order. A term counts each rank at most once.
  */
 #ifndef MUSTER_COLLECTIVES_CHECK_TERMS_H
 #define MUSTER_COLLECTIVES_CHECK_TERMS_H
@@ -11,23 +11,23 @@
 
 #include <stdbool.h>
 
-enum { MUSTER_TERM_NONE = 0 }; /* nothing was ever written there */
+enum { MUSTER_TERM_NONE = 0 }; /* the element was never written */
 
 struct muster_term {
     uint32_t parts[2]; /* the two that were reduced, the smaller first */
-    uint32_t members;  /* how many ranks it counts */
-    /* Which: below `ranks`, that one and those after it, rank 0 coming after the last. Rings have
-     * only such. Else `ranks` more than the number of their set. */
+    uint32_t members;  /* the number of ranks that it counts */
+    /* The ranks that it counts. Below `ranks`: the first of `members` consecutive ranks, rank 0
+     * following the last one; rings have only such terms. Else `ranks` plus the number of a set. */
     uint32_t first;
 };
 
 struct muster_terms {
     uint32_t ranks;
-    size_t used;               /* number 0 is MUSTER_TERM_NONE, 1 + rank is that rank's leaf */
-    size_t capacity;           /* terms that there is memory for; a power of two */
+    size_t used;               /* terms; number 0 is MUSTER_TERM_NONE, 1 + rank is a rank's leaf */
+    size_t capacity;           /* of items; a power of two */
     struct muster_term *items; /* [capacity] */
     uint32_t *table;           /* [2 x capacity] hash of the parts -> term; 0 is free */
-    size_t words;              /* of 64 bits, in one set of ranks */
+    size_t words;              /* of 64 bits, in a set of ranks */
     size_t set_count, set_capacity;
     uint64_t *sets; /* [set_capacity x words] */
 };
@@ -38,7 +38,8 @@ void muster_terms_finish(struct muster_terms *terms);
 
 uint32_t muster_terms_leaf(uint32_t rank);
 
-/* Neither may be NONE. MUSTER_INVALID: a rank would count twice; the text says which. */
+/* The sum of two terms other than MUSTER_TERM_NONE. MUSTER_INVALID: a rank would count twice; the
+ * text names it. */
 MUSTER_CHECKED muster_status muster_terms_add(struct muster_terms *terms, uint32_t left,
                                               uint32_t right, uint32_t *ret_term);
 
@@ -51,10 +52,10 @@ MUSTER_CHECKED muster_status muster_terms_canonical(struct muster_terms *terms,
                                                     const uint32_t *reduction_order,
                                                     uint32_t *ret_term);
 
-/* How many ranks it counts. */
+/* The number of ranks that it counts. */
 uint32_t muster_terms_members(const struct muster_terms *terms, uint32_t term);
 
-/* Counts every rank. */
+/* True if it counts every rank. */
 bool muster_terms_is_full(const struct muster_terms *terms, uint32_t term);
 
 #endif

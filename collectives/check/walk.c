@@ -1,3 +1,4 @@
+/* The walk: matches sends with receives, then runs the rounds of all lanes. */
 #include "collectives/check/walk.h"
 
 #include <inttypes.h>
@@ -15,18 +16,18 @@ static bool is_message(const struct muster_step *step)
 
 /* Matching ------------------------------------------------------------------------------------ */
 
-/* Where a message arrives. */
+/* The receiving end of a message. */
 struct end {
-    size_t number; /* of its step among the steps of all ranks */
+    size_t number; /* of the step, among those of all ranks */
     const struct muster_step *step;
     uint32_t receiver;
 };
 
 struct ends {
-    struct end *receives;  /* of all ranks: by sender, then by receiver, then as listed */
-    size_t *first;         /* [ranks + 1] of each sender's */
-    size_t *next, *behind; /* [ranks] while one sender is seen to: its next receive at each rank,
-                              and the first that is not there */
+    struct end *receives;  /* of all ranks: by sender, then by receiver, then in schedule order */
+    size_t *first;         /* [ranks + 1] the first one of each sender */
+    size_t *next, *behind; /* [ranks] while a sender is matched: its next receive at each rank, and
+                              the one behind its last */
 };
 
 static bool is_receive(const struct muster_step *step)
@@ -49,7 +50,7 @@ static void count_receives(const struct muster_walk *walk, struct ends *ends)
     }
 }
 
-/* Receivers come in the order of their ranks, so each sender's list has that order. */
+/* Receivers are listed in the order of ranks, so each sender's list has that order. */
 static void collect_receives(const struct muster_walk *walk, struct ends *ends)
 {
     memcpy(ends->next, ends->first, walk->ranks * sizeof *ends->next);
@@ -69,7 +70,7 @@ static muster_status odd_send(uint32_t sender, const struct muster_step *step)
 {
     return muster_error_set(MUSTER_INVALID,
                             "rank %" PRIu32 " lane %u: sends to rank %" PRIu32
-                            " more often than that one receives",
+                            " more often than it receives",
                             sender, step->lane, step->peer);
 }
 
@@ -77,7 +78,7 @@ static muster_status odd_receive(const struct end *end)
 {
     return muster_error_set(MUSTER_INVALID,
                             "rank %" PRIu32 " lane %u: receives from rank %" PRIu32
-                            " more often than that one sends",
+                            " more often than it sends",
                             end->receiver, end->step->lane, end->step->peer);
 }
 
@@ -88,7 +89,7 @@ static muster_status match_send(uint32_t sender, const struct muster_step *step,
         return odd_send(sender, step);
     }
     const struct end *end = &ends->receives[ends->next[step->peer]++];
-    if (end->step->lane != step->lane) { /* one of them is too much for its lane */
+    if (end->step->lane != step->lane) { /* one of the two has no partner in its lane */
         return step->lane < end->step->lane ? odd_send(sender, step) : odd_receive(end);
     }
     if (end->step->span.count != step->span.count) {
@@ -103,7 +104,7 @@ static muster_status match_send(uint32_t sender, const struct muster_step *step,
     return MUSTER_OK;
 }
 
-/* Finds where the sender's receives at each rank begin and end, for match_send(). */
+/* Finds the range of the sender's receives at each rank, for match_send(). */
 static void index_receives(uint32_t sender, struct ends *ends)
 {
     for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
@@ -113,7 +114,7 @@ static void index_receives(uint32_t sender, struct ends *ends)
     }
 }
 
-/* All must have been matched. */
+/* Resets the ranges; all receives must have been matched. */
 static muster_status clear_receives(uint32_t sender, struct ends *ends)
 {
     for (size_t i = ends->first[sender]; i < ends->first[sender + 1]; i++) {
@@ -126,7 +127,7 @@ static muster_status clear_receives(uint32_t sender, struct ends *ends)
     return MUSTER_OK;
 }
 
-/* To one receiver a rank sends lane by lane, as that one's list has it. */
+/* A rank's sends to one receiver are ordered by lane, like the receiver's list. */
 static muster_status match_sends(const struct muster_walk *walk, uint32_t rank, struct ends *ends)
 {
     const struct muster_schedule *schedule = &walk->schedules[rank];
@@ -203,10 +204,10 @@ void muster_walk_finish(struct muster_walk *walk)
 
 /* Running ------------------------------------------------------------------------------------- */
 
-/* Where one lane of one rank is. */
+/* The progress of one lane of one rank. */
 struct lane {
-    const struct muster_step *next; /* first step of the round to come: those before are posted */
-    const struct muster_step *end;  /* after the lane's last step */
+    const struct muster_step *next; /* first step of the next round: those before are posted */
+    const struct muster_step *end;  /* behind the lane's last step */
     size_t number;                  /* of `next` among the steps of all ranks */
     size_t pending;                 /* steps of the current round that are not done */
     uint32_t rank;
@@ -221,19 +222,19 @@ struct run {
     size_t queue_head, queue_used;
 };
 
-static struct muster_walk_step look(const struct run *run, uint32_t rank,
-                                    const struct muster_step *step)
+static struct muster_walk_step locate(const struct run *run, uint32_t rank,
+                                      const struct muster_step *step)
 {
     return (struct muster_walk_step){
         .rank = rank, .lane_number = run->walk->first_lane[rank] + step->lane, .step = step};
 }
 
 /* The other end of the message. */
-static struct muster_walk_step look_across(const struct run *run, const struct muster_step *step,
+static struct muster_walk_step locate_peer(const struct run *run, const struct muster_step *step,
                                            size_t number)
 {
     size_t index = run->walk->matches[number] - run->walk->first_step[step->peer];
-    return look(run, step->peer, &run->walk->schedules[step->peer].steps[index]);
+    return locate(run, step->peer, &run->walk->schedules[step->peer].steps[index]);
 }
 
 static bool is_posted(const struct run *run, const struct muster_walk_step *where)
@@ -249,17 +250,17 @@ static void step_done(struct run *run, size_t lane_number)
     }
 }
 
-/* Both ends of a message are posted when the later one is. */
+/* A message passes when the later one of its ends is posted. */
 static muster_status post(struct run *run, uint32_t rank, const struct muster_step *step,
                           size_t number)
 {
-    struct muster_walk_step here = look(run, rank, step);
+    struct muster_walk_step here = locate(run, rank, step);
     if (!is_message(step)) {
         TRY(run->visitor->visit_local(run->visitor->user, &here));
         step_done(run, here.lane_number);
         return MUSTER_OK;
     }
-    struct muster_walk_step there = look_across(run, step, number);
+    struct muster_walk_step there = locate_peer(run, step, number);
     if (!is_posted(run, &there)) {
         return MUSTER_OK;
     }
@@ -312,11 +313,13 @@ static bool waits(const struct run *run, const struct muster_step *step, size_t 
     if (!is_message(step)) {
         return false;
     }
-    struct muster_walk_step there = look_across(run, step, number);
+    struct muster_walk_step there = locate_peer(run, step, number);
     return !is_posted(run, &there);
 }
 
-static muster_status say_if_stuck(const struct run *run)
+/* MUSTER_INVALID if a lane has not finished: names one of its steps whose other end is not posted.
+ */
+static muster_status check_finished(const struct run *run)
 {
     for (size_t i = 0; i < run->lane_count; i++) {
         const struct lane *lane = &run->lanes[i];
@@ -326,7 +329,7 @@ static muster_status say_if_stuck(const struct run *run)
         const struct muster_step *step = lane->next - 1;
         size_t number = lane->number - 1;
         while (!waits(run, step, number)) {
-            step--; /* a step of this round is pending, so there is one */
+            step--; /* a step of this round is pending, so one of them waits */
             number--;
         }
         return muster_error_set(
@@ -350,7 +353,7 @@ static muster_status run_all(struct run *run)
         TRY(run->visitor->visit_round_end(run->visitor->user, run->lanes[lane].rank, lane));
         TRY(enter_round(run, lane));
     }
-    return say_if_stuck(run);
+    return check_finished(run);
 }
 
 muster_status muster_walk_run(const struct muster_walk *walk,

@@ -1,10 +1,11 @@
 /*
- * The walk: goes through the schedules of all ranks together as an execution would, with no buffers
- * between them: a message passes when its send and its receive are both posted, a round ends when
- * all its steps are done. Sequential and always in the same order. The checker looks on.
+ * The walk: executes the schedules of all ranks together, without data and without buffering. A
+ * message passes when its send and its receive are both posted; a round ends when all its steps are
+ * done. It is sequential, and always in the same order. A visitor, the checker for example, is
+ * called for each step.
  *
- * What can happen does not depend on the order in which messages pass, so a walk that gets stuck
- * proves that every execution does.
+ * Which steps can complete does not depend on the order in which messages pass. So if the walk gets
+ * stuck, every execution does.
  */
 #ifndef MUSTER_COLLECTIVES_CHECK_WALK_H
 #define MUSTER_COLLECTIVES_CHECK_WALK_H
@@ -14,10 +15,9 @@
 struct muster_walk {
     const struct muster_schedule *schedules; /* [ranks], borrowed */
     uint32_t ranks;
-    size_t
-        *first_step; /* [ranks + 1] number of each rank's first step, counting all ranks' steps */
-    size_t *matches; /* [steps] number of the other end's step; SIZE_MAX where there is none */
-    size_t *first_lane; /* [ranks + 1] the same for lanes */
+    size_t *first_step; /* [ranks + 1] each rank's first step; steps of all ranks are numbered */
+    size_t *matches;    /* [steps] the step at the message's other end; SIZE_MAX: a local step */
+    size_t *first_lane; /* [ranks + 1] each rank's first lane; lanes of all ranks are numbered */
 };
 
 /* A step of a rank; lane_number counts the lanes of all ranks. */
@@ -27,7 +27,7 @@ struct muster_walk_step {
     const struct muster_step *step;
 };
 
-/* What the onlooker is told. Each may end the walk by a status other than MUSTER_OK. */
+/* Called during the walk. A status other than MUSTER_OK ends it. */
 struct muster_walk_visitor {
     void *user;
     muster_status (*visit_local)(void *user, const struct muster_walk_step *local);
@@ -43,8 +43,8 @@ MUSTER_CHECKED muster_status muster_walk_init(const struct muster_schedule *sche
                                               uint32_t ranks, struct muster_walk *ret_walk);
 void muster_walk_finish(struct muster_walk *walk);
 
-/* Goes all the way. MUSTER_INVALID: deadlock (the text names a rank that waits, and for whom), or
- * the visitor's own; MUSTER_FATAL: no memory. */
+/* Walks to the end. MUSTER_INVALID: deadlock (the text names a waiting rank and its peer), or the
+ * visitor's; MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_walk_run(const struct muster_walk *walk,
                                              const struct muster_walk_visitor *visitor);
 

@@ -1,3 +1,4 @@
+/* Makes a drawing: walks the schedules for columns, and follows values for chunks. */
 #include "collectives/draw/drawing.h"
 
 #include <inttypes.h>
@@ -9,56 +10,58 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* While a drawing is made; runs[] are elements of the data until the chunks are known. */
-struct making {
+/* A drawing that is not complete yet; runs[] are elements of the data until the chunks are known.
+ */
+struct draft {
     struct muster_drawing *drawing;
     size_t capacity; /* of drawing->runs */
-    /* [lanes of all ranks] when its round began, and when what is done of it ended */
-    uint32_t *now, *then;
+    /* [lanes of all ranks] when the lane's round began, and when its last finished step ended */
+    uint32_t *begun, *ended;
     const struct muster_walk *walk;
 };
 
 /* Chunks --------------------------------------------------------------------------------------- */
 
-/* Data that are reduced are the same on all ranks; else every rank has data of its own. */
-static uint64_t place_of(const struct making *making, uint32_t rank, uint64_t origin)
+/* Where data is reduced it is the same on all ranks; else every rank has its own data. */
+static uint64_t place_of(const struct draft *draft, uint32_t rank, uint64_t origin)
 {
-    return muster_collective_reduces(making->drawing->shapes[0].collective)
+    return muster_collective_reduces(draft->drawing->shapes[0].collective)
                ? origin
-               : rank * making->drawing->stride + origin;
+               : rank * draft->drawing->stride + origin;
 }
 
-static muster_status add_run(struct making *making, uint64_t first, uint64_t end,
-                             struct muster_cargo *cargo)
+static muster_status add_run(struct draft *draft, uint64_t first, uint64_t end,
+                             struct muster_step_data *data)
 {
-    struct muster_drawing *drawing = making->drawing;
-    if (drawing->run_count == making->capacity) {
-        size_t capacity = making->capacity == 0 ? 256 : 2 * making->capacity;
+    struct muster_drawing *drawing = draft->drawing;
+    if (drawing->run_count == draft->capacity) {
+        size_t capacity = draft->capacity == 0 ? 256 : 2 * draft->capacity;
         struct muster_chunk_run *runs = realloc(drawing->runs, capacity * sizeof *runs);
         if (runs == NULL) {
             return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu spans", capacity);
         }
         drawing->runs = runs;
-        making->capacity = capacity;
+        draft->capacity = capacity;
     }
-    if (cargo->run_count == 0) {
-        cargo->first_run = drawing->run_count;
+    if (data->run_count == 0) {
+        data->first_run = drawing->run_count;
     }
     drawing->runs[drawing->run_count++] = (struct muster_chunk_run){.first = first, .end = end};
-    cargo->run_count++;
+    data->run_count++;
     return MUSTER_OK;
 }
 
-static muster_status load(struct making *making, const struct muster_element_ranges *ranges,
-                          const struct muster_terms *terms, struct muster_cargo *cargo)
+/* Adds the element ranges to a step's data. */
+static muster_status add_step_data(struct draft *draft, const struct muster_element_ranges *ranges,
+                                   const struct muster_terms *terms, struct muster_step_data *data)
 {
     for (size_t i = 0; i < ranges->used; i++) {
         const struct muster_element_range *range = &ranges->items[i];
-        /* Where nothing is reduced, every term is one rank's input. */
-        uint64_t first = place_of(making, range->term - muster_terms_leaf(0), range->origin);
+        /* Where nothing is reduced, every term is the input of one rank. */
+        uint64_t first = place_of(draft, range->term - muster_terms_leaf(0), range->origin);
         uint32_t members = muster_terms_members(terms, range->term);
-        TRY(add_run(making, first, first + range->count, cargo));
-        cargo->members = members > cargo->members ? members : cargo->members;
+        TRY(add_run(draft, first, first + range->count, data));
+        data->members = members > data->members ? members : data->members;
     }
     return MUSTER_OK;
 }
@@ -67,29 +70,29 @@ static muster_status see_step(void *user, const struct muster_walk_step *where,
                               const struct muster_element_ranges *ranges,
                               const struct muster_terms *terms)
 {
-    struct making *making = user;
-    struct muster_drawing *drawing = making->drawing;
+    struct draft *draft = user;
+    struct muster_drawing *drawing = draft->drawing;
     size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
-    return load(making, ranges, terms,
-                &drawing->steps[drawing->first_step[where->rank] + index].cargo);
+    return add_step_data(draft, ranges, terms,
+                         &drawing->steps[drawing->first_step[where->rank] + index].data);
 }
 
 static muster_status see_output(void *user, uint32_t rank,
                                 const struct muster_element_ranges *ranges,
                                 const struct muster_terms *terms)
 {
-    struct making *making = user;
-    return load(making, ranges, terms, &making->drawing->end[rank]);
+    struct draft *draft = user;
+    return add_step_data(draft, ranges, terms, &draft->drawing->end[rank]);
 }
 
-static muster_status load_inputs(struct making *making)
+static muster_status add_inputs(struct draft *draft)
 {
-    struct muster_drawing *drawing = making->drawing;
+    struct muster_drawing *drawing = draft->drawing;
     for (uint32_t rank = 0; rank < drawing->ranks; rank++) {
         uint64_t count = muster_shape_input_count(&drawing->shapes[rank]);
         if (count > 0 && muster_shape_contributes(&drawing->shapes[rank])) {
-            uint64_t first = place_of(making, rank, 0);
-            TRY(add_run(making, first, first + count, &drawing->begin[rank]));
+            uint64_t first = place_of(draft, rank, 0);
+            TRY(add_run(draft, first, first + count, &drawing->begin[rank]));
             drawing->begin[rank].members = 1;
         }
     }
@@ -109,7 +112,7 @@ static uint64_t find_cut(const struct muster_drawing *drawing, size_t cuts, uint
     return (uint64_t)(found - drawing->cuts);
 }
 
-/* All ends of runs, each once. Returns how many. */
+/* Collects the ends of all runs, each once. Returns their number. */
 static size_t collect_cuts(struct muster_drawing *drawing)
 {
     for (size_t i = 0; i < drawing->run_count; i++) {
@@ -126,7 +129,7 @@ static size_t collect_cuts(struct muster_drawing *drawing)
     return used;
 }
 
-/* Between two cuts lies a chunk, or, where ranks have data of their own, nothing. Runs become
+/* Between two cuts there is a chunk, or nothing, between the data of two ranks. Converts runs to
  * numbers of chunks. numbers[] is zeroed. */
 static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *numbers)
 {
@@ -150,7 +153,7 @@ static void number_chunks(struct muster_drawing *drawing, size_t cuts, int64_t *
     }
 }
 
-/* Every end of a run is a cut. */
+/* Every end of a run is a cut between chunks. */
 static muster_status cut_chunks(struct muster_drawing *drawing)
 {
     drawing->cuts = calloc(2 * drawing->run_count + 1, sizeof *drawing->cuts);
@@ -165,69 +168,70 @@ static muster_status cut_chunks(struct muster_drawing *drawing)
 
 /* Columns -------------------------------------------------------------------------------------- */
 
-static void stand(struct making *making, const struct muster_walk_step *where, uint32_t column)
+/* Puts the step into this column. */
+static void place_step(struct draft *draft, const struct muster_walk_step *where, uint32_t column)
 {
-    struct muster_drawing *drawing = making->drawing;
+    struct muster_drawing *drawing = draft->drawing;
     size_t index = (size_t)(where->step - drawing->schedules[where->rank].steps);
     drawing->steps[drawing->first_step[where->rank] + index].column = column;
-    uint32_t *then = &making->then[where->lane_number];
-    *then = column + 1 > *then ? column + 1 : *then;
+    uint32_t *ended = &draft->ended[where->lane_number];
+    *ended = column + 1 > *ended ? column + 1 : *ended;
     drawing->columns = column + 1 > drawing->columns ? column + 1 : drawing->columns;
 }
 
 static muster_status visit_local(void *user, const struct muster_walk_step *local)
 {
-    struct making *making = user;
-    stand(making, local, making->now[local->lane_number]);
+    struct draft *draft = user;
+    place_step(draft, local, draft->begun[local->lane_number]);
     return MUSTER_OK;
 }
 
 static muster_status visit_message(void *user, const struct muster_walk_step *send,
                                    const struct muster_walk_step *receive)
 {
-    struct making *making = user;
-    uint32_t sender = making->now[send->lane_number];
-    uint32_t receiver = making->now[receive->lane_number];
+    struct draft *draft = user;
+    uint32_t sender = draft->begun[send->lane_number];
+    uint32_t receiver = draft->begun[receive->lane_number];
     uint32_t column = sender > receiver ? sender : receiver;
-    stand(making, send, column);
-    stand(making, receive, column);
+    place_step(draft, send, column);
+    place_step(draft, receive, column);
     return MUSTER_OK;
 }
 
 static muster_status visit_round_end(void *user, uint32_t rank, size_t lane_number)
 {
     (void)rank;
-    struct making *making = user;
-    making->now[lane_number] = making->then[lane_number];
+    struct draft *draft = user;
+    draft->begun[lane_number] = draft->ended[lane_number];
     return MUSTER_OK;
 }
 
-/* Makes ------------------------------------------------------------------------------------------
+/* Making ----------------------------------------------------------------------------------------
  */
 
-static muster_status allocate(struct making *making)
+static muster_status allocate(struct draft *draft)
 {
-    struct muster_drawing *drawing = making->drawing;
+    struct muster_drawing *drawing = draft->drawing;
     size_t ranks = drawing->ranks;
-    size_t steps = making->walk->first_step[ranks];
-    size_t lanes = making->walk->first_lane[ranks];
+    size_t steps = draft->walk->first_step[ranks];
+    size_t lanes = draft->walk->first_lane[ranks];
     drawing->first_step = calloc(ranks + 1, sizeof *drawing->first_step);
     drawing->steps = calloc(steps + 1, sizeof *drawing->steps);
     drawing->begin = calloc(ranks + 1, sizeof *drawing->begin);
     drawing->end = calloc(ranks + 1, sizeof *drawing->end);
-    making->now = calloc(lanes + 1, sizeof *making->now);
-    making->then = calloc(lanes + 1, sizeof *making->then);
+    draft->begun = calloc(lanes + 1, sizeof *draft->begun);
+    draft->ended = calloc(lanes + 1, sizeof *draft->ended);
     if (drawing->first_step == NULL || drawing->steps == NULL || drawing->begin == NULL ||
-        drawing->end == NULL || making->now == NULL || making->then == NULL) {
+        drawing->end == NULL || draft->begun == NULL || draft->ended == NULL) {
         return muster_error_set(MUSTER_FATAL, "drawing: no memory for %zu steps", steps);
     }
     return MUSTER_OK;
 }
 
-static void number_steps(struct making *making)
+static void number_steps(struct draft *draft)
 {
-    struct muster_drawing *drawing = making->drawing;
-    memcpy(drawing->first_step, making->walk->first_step,
+    struct muster_drawing *drawing = draft->drawing;
+    memcpy(drawing->first_step, draft->walk->first_step,
            ((size_t)drawing->ranks + 1) * sizeof *drawing->first_step);
     for (uint32_t rank = 0; rank < drawing->ranks; rank++) {
         const struct muster_schedule *schedule = &drawing->schedules[rank];
@@ -237,25 +241,25 @@ static void number_steps(struct making *making)
         for (size_t i = 0; i < schedule->step_count; i++) {
             size_t number = drawing->first_step[rank] + i;
             drawing->steps[number] = (struct muster_drawn_step){
-                .rank = rank, .step = &schedule->steps[i], .other = making->walk->matches[number]};
+                .rank = rank, .step = &schedule->steps[i], .other = draft->walk->matches[number]};
         }
     }
 }
 
-static muster_status make(struct making *making, bool in_place)
+static muster_status make(struct draft *draft, bool in_place)
 {
-    const struct muster_walk_visitor clock = {.user = making,
+    const struct muster_walk_visitor clock = {.user = draft,
                                               .visit_local = visit_local,
                                               .visit_message = visit_message,
                                               .visit_round_end = visit_round_end};
     const struct muster_values_observer observer = {
-        .user = making, .see_step = see_step, .see_output = see_output};
-    TRY(allocate(making));
-    number_steps(making);
-    TRY(muster_walk_run(making->walk, &clock));
-    TRY(load_inputs(making));
-    TRY(muster_check_values(making->drawing->shapes, making->walk, in_place, &observer, NULL));
-    return cut_chunks(making->drawing);
+        .user = draft, .see_step = see_step, .see_output = see_output};
+    TRY(allocate(draft));
+    number_steps(draft);
+    TRY(muster_walk_run(draft->walk, &clock));
+    TRY(add_inputs(draft));
+    TRY(muster_check_values(draft->drawing->shapes, draft->walk, in_place, &observer, NULL));
+    return cut_chunks(draft->drawing);
 }
 
 muster_status muster_drawing_init(const struct muster_shape *shapes,
@@ -265,10 +269,10 @@ muster_status muster_drawing_init(const struct muster_shape *shapes,
     struct muster_walk walk;
     TRY(muster_walk_init(schedules, ranks, &walk));
     struct muster_drawing drawing = {.shapes = shapes, .schedules = schedules, .ranks = ranks};
-    struct making making = {.drawing = &drawing, .walk = &walk};
-    muster_status status = make(&making, in_place);
-    free(making.now);
-    free(making.then);
+    struct draft draft = {.drawing = &drawing, .walk = &walk};
+    muster_status status = make(&draft, in_place);
+    free(draft.begun);
+    free(draft.ended);
     muster_walk_finish(&walk);
     if (status != MUSTER_OK) {
         muster_drawing_finish(&drawing);

@@ -1,4 +1,4 @@
-/* Names of chunks. */
+/* The names of chunks. */
 #include "collectives/draw/drawing.h"
 
 #include <inttypes.h>
@@ -7,10 +7,10 @@
 
 enum {
     LETTERS = 52,    /* names of one letter */
-    SPELLED_MAX = 4, /* letters of a run; longer ones are a-h */
+    SPELLED_MAX = 4, /* letters of a run that are written out; longer runs are a-h */
 };
 
-/* A label that is being written. */
+/* A label while it is written. */
 struct label {
     char *text;
     size_t size, used;
@@ -28,7 +28,7 @@ static void add(struct label *label, const char *text)
     label->used += length;
 }
 
-/* a..z, A..Z; where there are more, all are numbers. */
+/* a..z, A..Z; with more chunks all names are numbers. */
 static void add_name(struct label *label, const struct muster_drawing *drawing, uint64_t chunk)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -60,7 +60,8 @@ static void add_run(struct label *label, const struct muster_drawing *drawing, u
     add_name(label, drawing, end - 1);
 }
 
-/* Whose a chunk is and for whom, where every pair of ranks has something of its own. */
+/* The rank that has a chunk and the rank that it is for, where every pair of ranks has its own
+ * data. */
 struct pair {
     uint32_t from, to;
 };
@@ -94,7 +95,7 @@ static uint32_t larger(uint32_t left, uint32_t right)
     return left > right ? left : right;
 }
 
-/* What is known of the pairs in a cargo. */
+/* The range of the pairs in a step's data. */
 struct pairs {
     struct pair least, most;
     uint64_t count;
@@ -112,7 +113,8 @@ static void add_pair(struct pairs *pairs, struct pair pair)
     pairs->most.to = larger(pairs->most.to, pair.to);
 }
 
-/* "0>3", "0>0-3", "0-3>1"; false: none of these, nothing, or no room, and nothing was written. */
+/* Writes "0>3", "0>0-3" or "0-3>1". False: the pairs have no such form, or there is no room;
+ * nothing was written. */
 static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
 {
     uint64_t froms = (uint64_t)pairs->most.from - pairs->least.from + 1;
@@ -135,12 +137,12 @@ static bool write_pairs(const struct pairs *pairs, char *ret_label, size_t size)
     return true;
 }
 
-static void label_pairs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+static void label_pairs(const struct muster_drawing *drawing, const struct muster_step_data *data,
                         struct label *label)
 {
-    const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
+    const struct muster_chunk_run *runs = &drawing->runs[data->first_run];
     struct pairs pairs = {0};
-    for (size_t i = 0; i < cargo->run_count; i++) {
+    for (size_t i = 0; i < data->run_count; i++) {
         for (uint64_t chunk = runs[i].first; chunk < runs[i].end; chunk++) {
             struct pair pair = pair_of(drawing, chunk);
             char name[32];
@@ -155,16 +157,16 @@ static void label_pairs(const struct muster_drawing *drawing, const struct muste
     }
 }
 
-static void label_runs(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+static void label_runs(const struct muster_drawing *drawing, const struct muster_step_data *data,
                        struct label *label)
 {
-    const struct muster_chunk_run *runs = &drawing->runs[cargo->first_run];
+    const struct muster_chunk_run *runs = &drawing->runs[data->first_run];
     bool spelled = drawing->chunks <= LETTERS;
-    for (size_t i = 0; i < cargo->run_count;) {
+    for (size_t i = 0; i < data->run_count;) {
         uint64_t first = runs[i].first;
         uint64_t end = runs[i].end;
-        /* Neighbours that differ only in who is in them are one run here. */
-        for (i++; i < cargo->run_count && runs[i].first == end; i++) {
+        /* Adjacent runs that differ only in their members are one run here. */
+        for (i++; i < data->run_count && runs[i].first == end; i++) {
             end = runs[i].end;
         }
         bool next = drawing->chunks <= LETTERS && is_spelled(drawing, first, end);
@@ -174,15 +176,15 @@ static void label_runs(const struct muster_drawing *drawing, const struct muster
     }
 }
 
-void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_cargo *cargo,
+void muster_drawing_label(const struct muster_drawing *drawing, const struct muster_step_data *data,
                           char *ret_label, size_t size)
 {
     struct label label = {.text = ret_label, .size = size};
     ret_label[0] = '\0';
     if (muster_collective_in_place_counts(drawing->shapes[0].collective)) {
-        label_pairs(drawing, cargo, &label);
+        label_pairs(drawing, data, &label);
     } else {
-        label_runs(drawing, cargo, &label);
+        label_runs(drawing, data, &label);
     }
     if (label.full && size > 2) {
         size_t at = label.used + 3 > size ? size - 3 : label.used;

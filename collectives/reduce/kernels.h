@@ -1,12 +1,11 @@
 /*
- * The kernels' loops. Each file that includes this is compiled for another instruction set and
- * gives one table; MUSTER_KERNELS is the table's name, and MUSTER_LANES the number of float32 in a
- * vector of that set, for vectors16.h.
+ * The loops of the kernels. Each file that includes this one is compiled for another instruction
+ * set and defines one table. MUSTER_KERNELS is the table's name, and MUSTER_LANES is the number of
+ * float32 in a vector of that instruction set, for vectors16.h.
  *
- * Integers wrap around. For floats, whatever the order of the operands the result has the same
- * bits: a NaN on either side gives the one quiet NaN with a clear sign; the smaller of -0 and +0 is
- * -0, the larger is +0. That is what lets two ranks that each reduce the other's data into their
- * own end up equal.
+ * Integers wrap around. For floats the result has the same bits for either order of the operands: a
+ * NaN in either operand gives the quiet NaN with a clear sign; the minimum of -0 and +0 is -0, the
+ * maximum is +0. So two ranks that each reduce the other's data with their own get equal results.
  */
 #include <math.h>
 #include <stddef.h>
@@ -16,8 +15,8 @@
 #include "collectives/call/floats16.h"
 #include "collectives/reduce/tables.h"
 
-/* target may be left or right itself, so no pointer is `restrict`; but elements never depend on
- * other elements, which the compiler cannot know. */
+/* The target may be the left or the right operand, so no pointer is `restrict`. But no element
+ * depends on another one, which the compiler cannot know. */
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -68,8 +67,9 @@
 
 /* Floats ------------------------------------------------------------------------------------- */
 
-/* Without its sign a float is ordered like the integer with the same bits; a negative one the other
- * way round. -0 comes before +0. Taken twice, a rank is the float again. */
+/* Positive floats are ordered like the integers with the same bits, negative ones in the opposite
+ * order; -0 comes before +0. A float's rank is an integer in this order; the rank of a rank is the
+ * float again. */
 #define ORDER_KERNELS(name, bits_type, signed_type, infinity, not_a_number)                   \
     static inline signed_type name##_rank(signed_type bits)                                   \
     {                                                                                         \
@@ -124,7 +124,7 @@ ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
     KERNEL(name##_logical_and, type, (type)((a != 0) & (b != 0))) \
     KERNEL(name##_logical_or, type, (type)((a | b) != 0))
 
-/* 1U: what is narrower than int would be promoted to int, and overflow there. */
+/* 1U: types narrower than int would be promoted to int, and could overflow. */
 #define INTEGER_KERNELS(name, type, unsigned_type)                    \
     KERNEL(name##_sum, unsigned_type, (unsigned_type)(a + b))         \
     KERNEL(name##_prod, unsigned_type, (unsigned_type)(1U * a * b))   \
@@ -135,9 +135,9 @@ ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
     KERNEL(name##_bitwise_xor, unsigned_type, (unsigned_type)(a ^ b)) \
     LOGICAL_KERNELS(name, unsigned_type)
 
-/* Truncated toward zero; what is beyond the type becomes its nearest end. In a double, all of these
- * types and their quotients are exact, and of a quotient that is no whole number enough is kept to
- * truncate it right. */
+/* Results are truncated toward zero, and limited to the range of the type. A double holds all
+ * values of these types and their integer quotients exactly, and other quotients precisely enough
+ * to be truncated correctly. */
 #define SMALL_INTEGER_KERNELS(name, type, unsigned_type, least, most)     \
     INTEGER_KERNELS(name, type, unsigned_type)                            \
     static inline type name##_of(double value)                            \
@@ -148,8 +148,8 @@ ORDER_KERNELS(bfloat16, uint16_t, int16_t, 0x7f80, 0x7fc0)
     SCALE_KERNEL(name, type, double, name##_of((double)value *factor))    \
     DIVIDE_KERNEL(name, type, double, (type)((double)value / divisor))
 
-/* 64 bits do not fit into a double: above 2^53 scaling takes the nearest that does. Its `most` is
- * one more than the type's. */
+/* A double does not hold all 64-bit values: above 2^53 scaling uses the nearest double. `beyond` is
+ * one more than the type's largest value. */
 #define LARGE_INTEGER_KERNELS(name, type, unsigned_type, least, most, beyond)                 \
     INTEGER_KERNELS(name, type, unsigned_type)                                                \
     static inline type name##_of(double value)                                                \
@@ -182,7 +182,7 @@ KERNEL(bool_logical_xor, uint8_t, (uint8_t)((a != 0) ^ (b != 0)))
         NUMBER_ROW(name), name##_bitwise_and, name##_bitwise_or, name##_bitwise_xor, \
             name##_logical_and, name##_logical_or, NULL                              \
     }
-/* Of two truths the lesser is AND, the greater is OR. */
+/* The minimum of two truth values is AND, the maximum is OR. */
 #define BOOL_ROW                                                                                \
     {                                                                                           \
         NULL, NULL, NULL, bool_logical_and, bool_logical_or, bool_logical_and, bool_logical_or, \

@@ -1,5 +1,4 @@
-/* The kernels with 512-bit vectors that also compute with float16; compiled with -mavx512fp16, too.
- */
+/* The kernels with 512-bit vectors and arithmetic on float16; compiled also with -mavx512fp16. */
 #include "collectives/reduce/tables.h"
 
 #ifdef MUSTER_AVX512FP16

@@ -1,3 +1,4 @@
+/* Reductions: choosing the kernels for this processor, factors and averages, many inputs. */
 #include "collectives/reduce/reduce.h"
 
 #include <assert.h>
@@ -8,15 +9,15 @@
 #include "collectives/reduce/tables.h"
 
 enum {
-    BLOCK = 1024, /* elements that are worked on at a time, so that they stay in the cache */
+    BLOCK = 1024, /* elements that are handled at a time, so that they stay in the cache */
     ELEMENT_MAX_BYTES = 8,
 };
 
 /* Choosing ----------------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
-/* Not cached: the builtins only test bits that the compiler's library set at start. Clang's does
- * not know F16C, which came before FMA and AVX2 in every line of processors. */
+/* The results are not cached: the builtins only test bits that the compiler's library sets at
+ * start. Clang's builtin does not know F16C, but every processor with FMA has it. */
 #ifdef __clang__
 #define HAS_F16C __builtin_cpu_supports("fma")
 #else
@@ -106,7 +107,8 @@ static void narrow(const struct muster_kernels *kernels, muster_type type, uint1
                                                                                   count);
 }
 
-/* target = source / divisor x factor, of at most BLOCK elements. */
+/* target = source / divisor x factor, for at most BLOCK elements. 16-bit floats are scaled as
+ * float32 and rounded once. */
 static void scale_block(const struct muster_reduction *reduction, void *target, const void *source,
                         size_t count, uint64_t divisor, double factor)
 {
@@ -145,7 +147,7 @@ void muster_reduction_combine(const struct muster_reduction *reduction, void *ta
     }
 }
 
-/* Inputs of 16-bit floats: what is added up is not rounded in between. */
+/* Inputs of 16-bit floats are reduced as float32, and rounded once at the end. */
 static void gather_in_float32(const struct muster_reduction *reduction, uint16_t *target,
                               const void *const *inputs, size_t input_count, size_t first,
                               size_t count)
@@ -191,8 +193,8 @@ static void gather_block(const struct muster_reduction *reduction, char *target,
 void muster_reduction_gather(const struct muster_reduction *reduction, void *target,
                              const void *const *inputs, size_t input_count, size_t count)
 {
-    bool changes = input_count > 1 || reduction->prescale != 1;
-    bool in_float32 = has_16_bits(reduction) && reduction->op != MUSTER_USER && changes;
+    bool computes = input_count > 1 || reduction->prescale != 1;
+    bool in_float32 = has_16_bits(reduction) && reduction->op != MUSTER_USER && computes;
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t some = count - first < BLOCK ? count - first : BLOCK;
         if (in_float32) {
@@ -205,7 +207,7 @@ void muster_reduction_gather(const struct muster_reduction *reduction, void *tar
 
 /* Finishing ---------------------------------------------------------------------------------- */
 
-/* Whether what was never reduced may be true and not 1. */
+/* True if values that were never reduced may be true without being 1. */
 static bool is_raw_truth(const struct muster_reduction *reduction, uint64_t inputs)
 {
     return inputs == 1 && reduction->op != MUSTER_USER &&

@@ -1,3 +1,4 @@
+/* Copies and reductions whose results are written past the caches. */
 #include "collectives/reduce/stream.h"
 
 #include <stdint.h>
@@ -9,11 +10,11 @@
 
 enum {
     LINE_BYTES = 64,
-    /* So little that the processor reads the next inputs while it still writes a result. */
+    /* Small, so that the processor reads the next inputs while it still writes a result. */
     BLOCK_BYTES = 1024,
 };
 
-/* To the next line. */
+/* The bytes up to the next cache line. */
 static size_t head_bytes(const void *target, size_t size_bytes)
 {
     size_t head = -(uintptr_t)target % LINE_BYTES;
@@ -21,7 +22,7 @@ static size_t head_bytes(const void *target, size_t size_bytes)
 }
 
 #ifdef __x86_64__
-/* Whole cache lines; not ordered with other stores before finish() is called. */
+/* Writes whole cache lines, which are not ordered with other stores until finish() is called. */
 static void write_lines(char *target, const char *source, size_t size_bytes)
 {
     for (size_t at = 0; at < size_bytes; at += LINE_BYTES) {
@@ -42,7 +43,7 @@ static void finish(void)
 {
     _mm_sfence();
 }
-#else /* no such stores in C, or the processor finds out by itself */
+#else /* C has no such stores; some processors detect streams themselves */
 static void write_lines(char *target, const char *source, size_t size_bytes)
 {
     memcpy(target, source, size_bytes);

@@ -1,4 +1,5 @@
-/* The same kernels for each instruction set. Private to the folder, its tests and measurements. */
+/* Tables of kernels, one for each instruction set. Private to the folder, its tests and
+ * measurements. */
 #ifndef MUSTER_COLLECTIVES_REDUCE_TABLES_H
 #define MUSTER_COLLECTIVES_REDUCE_TABLES_H
 
@@ -11,9 +12,9 @@ typedef void (*muster_divide_function)(void *target, const void *source, size_t 
                                        uint64_t divisor);
 
 struct muster_kernels {
-    /* NULL: the operation does not fit the type. */
+    /* NULL: the type does not have the operation. */
     muster_reduce_function reduce[MUSTER_TYPE_COUNT][MUSTER_OP_COUNT];
-    /* NULL for bool, which has no factors, and for 16-bit floats, which have them as float32. */
+    /* NULL for bool, which is never scaled, and for 16-bit floats, which are scaled as float32. */
     muster_scale_function scale[MUSTER_TYPE_COUNT];
     muster_divide_function divide[MUSTER_TYPE_COUNT];
     void (*widen_float16)(float *target, const uint16_t *source, size_t count);
@@ -22,12 +23,12 @@ struct muster_kernels {
     void (*narrow_bfloat16)(uint16_t *target, const float *source, size_t count);
 };
 
-/* Clang cannot ask the processor for it. */
+/* Clang cannot test at run time whether the processor has it. */
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
 #define MUSTER_AVX512FP16
 #endif
 
-/* For every processor that the compiler was told to build for. */
+/* For every processor for which the compiler builds. */
 extern const struct muster_kernels muster_kernels_plain;
 #ifdef __x86_64__
 extern const struct muster_kernels muster_kernels_avx2; /* with F16C */
@@ -40,16 +41,16 @@ extern const struct muster_kernels muster_kernels_avx512fp16;
 extern const struct muster_kernels muster_kernels_neon;
 #endif
 
-/* The tables that there are on this architecture, the plain one first, better ones later. */
+/* All tables of this architecture, the plain one first, faster ones later. */
 enum { MUSTER_KERNEL_TABLES_MAX = 4 };
 struct muster_kernel_table {
-    const char *name; /* NULL: there is none */
+    const char *name; /* NULL: no table */
     const struct muster_kernels *kernels;
     bool usable; /* by this processor */
 };
 void muster_kernel_tables(struct muster_kernel_table ret_tables[MUSTER_KERNEL_TABLES_MAX]);
 
-/* The best one that this processor can run. */
+/* The fastest table that this processor can run. */
 const struct muster_kernels *muster_kernels_best(void);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Kernels for 16-bit floats by whole vectors: widened to float32, computed there, rounded once and
- * narrowed. Included by kernels.h. What is worked on at a time is a unit: 2 x MUSTER_LANES
- * elements, that is two vectors of float32. float16 is converted by the instructions of F16C,
- * AVX-512 or NEON where there are such, else by arithmetic on the bits; the results are those of
- * floats16.h.
+ * Kernels for 16-bit floats with whole vectors: values are widened to float32, computed, rounded
+ * once and narrowed. Included by kernels.h. A unit is what is handled at a time: 2 x MUSTER_LANES
+ * elements, which are two vectors of float32. float16 is converted by the instructions of F16C,
+ * AVX-512 or NEON where the processor has them, else by arithmetic on the bits; the results are
+ * those of floats16.h.
  *
- * Results have but one NaN, and to see to that takes time. So some units are computed as if there
- * were none, and only if that shows numbers that need care they are computed again. Until then
- * nothing is stored, since target may be left or right.
+ * Results have only one kind of NaN, and ensuring this takes time. So several units are first
+ * computed without it (careful = false); if a result needs care, they are computed again. Nothing
+ * is stored until then, because the target may be one of the operands.
  */
 #ifdef __aarch64__
 #include <arm_neon.h>
@@ -23,7 +23,7 @@ typedef int16_t shorts __attribute__((vector_size(4 * MUSTER_LANES)));
 
 enum {
     UNIT = 2 * MUSTER_LANES,
-    UNITS = 4, /* computed before one is stored */
+    UNITS = 4, /* computed before any is stored */
 };
 
 /* NaNs ---------------------------------------------------------------------------------------- */
@@ -81,8 +81,8 @@ static inline bool are_numbers(const floats *values, size_t count)
 
 /* bfloat16 ------------------------------------------------------------------------------------ */
 
-/* Two of them in a word are a float32 each, the upper one as it stands but for the lower bits, so
- * that nothing needs to be moved across lanes. */
+/* The two bfloat16 in a 32-bit word are the upper halves of two float32, so that they are separated
+ * by a shift and a mask, and nothing moves across lanes. */
 static inline void bfloat16_load(floats ret_values[2], const uint16_t *source)
 {
     words lanes;
@@ -96,8 +96,8 @@ static inline bool bfloat16_need_no_care(const floats *values, size_t count)
     return are_numbers(values, count);
 }
 
-/* The upper half of each float32 is kept, and one is added if what is lost is more than half of the
- * last bit, or half of it and that bit is set. */
+/* Rounds to nearest even: keeps the upper half of each float32, and adds one if the lower half is
+ * more than half of the last bit, or exactly half of it and that bit is set. */
 static inline void bfloat16_store(uint16_t *target, floats even, floats odd, bool careful)
 {
     if (careful) {
@@ -125,7 +125,8 @@ static inline void bfloat16_store(uint16_t *target, floats even, floats odd, boo
     halves lost = (halves)((low & 0xffffU) | (high << 16));
 #endif
     halves rest = lost | (kept & 1);
-    /* Over 0x8000: as a signed number it is less than 0, and so is 0x8000, but that stays so. */
+    /* True above 0x8000: as signed numbers these are negative, and become positive by negation;
+     * 0x8000 stays negative. */
     halves result = kept - (halves)((shorts)-rest > 0);
 #endif
     memcpy(target, &result, sizeof result);
@@ -173,7 +174,7 @@ static inline void float16_store(uint16_t *target, floats first, floats second, 
 
 #else
 
-/* Words of those halves, of lanes 0 to 3 or 4 to 7. */
+/* Joins halves to words: lanes 0 to 3, or 4 to 7. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define WORDS_LOW(upper, lower) \
     ((words)__builtin_shufflevector(lower, upper, 0, 8, 1, 9, 2, 10, 3, 11))
@@ -186,8 +187,8 @@ static inline void float16_store(uint16_t *target, floats first, floats second, 
     ((words)__builtin_shufflevector(upper, lower, 4, 12, 5, 13, 6, 14, 7, 15))
 #endif
 
-/* A denormal gets the exponent of the smallest normal number, 2^-14, which is then taken from it.
- */
+/* A denormal gets the exponent of the smallest normal number, 2^-14, which is then subtracted from
+ * it. */
 static inline void float16_load(floats ret_values[2], const uint16_t *source)
 {
     const uint16_t rebias = (127 - 15) << 7; /* of a float32's upper half */
@@ -210,7 +211,7 @@ static inline void float16_load(floats ret_values[2], const uint16_t *source)
 
 enum { BEYOND_FLOAT16 = 0x47800000 }; /* 2^16, as a float32 */
 
-/* Infinities neither. */
+/* Here infinities need care, too. */
 static inline bool float16_need_no_care(const floats *values, size_t count)
 {
     integers common = ~(integers){0};
@@ -220,8 +221,9 @@ static inline bool float16_need_no_care(const floats *values, size_t count)
     return is_full((words)common);
 }
 
-/* Added to 2^(exponent + 13), at least 2^-1, a float32 is rounded to the bits that a float16 with
- * this exponent has, and what the sum is more than that power of two counts them. Without signs. */
+/* For values without signs. Adding 2^(exponent + 13), at least 2^-1, to a float32 rounds it to the
+ * bits that a float16 with this exponent has. The excess of the sum over that power of two is the
+ * rounded value, in units of the last of these bits. */
 static inline integers float16_round(integers magnitude)
 {
     const int32_t smallest = 0x38800000; /* 2^-14 */
@@ -232,7 +234,7 @@ static inline integers float16_round(integers magnitude)
     return sum - power + (exponent >> 13);
 }
 
-/* Lanes from 0 to 2^15 - 1. */
+/* Narrows lanes with values from 0 to 2^15 - 1. */
 static inline halves join(integers first, integers second)
 {
 #ifdef __x86_64__
@@ -272,8 +274,8 @@ static inline void float16_store(uint16_t *target, floats first, floats second, 
 
 /* Whole arrays -------------------------------------------------------------------------------- */
 
-/* TYPE_NAME_units() does so many units; if it may be careless, it may find that care is needed, and
- * has then done nothing. */
+/* TYPE_NAME_units() computes and stores so many units. False: it was called without `careful`, but
+ * a result needs care; then nothing was stored. */
 #define UNITS16(type, name, operator)                                                              \
     static inline __attribute__((always_inline)) bool type##_##name##_units(                       \
         uint16_t *target, const uint16_t *left, const uint16_t *right, size_t units, bool careful) \
@@ -322,8 +324,9 @@ static inline void float16_store(uint16_t *target, floats first, floats second, 
     }
 
 #ifdef __AVX512FP16__
-/* Rounding to float32 in between makes no difference to a sum or a product of two float16: it has
- * more than twice their bits (Figueroa 1995), and denormal results are exact or rounded once. */
+/* Computing in float16 gives the same results as rounding to float32 in between, because float32
+ * has more than twice the bits of float16 (Figueroa 1995), and denormal results are exact or
+ * rounded once. */
 #define FLOAT16_KERNEL(name, intrinsic)                                                         \
     static inline void float16_##name##_some(uint16_t *target, const uint16_t *left,            \
                                              const uint16_t *right, __mmask32 some)             \

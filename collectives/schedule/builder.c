@@ -1,3 +1,4 @@
+/* The builder: adds steps to a schedule, and orders them by lane. */
 #include "collectives/schedule/builder.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ uint64_t muster_builder_reserve(struct muster_builder *builder, uint64_t count)
     return offset;
 }
 
-static bool room(struct muster_builder *builder)
+static bool make_room(struct muster_builder *builder)
 {
     size_t used = builder->schedule.step_count;
     if (used < builder->capacity) {
@@ -86,8 +87,8 @@ static bool within(const struct muster_schedule *schedule, unsigned buffer, uint
     return buffer <= MUSTER_SCRATCH && offset <= all && count <= all - offset;
 }
 
-/* A generator that fails here is wrong: the checker says the same of a finished schedule. */
-static bool plausible(const struct muster_schedule *schedule, const struct muster_step *step)
+/* False: the generator has an error. The checker tests the same in a finished schedule. */
+static bool is_plausible(const struct muster_schedule *schedule, const struct muster_step *step)
 {
     bool message = step->kind <= MUSTER_STEP_RECV_REDUCE;
     if (message && (step->peer >= schedule->ranks || step->peer == schedule->rank)) {
@@ -104,7 +105,7 @@ static bool plausible(const struct muster_schedule *schedule, const struct muste
 
 static void add(struct muster_builder *builder, struct muster_step step)
 {
-    if (builder->status != MUSTER_OK || !room(builder)) {
+    if (builder->status != MUSTER_OK || !make_room(builder)) {
         return;
     }
     uint16_t lane = builder->lane;
@@ -114,7 +115,7 @@ static void add(struct muster_builder *builder, struct muster_step step)
     }
     step.lane = lane;
     step.round = builder->rounds[lane] - 1;
-    if (!plausible(&builder->schedule, &step)) {
+    if (!is_plausible(&builder->schedule, &step)) {
         builder->status = muster_error_set(
             MUSTER_FATAL, "schedule: rank %" PRIu32 " lane %u round %" PRIu32 " is out of bounds",
             builder->schedule.rank, lane, step.round);
@@ -183,8 +184,8 @@ void muster_builder_reduce(struct muster_builder *builder, enum muster_buffer so
                                             .at = at});
 }
 
-/* Rounds of a lane only grow as steps are added, so putting the lanes one after the other is all
- * the ordering there is to do. */
+/* The rounds of a lane increase as steps are added, so it is enough to put the lanes one after the
+ * other. */
 static muster_status order_by_lane(struct muster_builder *builder)
 {
     struct muster_schedule *schedule = &builder->schedule;

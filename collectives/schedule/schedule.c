@@ -1,3 +1,4 @@
+/* Schedules: totals, early receives, printing. */
 #include "collectives/schedule/schedule.h"
 
 #include <inttypes.h>
@@ -50,15 +51,15 @@ struct muster_schedule_totals muster_schedule_total(const struct muster_schedule
         case MUSTER_STEP_REDUCE:
             totals.elements_reduced += step->span.count;
             break;
-        default: /* a copy counts nowhere */
+        default: /* copies are not counted */
             break;
         }
     }
     return totals;
 }
 
-/* Whether the elements may be the same memory: in place INPUT and OUTPUT share it, at the same
- * offsets if they are equally large, and else somehow. */
+/* True if the two ranges may be the same memory. In place INPUT and OUTPUT share memory, at the
+ * same offsets if they are equally large, and else at unknown ones. */
 static bool may_overlap(const struct muster_schedule *schedule, uint8_t buffer, uint64_t at,
                         uint8_t other, uint64_t other_at, const uint64_t counts[2])
 {
@@ -70,6 +71,7 @@ static bool may_overlap(const struct muster_schedule *schedule, uint8_t buffer, 
            (at < other_at + counts[1] && other_at < at + counts[0]);
 }
 
+/* True if the step reads what the receive writes, or writes what the receive reads or writes. */
 static bool touches(const struct muster_schedule *schedule, const struct muster_step *receive,
                     const struct muster_step *step)
 {
@@ -105,7 +107,7 @@ bool muster_schedule_receives_early(const struct muster_schedule *schedule, size
         bool blocks = before->round == receive->round
                           ? before->kind != MUSTER_STEP_SEND && before->peer == receive->peer
                           : touches(schedule, receive, before);
-        if (blocks || ++seen > MUSTER_UNEXPECTED_STEPS_MAX) {
+        if (blocks || ++seen > MUSTER_EARLY_STEPS_MAX) {
             return false;
         }
     }

@@ -3,13 +3,13 @@
  *
  * Meaning. A schedule is a list of steps, ordered by lane and, within a lane, by round. All steps
  * of one round of one lane are posted together and may finish in any order; the next round of that
- * lane starts when they have. Lanes never wait for each other. A send needs no buffering: it may
- * take as long as its matching receive takes to be posted. A receive that nothing of the round
- * before touches may be posted with that round. Between one sender and one receiver the
- * n-th send of a lane matches the n-th receive of that lane (n is the message's ordinal).
+ * lane starts when all have finished. Lanes never wait for each other. Sends are not assumed to be
+ * buffered: a send may last until its matching receive is posted. A receive may be posted one round
+ * early if no step of that round touches its elements. Between one sender and one receiver the n-th
+ * send of a lane matches the n-th receive of that lane (n is the message's ordinal).
  *
  * Steps that may run at the same time (same round, or different lanes) never touch the same
- * elements of a buffer unless both only read.
+ * elements of a buffer, unless both only read them.
  */
 #ifndef MUSTER_COLLECTIVES_SCHEDULE_SCHEDULE_H
 #define MUSTER_COLLECTIVES_SCHEDULE_SCHEDULE_H
@@ -18,10 +18,10 @@
 
 #include <stdio.h>
 
-/* The call's buffers; shape.h says what they hold. In place, INPUT and OUTPUT share memory: one may
- * be a part of the other. A schedule must be right either way, so it never reads INPUT after it
- * wrote the same elements of OUTPUT; only where muster_plan.in_place counts are there two. SCRATCH
- * belongs to the executor. */
+/* The call's buffers; shape.h defines what they hold. In place, INPUT and OUTPUT share memory: one
+ * may be a part of the other. A schedule must be right either way, so it never reads INPUT after
+ * writing the same elements of OUTPUT. Only where muster_plan.in_place matters there are two
+ * schedules. SCRATCH belongs to the executor. */
 enum muster_buffer {
     MUSTER_INPUT = 0,
     MUSTER_OUTPUT = 1,
@@ -35,7 +35,7 @@ enum muster_step_kind {
     MUSTER_STEP_SEND = 1,        /* source[span] -> peer */
     MUSTER_STEP_RECV = 2,        /* target[at..] = what the peer sent */
     MUSTER_STEP_RECV_REDUCE = 3, /* target[at..] = source[span] op what the peer sent */
-    MUSTER_STEP_COPY = 4,        /* target[at..] = source[span]; same place is no work */
+    MUSTER_STEP_COPY = 4,        /* target[at..] = source[span]; nothing if both are the same */
     MUSTER_STEP_REDUCE = 5,      /* target[at..] = target[at..] op source[span] */
 };
 
@@ -46,7 +46,7 @@ struct muster_step {
     uint16_t lane;
     uint32_t round;          /* within the lane, without gaps */
     uint32_t peer;           /* rank in the context; unused by COPY and REDUCE */
-    struct muster_span span; /* in source (RECV: the count that arrives, and offset == at) */
+    struct muster_span span; /* in source; RECV: the count that arrives, with offset == at */
     uint64_t at;             /* offset in target; unused by SEND */
 };
 
@@ -61,30 +61,29 @@ struct muster_schedule {
     struct muster_step *steps; /* owned; ordered by (lane, round) */
 };
 
-/* Elements of one of its buffers; 0 for values out of range. */
+/* Elements of one of the schedule's buffers; 0 for values out of range. */
 uint64_t muster_buffer_count(const struct muster_schedule *schedule, unsigned buffer);
 
 /* Accepts NULL and zeroed storage. */
 void muster_schedule_finish(struct muster_schedule *schedule);
 
-/* Rounds in the longest lane; messages and elements this rank sends; messages and elements it
- * receives; elements it reduces. */
+/* Totals of this rank's steps. */
 struct muster_schedule_totals {
-    uint32_t rounds;
+    uint32_t rounds; /* of the longest lane */
     uint64_t messages_sent, elements_sent;
     uint64_t messages_received, elements_received;
     uint64_t elements_reduced;
 };
 struct muster_schedule_totals muster_schedule_total(const struct muster_schedule *schedule);
 
-/* A receive that nothing in its lane's round before touches, the first from its peer in its own: it
- * may be posted with that round, so that its sender hears early that it may send. Other receives,
- * sends and local steps: false; also after more than MUSTER_UNEXPECTED_STEPS_MAX steps of these
- * rounds, which nobody looks through. */
-enum { MUSTER_UNEXPECTED_STEPS_MAX = 64 };
+/* True if the step is a receive that may be posted one round early: no step of its lane's round
+ * before touches its elements, and it is the first receive from its peer in its own round. The
+ * sender then learns early that it may send. It is false for all receives that come more than
+ * MUSTER_EARLY_STEPS_MAX steps after the beginning of the round before, which bounds the search. */
+enum { MUSTER_EARLY_STEPS_MAX = 64 };
 bool muster_schedule_receives_early(const struct muster_schedule *schedule, size_t step);
 
-/* One line a step, for people: "lane 0 round 2  recv_reduce  from 3  output[0..128)". */
+/* One line for each step, for readers: "lane 0 round 2  recv_reduce  from 3  output[0..128)". */
 void muster_step_print(const struct muster_step *step, FILE *out);
 void muster_schedule_print(const struct muster_schedule *schedule, FILE *out);
 

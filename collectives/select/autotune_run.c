@@ -163,15 +163,15 @@ uint32_t muster_autotune_run_values(const struct muster_autotune_run *run,
 
 /* One candidate's calls of this round. The low median leaves out calls that were slow because they
  * came first. */
-struct standing {
+struct result {
     size_t algorithm;
     float slowest_us; /* median of the slowest member's times */
     float fastest_us; /* median of the fastest member's times */
     float us;         /* the one by which candidates are compared */
 };
 
-static struct standing summarize(const struct muster_autotune_run *run, const float *exchanged,
-                                 uint32_t candidate)
+static struct result summarize(const struct muster_autotune_run *run, const float *exchanged,
+                               uint32_t candidate)
 {
     double slowest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
     double fastest[MUSTER_AUTOTUNE_CALLS_MAX] = {0};
@@ -180,17 +180,17 @@ static struct standing summarize(const struct muster_autotune_run *run, const fl
         slowest[i] = (double)call[0];
         fastest[i] = (double)-call[1];
     }
-    return (struct standing){
+    return (struct result){
         .algorithm = run->algorithms[candidate],
         .slowest_us = (float)muster_statistics_median_low(slowest, run->calls_each),
         .fastest_us = (float)muster_statistics_median_low(fastest, run->calls_each)};
 }
 
 /* The fastest first. Stable, so that equal ones keep their order on all members. */
-static void sort(struct standing *standings, uint32_t count)
+static void sort(struct result *standings, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
-        struct standing moved = standings[i];
+        struct result moved = standings[i];
         uint32_t to = i;
         for (; to > 0 && standings[to - 1].us > moved.us; to--) {
             standings[to] = standings[to - 1];
@@ -203,7 +203,7 @@ static void sort(struct standing *standings, uint32_t count)
  * later than the calls take, the slowest members are those that waited for the last one. Then the
  * time of the last one to come says more, and that is the fastest member's. */
 static void rank(const struct muster_autotune_run *run, const float *exchanged,
-                 struct standing *ret_standings)
+                 struct result *ret_standings)
 {
     bool late = true;
     for (uint32_t i = 0; i < run->count; i++) {
@@ -217,7 +217,7 @@ static void rank(const struct muster_autotune_run *run, const float *exchanged,
 }
 
 /* The fastest candidate, or the predicted one if that is hardly slower. */
-static size_t best_of(const struct muster_autotune_run *run, const struct standing *standings)
+static size_t best_of(const struct muster_autotune_run *run, const struct result *standings)
 {
     float factor = standings[0].us < long_us ? preference : preference_long;
     for (uint32_t i = 1; i < run->count; i++) {
@@ -231,7 +231,7 @@ static size_t best_of(const struct muster_autotune_run *run, const struct standi
 
 /* Candidates for the next round: at most half of those that MUSTER_AUTOTUNE_CALLS_MAX has room
  * for. */
-static uint32_t count_left(const struct muster_autotune_run *run, const struct standing *standings)
+static uint32_t count_left(const struct muster_autotune_run *run, const struct result *standings)
 {
     uint32_t most = MUSTER_AUTOTUNE_CALLS_MAX / (2 * run->calls_each);
     uint32_t count = 1;
@@ -243,7 +243,7 @@ static uint32_t count_left(const struct muster_autotune_run *run, const struct s
 }
 
 /* What so many calls of each of the first candidates take beyond as many calls of the fastest. */
-static double excess_of(const struct standing *standings, uint32_t count, uint32_t calls_each)
+static double excess_of(const struct result *standings, uint32_t count, uint32_t calls_each)
 {
     double excess_us = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -259,7 +259,7 @@ bool muster_autotune_run_decide(struct muster_autotune_run *run,
                                 const float exchanged[MUSTER_AUTOTUNE_VALUES_MAX],
                                 size_t *ret_algorithm)
 {
-    struct standing standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
+    struct result standings[MUSTER_AUTOTUNE_ALGORITHMS_MAX] = {{.algorithm = 0}};
     rank(run, exchanged, standings);
     double fastest_us = (double)standings[0].us;
     uint32_t left = count_left(run, standings);

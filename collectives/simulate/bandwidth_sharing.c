@@ -1,7 +1,8 @@
 /*
- * Messages that flow, and what they share. Each gets the smallest of its equal shares of what it
- * goes through, as connections over one uplink do; what a message cannot use because it is held up
- * elsewhere is not given to the others.
+ * The rates of messages that flow at the same time. Each resource that a message uses (a port, a
+ * host's memory, an uplink) is divided equally among its messages, as connections over one uplink
+ * divide it, and the message gets the smallest of these shares. A share that a message cannot use,
+ * because another resource limits it more, is not given to the others.
  */
 #include "collectives/simulate/simulate_parts.h"
 
@@ -111,10 +112,10 @@ enum muster_link_level muster_sim_level(const struct muster_simulation *sim, uin
     return one->rack == other->rack ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_WORLD;
 }
 
-/* The rate of a message that has everything to itself, shared uplinks aside. Where uplinks let
- * bursts through, a port's measured bandwidth is the uplink's; a burst comes as fast as within a
+/* The rate of a message alone, limited by its ports only. Where uplinks let bursts pass, the
+ * measured bandwidth of a port is really the uplink's; a burst is as fast as a message within a
  * host. */
-static double alone(const struct muster_simulation *sim, const struct muster_sim_node *node)
+static double rate_alone(const struct muster_simulation *sim, const struct muster_sim_node *node)
 {
     const struct muster_link_figures *links = sim->model.links;
     double rate_GBps = links[node->level].bandwidth_GBps;
@@ -149,7 +150,7 @@ static void add_use(struct muster_simulation *sim, uint32_t node, uint32_t resou
     }
     used->first = number;
     used->count++;
-    double rate = alone(sim, &sim->nodes[node]);
+    double rate = rate_alone(sim, &sim->nodes[node]);
     used->largest = rate > used->largest ? rate : used->largest;
     note_changed(sim, resource);
 }
@@ -170,6 +171,7 @@ static void drop_use(struct muster_simulation *sim, const struct muster_sim_use 
     note_changed(sim, use->resource);
 }
 
+/* Adds the message to all resources that it uses. */
 void muster_sim_flow_begin(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
@@ -206,7 +208,7 @@ void muster_sim_flow_end(struct muster_simulation *sim, uint32_t node)
 
 static double rate_of(const struct muster_simulation *sim, const struct muster_sim_node *message)
 {
-    double own = alone(sim, message);
+    double own = rate_alone(sim, message);
     double rate = own;
     for (uint32_t i = 0; i < message->use_count; i++) {
         const struct muster_sim_resource *used = &sim->resources[message->uses[i].resource];
@@ -220,7 +222,8 @@ static double rate_of(const struct muster_simulation *sim, const struct muster_s
     return rate;
 }
 
-static void rate_again(struct muster_simulation *sim, uint32_t node)
+/* Gives the message a new rate, and schedules the end of its flow accordingly. */
+static void update_rate(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
     if (message->rated == sim->sharing) {
@@ -239,7 +242,7 @@ static void rate_again(struct muster_simulation *sim, uint32_t node)
                                rate - message->rate);
     }
     message->rate = rate;
-    muster_sim_put(sim, node, MUSTER_SIM_FLOW_END, sim->now_us + message->left_bytes / rate);
+    muster_sim_schedule(sim, node, MUSTER_SIM_FLOW_END, sim->now_us + message->left_bytes / rate);
 }
 
 void muster_sim_close_uplink(struct muster_simulation *sim, uint32_t resource)
@@ -248,25 +251,27 @@ void muster_sim_close_uplink(struct muster_simulation *sim, uint32_t resource)
     note_changed(sim, resource);
 }
 
-/* Shared by so many it holds nobody up. */
+/* True if it limits none of so many messages. */
 static bool is_ample(const struct muster_sim_resource *resource, uint32_t count)
 {
     return resource->capacity > 0 && count * resource->largest <= resource->capacity;
 }
 
-bool muster_sim_share_out(struct muster_simulation *sim)
+/* Recomputes the rates of the messages of all changed resources, except where a resource limits
+ * none of them before and after the change. */
+bool muster_sim_share(struct muster_simulation *sim)
 {
     if (sim->changed_count == 0) {
         return false;
     }
     sim->sharing++;
     for (uint32_t i = 0; i < sim->changed_count; i++) {
-        muster_sim_bucket_look(sim, &sim->resources[sim->changed[i]]);
+        muster_sim_bucket_update(sim, &sim->resources[sim->changed[i]]);
     }
     for (uint32_t i = 0; i < sim->changed_count; i++) {
         struct muster_sim_resource *resource = &sim->resources[sim->changed[i]];
         resource->changed = false;
-        /* Whoever is new is rated at its ports, which are never ample. */
+        /* A new message gets its rate at its ports, which are never ample. */
         bool same = resource->bucket == NULL && is_ample(resource, resource->shared) &&
                     is_ample(resource, resource->count);
         resource->shared = resource->count;
@@ -274,7 +279,7 @@ bool muster_sim_share_out(struct muster_simulation *sim)
         for (uint32_t use = same ? MUSTER_NOTHING : resource->first; use != MUSTER_NOTHING;
              use = next) {
             next = use_of(sim, use)->next;
-            rate_again(sim, use / MUSTER_SIM_USES_MAX);
+            update_rate(sim, use / MUSTER_SIM_USES_MAX);
         }
     }
     sim->changed_count = 0;

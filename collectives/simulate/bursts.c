@@ -1,8 +1,8 @@
 /*
- * Uplinks that let a burst through after a pause: token buckets, as traffic shapers have them (J.
- * Turner: New directions in communications, IEEE Communications 24, 1986). Tokens come in at the
- * uplink's rate up to burst_bytes and go with what flows; while there are any the uplink holds
- * nobody up. At the start there are none: calls follow each other.
+ * Uplinks that let a burst pass after a pause: token buckets, as in traffic shapers (J. Turner: New
+ * directions in communications, IEEE Communications 24, 1986). Tokens are added at the uplink's
+ * rate, up to burst_bytes, and the flow consumes them; as long as there are tokens the uplink does
+ * not limit any message. At the start there are none, because calls follow each other.
  */
 #include "collectives/simulate/simulate_parts.h"
 
@@ -10,7 +10,7 @@
 
 #include "worker/base/status.h"
 
-/* Fewer tokens than for one packet are none: else an uplink that is busy would open all the time.
+/* Fewer tokens than one packet needs count as none; else a busy uplink would open again and again.
  */
 static const double packet_bytes = 1500;
 
@@ -21,7 +21,7 @@ muster_status muster_sim_buckets_init(struct muster_simulation *sim, uint32_t fi
         return muster_error_set(MUSTER_FATAL, "simulation: no memory for %u uplinks", count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t node = muster_sim_node_take(sim);
+        uint32_t node = muster_sim_node_allocate(sim);
         if (node == MUSTER_NOTHING) {
             return sim->status;
         }
@@ -44,7 +44,7 @@ static void fill(const struct muster_simulation *sim, struct muster_sim_resource
     bucket->filled_us = sim->now_us;
 }
 
-void muster_sim_bucket_look(struct muster_simulation *sim, struct muster_sim_resource *resource)
+void muster_sim_bucket_update(struct muster_simulation *sim, struct muster_sim_resource *resource)
 {
     if (resource->bucket != NULL) {
         fill(sim, resource);
@@ -63,10 +63,10 @@ void muster_sim_bucket_flow(struct muster_simulation *sim, struct muster_sim_res
     bucket->outflow += change;
     double excess = bucket->outflow - resource->capacity;
     if (bucket->open && excess > 0) {
-        muster_sim_put(sim, bucket->node, MUSTER_SIM_BUCKET_EMPTY,
-                       sim->now_us + bucket->tokens / excess);
+        muster_sim_schedule(sim, bucket->node, MUSTER_SIM_BUCKET_EMPTY,
+                            sim->now_us + bucket->tokens / excess);
     } else {
-        muster_sim_withdraw(sim, bucket->node);
+        muster_sim_cancel(sim, bucket->node);
     }
 }
 

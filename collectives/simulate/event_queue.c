@@ -1,4 +1,4 @@
-/* What happens next: nodes, and the heap of their events. */
+/* Nodes, and the heap of their events: what happens next. */
 #include "collectives/simulate/simulate_parts.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ double muster_sim_grid_us(double time_us)
 {
     double points = time_us * grid_points;
     if (!(points < 0x1p62)) {
-        return time_us; /* past all precision anyway, or not finite */
+        return time_us; /* too large for the grid, or not finite */
     }
     uint64_t whole = (uint64_t)points;
     return (double)((double)whole < points ? whole + 1 : whole) / grid_points;
@@ -21,7 +21,7 @@ static bool grow_nodes(struct muster_simulation *sim)
 {
     uint32_t capacity = sim->node_capacity == 0 ? 64 : 2 * sim->node_capacity;
     struct muster_sim_node *nodes = NULL;
-    /* A use's number has to fit into 32 bits. */
+    /* The number of a use must fit into 32 bits. */
     if (capacity < UINT32_MAX / MUSTER_SIM_USES_MAX) {
         nodes = realloc(sim->nodes, capacity * sizeof *nodes);
     }
@@ -35,7 +35,7 @@ static bool grow_nodes(struct muster_simulation *sim)
     return true;
 }
 
-uint32_t muster_sim_node_take(struct muster_simulation *sim)
+uint32_t muster_sim_node_allocate(struct muster_simulation *sim)
 {
     uint32_t node = sim->free_node;
     if (node != MUSTER_NOTHING) {
@@ -58,15 +58,15 @@ uint32_t muster_sim_node_take(struct muster_simulation *sim)
     return node;
 }
 
-void muster_sim_node_give(struct muster_simulation *sim, uint32_t node)
+void muster_sim_node_free(struct muster_simulation *sim, uint32_t node)
 {
     sim->nodes[node].event = 0;
     sim->nodes[node].next = sim->free_node;
     sim->free_node = node;
 }
 
-/* What happens at the same time happens lane by lane, and alike on all ranks: so that ranks which
- * do the same keep doing it at the same time. */
+/* Events at the same time are handled lane by lane, and in the same order on all ranks, so that
+ * ranks with the same steps stay in step. */
 static uint64_t order_of(const struct muster_simulation *sim, const struct muster_sim_node *node)
 {
     _Static_assert(MUSTER_RANKS_MAX <= 1 << 24, "three numbers share 64 bits");
@@ -118,6 +118,7 @@ static void sift_down(struct muster_simulation *sim, size_t place, struct muster
     set(sim, place, entry);
 }
 
+/* Puts the last entry in its place, which may have to move in either direction. */
 static void remove_at(struct muster_simulation *sim, size_t place)
 {
     sim->nodes[sim->queue[place].node].place = MUSTER_NOTHING;
@@ -146,9 +147,9 @@ static bool grow_queue(struct muster_simulation *sim)
     return true;
 }
 
-void muster_sim_put(struct muster_simulation *sim, uint32_t node, uint8_t event, double at_us)
+void muster_sim_schedule(struct muster_simulation *sim, uint32_t node, uint8_t event, double at_us)
 {
-    muster_sim_withdraw(sim, node);
+    muster_sim_cancel(sim, node);
     if (sim->queue_count == sim->queue_capacity && !grow_queue(sim)) {
         return;
     }
@@ -159,7 +160,7 @@ void muster_sim_put(struct muster_simulation *sim, uint32_t node, uint8_t event,
     sift_up(sim, sim->queue_count++, entry);
 }
 
-void muster_sim_withdraw(struct muster_simulation *sim, uint32_t node)
+void muster_sim_cancel(struct muster_simulation *sim, uint32_t node)
 {
     if (sim->nodes[node].place != MUSTER_NOTHING) {
         remove_at(sim, sim->nodes[node].place);

@@ -1,7 +1,8 @@
 /*
- * What no run can be faster than: each rank's core, ports and lanes, each host's memory, cores and
- * uplink, and each rack's, as if it never had to wait for the others. So most algorithms can be
- * ruled out by one look at each step, without being simulated.
+ * A lower bound of the simulated time: the longest time that any single resource is busy (a rank's
+ * core, ports and lanes; a host's memory, cores and uplink; a rack's uplink), as if it never waited
+ * for the others. One pass over all steps computes it, so that most algorithms can be ruled out
+ * without being simulated.
  */
 #include "collectives/simulate/simulate_parts.h"
 
@@ -10,23 +11,23 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* How long each has to do, in microseconds. */
+/* How long each shared resource is busy. */
 struct load {
     double *memory_us; /* [hosts] */
-    double *cores_us;  /* [hosts] all cores of a host together, but for what is reduced as it
-                          arrives,  which the simulator puts into the gaps */
+    double *cores_us;  /* [hosts] all cores of a host together, without what is reduced on arrival,
+                          which the simulator puts into idle times */
     double *host_us;   /* [hosts x 2] the uplink of a host, out and in */
     double *rack_us;   /* [racks x 2] */
 };
 
-/* Of one rank. */
+/* How long one rank's own resources are busy. */
 struct rank_load {
     double core_us;
-    double arriving_us;    /* besides: what is reduced as it arrives */
-    double ports_us[2][2]; /* within the host and beyond, out and in */
-    double lane_us;        /* of the lane that is looked at, its rounds so far */
-    double round_us;       /* of its present round */
-    double longest_us;     /* of the lanes before */
+    double arriving_us;    /* in addition: what is reduced on arrival */
+    double ports_us[2][2]; /* within the host and to others; out and in */
+    double lane_us;        /* of the current lane, its rounds so far */
+    double round_us;       /* of its current round */
+    double longest_us;     /* of the earlier lanes */
 };
 
 static double larger(double one, double other)
@@ -39,7 +40,7 @@ static void raise(double *most, double value)
     *most = larger(*most, value);
 }
 
-/* At the rate of a message that is alone; see bandwidth_sharing.c for bursts. */
+/* At the rate of a message alone; see bandwidth_sharing.c for bursts. */
 static double port_us(const struct muster_simulation *sim, enum muster_link_level level,
                       double bytes)
 {
@@ -51,7 +52,7 @@ static double port_us(const struct muster_simulation *sim, enum muster_link_leve
     return bytes / (rate_GBps * 1e3);
 }
 
-/* Also goes through what the ranks share. */
+/* Adds the message to the shared resources. */
 static void load_shared(const struct muster_simulation *sim, const struct muster_sim_rank *rank,
                         enum muster_link_level level, bool sends, double bytes, struct load *load)
 {
@@ -61,32 +62,34 @@ static void load_shared(const struct muster_simulation *sim, const struct muster
             sends ? bytes / (links[MUSTER_LEVEL_HOST].shared_GBps * 1e3) : 0;
         return;
     }
-    size_t way = sends ? 0 : 1;
-    load->host_us[2 * rank->host + way] += bytes / (links[MUSTER_LEVEL_RACK].shared_GBps * 1e3);
+    size_t direction = sends ? 0 : 1;
+    load->host_us[2 * rank->host + direction] +=
+        bytes / (links[MUSTER_LEVEL_RACK].shared_GBps * 1e3);
     if (level == MUSTER_LEVEL_WORLD) {
-        load->rack_us[2 * rank->rack + way] +=
+        load->rack_us[2 * rank->rack + direction] +=
             bytes / (links[MUSTER_LEVEL_WORLD].shared_GBps * 1e3);
     }
 }
 
-/* The least that a message's step takes from its posting on. Where ranks share cores there may be
- * no way. */
+/* The shortest time from the posting of a message's step to its end. Where ranks share cores, all
+ * latency beyond the postings may be waking, which a rank that is awake saves. */
 static double message_us(const struct muster_simulation *sim, const struct muster_sim_step *step,
                          uint32_t rank, enum muster_link_level level, double bytes)
 {
     const struct muster_link_figures *link = &sim->model.links[level];
     if (step->early) {
-        return 0; /* it may have been done in the round before */
+        return 0; /* it may be done in the round before */
     }
     if (bytes <= (double)sim->model.eager_bytes) {
-        return link->posting_us; /* it may have arrived before */
+        return link->posting_us; /* the message may have arrived before */
     }
     double flow_us = link->posting_us + port_us(sim, level, bytes);
     if (step->kind == MUSTER_STEP_SEND) {
         return flow_us;
     }
-    double way_us = muster_sim_is_crowded(sim, rank) ? 0 : link->latency_us - 2 * link->posting_us;
-    return link->latency_us + larger(way_us, 0) + flow_us;
+    double flight_us =
+        muster_sim_is_crowded(sim, rank) ? 0 : link->latency_us - 2 * link->posting_us;
+    return link->latency_us + larger(flight_us, 0) + flow_us;
 }
 
 static void load_message(const struct muster_simulation *sim, const struct muster_sim_rank *rank,
@@ -121,7 +124,8 @@ static void end_round(struct rank_load *own)
     own->round_us = 0;
 }
 
-/* What the rank alone needs. Rounds of a lane follow each other. */
+/* The time that the rank needs by itself: its core, its ports, and its longest lane, whose rounds
+ * follow each other. */
 static double load_rank(const struct muster_simulation *sim, uint32_t number, struct load *load)
 {
     const struct muster_sim_rank *rank = &sim->ranks[number];
@@ -159,7 +163,7 @@ static double most_of(const double *times_us, size_t count)
     return most_us;
 }
 
-/* The ranks of a host may share its cores, and so may those of all hosts. */
+/* The ranks of a host may share its cores; on one machine the ranks of all hosts do. */
 static double cores_us(const struct muster_simulation *sim, const double *work_us)
 {
     uint32_t cores = sim->model.core.cores;

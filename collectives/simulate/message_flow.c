@@ -1,8 +1,9 @@
 /*
- * From posting to arrival. Posting a send takes the sender's core for posting_us, and so does
- * taking in what arrived; what is left of latency_us is the way, or, where ranks share cores, the
- * waking of a receiver that sleeps. A small message leaves when it was posted and is buffered until
- * its receive is there; a larger one waits for the receiver's word, which takes one latency_us.
+ * A message from posting to arrival. Posting a send takes posting_us on the sender's core, and
+ * completing a receive takes as much on the receiver's. The rest of latency_us is the flight, or,
+ * where ranks share cores, the waking of a sleeping receiver. A small (eager) message leaves when
+ * it is posted, and is buffered until its receive is posted. A larger one also waits until the
+ * sender knows that the receive is posted, which takes one latency_us (rendezvous).
  */
 #include "collectives/simulate/simulate_parts.h"
 
@@ -11,12 +12,12 @@
 
 #include "worker/base/status.h"
 
-/* As a fabric of streams does it: the largest piece that is reduced before the next has come; and
- * the largest message that is not cut into segments, so that nothing else goes between. */
+/* As in the TCP transport: the largest piece that is reduced while the next one arrives; and the
+ * largest message that is not cut into segments, so that no other message is sent in between. */
 static const double piece_bytes = 128 << 10;
 static const double segment_bytes = 256 << 10;
 
-/* Where a lane would stand: the channel is a link's. */
+/* In place of a lane: the channel is a link's. */
 enum { ANY_LANE = UINT8_MAX };
 
 /* Channels ------------------------------------------------------------------------------------ */
@@ -30,7 +31,7 @@ static uint64_t key_of(uint32_t sender, uint32_t receiver, uint8_t lane)
 static struct muster_sim_channel *find_slot(struct muster_sim_channel *channels, size_t capacity,
                                             uint64_t key)
 {
-    /* A multiplicative hash with the golden ratio: all bits of the key move the upper ones. */
+    /* A multiplicative hash with the golden ratio: every bit of the key changes the upper bits. */
     size_t slot = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - __builtin_ctzl(capacity)));
     while (channels[slot].key != 0 && channels[slot].key != key) {
         slot = (slot + 1) & (capacity - 1);
@@ -58,7 +59,7 @@ static bool grow_channels(struct muster_simulation *sim)
     return true;
 }
 
-/* NULL: no memory, the simulation has failed. */
+/* Finds or adds the channel. NULL: no memory, the simulation has failed. */
 static struct muster_sim_channel *channel_of(struct muster_simulation *sim, uint32_t sender,
                                              uint32_t receiver, uint8_t lane)
 {
@@ -75,23 +76,24 @@ static struct muster_sim_channel *channel_of(struct muster_simulation *sim, uint
     return channel;
 }
 
-/* The message of this end, the n-th of its channel: made by whichever end comes first. NULL: no
- * memory. */
-static struct muster_sim_node *meet(struct muster_simulation *sim, uint32_t sender,
-                                    uint32_t receiver, uint8_t lane, bool sends, uint32_t *ret_node)
+/* The message of this end. The n-th send of a channel and its n-th receive are one message, whose
+ * node is made by the end that is posted first. NULL: no memory. */
+static struct muster_sim_node *find_message(struct muster_simulation *sim, uint32_t sender,
+                                            uint32_t receiver, uint8_t lane, bool sends,
+                                            uint32_t *ret_node)
 {
     struct muster_sim_channel *channel = channel_of(sim, sender, receiver, lane);
     if (channel == NULL) {
         return NULL;
     }
     uint32_t first = channel->first;
-    bool there = first != MUSTER_NOTHING && (sim->nodes[first].step == MUSTER_NOTHING) == sends;
-    if (there) {
+    bool posted = first != MUSTER_NOTHING && (sim->nodes[first].step == MUSTER_NOTHING) == sends;
+    if (posted) {
         channel->first = sim->nodes[first].next;
         *ret_node = first;
         return &sim->nodes[first];
     }
-    uint32_t node = muster_sim_node_take(sim);
+    uint32_t node = muster_sim_node_allocate(sim);
     if (node == MUSTER_NOTHING) {
         return NULL;
     }
@@ -123,25 +125,24 @@ static double size_bytes(const struct muster_simulation *sim, uint64_t count)
     return (double)count * (double)sim->element_size_bytes;
 }
 
-/* What is left of the latency besides postings: the way, and the waking of a receiver that sleeps.
- */
-static double way_us(const struct muster_simulation *sim, enum muster_link_level level)
+/* The latency without the postings: the flight, and the waking of a sleeping receiver. */
+static double flight_us(const struct muster_simulation *sim, enum muster_link_level level)
 {
     const struct muster_link_figures *link = &sim->model.links[level];
     double left_us = link->latency_us - 2 * link->posting_us;
     return left_us > 0 ? left_us : 0;
 }
 
-/* How long waking keeps a core busy. Ranks that share cores sleep when they wait. On one machine
- * there is no way that would take time; elsewhere it is what messages within a host take. */
+/* How long waking keeps a core busy. Ranks that share cores sleep while they wait. On one machine
+ * nothing flies, so all of it is waking; else it is as much as for messages within a host. */
 static double wake_us(const struct muster_simulation *sim, const struct muster_sim_node *message)
 {
     if (!muster_sim_is_crowded(sim, message->peer)) {
         return 0;
     }
-    double way = way_us(sim, message->level);
-    double within = way_us(sim, MUSTER_LEVEL_HOST);
-    return sim->model.core.one_machine != 0 || way < within ? way : within;
+    double flight = flight_us(sim, message->level);
+    double within = flight_us(sim, MUSTER_LEVEL_HOST);
+    return sim->model.core.one_machine != 0 || flight < within ? flight : within;
 }
 
 static void check_sizes(struct muster_simulation *sim, const struct muster_sim_node *message)
@@ -157,19 +158,20 @@ static void check_sizes(struct muster_simulation *sim, const struct muster_sim_n
     }
 }
 
-/* Both ends of a large message are posted, the other one earlier: its ready_us is what it has to
- * say to when the message may leave. */
-static void agree(struct muster_simulation *sim, uint32_t node, double ready_us)
+/* Both ends of a large message are posted; the message leaves when both are ready. The earlier
+ * end's time is in ready_us. */
+static void start_when_ready(struct muster_simulation *sim, uint32_t node, double ready_us)
 {
     double other_us = sim->nodes[node].ready_us;
-    muster_sim_put(sim, node, MUSTER_SIM_FLOW_START, ready_us > other_us ? ready_us : other_us);
+    muster_sim_schedule(sim, node, MUSTER_SIM_FLOW_START,
+                        ready_us > other_us ? ready_us : other_us);
 }
 
 void muster_sim_post_send(struct muster_simulation *sim, uint32_t rank, uint32_t step)
 {
     const struct muster_sim_step *send = &sim->ranks[rank].steps[step];
     uint32_t node;
-    struct muster_sim_node *message = meet(sim, rank, send->peer, send->lane, true, &node);
+    struct muster_sim_node *message = find_message(sim, rank, send->peer, send->lane, true, &node);
     if (message == NULL) {
         return;
     }
@@ -182,17 +184,17 @@ void muster_sim_post_send(struct muster_simulation *sim, uint32_t rank, uint32_t
         check_sizes(sim, message);
     }
     if (message->eager) {
-        muster_sim_put(sim, node, MUSTER_SIM_FLOW_START, ready_us);
+        muster_sim_schedule(sim, node, MUSTER_SIM_FLOW_START, ready_us);
         muster_sim_finish_step(sim, rank, step, ready_us);
     } else if (message->peer_step != MUSTER_NOTHING) {
-        agree(sim, node, ready_us);
+        start_when_ready(sim, node, ready_us);
     } else {
         message->ready_us = ready_us;
     }
 }
 
-/* What arrived is taken in and reduced. All but the last piece could be reduced while the rest was
- * on its way, if the core had the time. */
+/* The work that is left when the last byte has arrived. All pieces but the last could be reduced
+ * while the rest was arriving, if the core had time. */
 static double reduce_us(struct muster_simulation *sim, const struct muster_sim_node *message,
                         double bytes)
 {
@@ -205,7 +207,8 @@ static double reduce_us(struct muster_simulation *sim, const struct muster_sim_n
     return bytes * byte_us - before_us;
 }
 
-static void take_in(struct muster_simulation *sim, uint32_t node, double waking_us)
+/* Completes the receive of a message that has arrived: posting, waking and reducing on its core. */
+static void complete_receive(struct muster_simulation *sim, uint32_t node, double waking_us)
 {
     const struct muster_sim_node *message = &sim->nodes[node];
     const struct muster_sim_step *receive = &sim->ranks[message->peer].steps[message->peer_step];
@@ -215,19 +218,20 @@ static void take_in(struct muster_simulation *sim, uint32_t node, double waking_
     }
     muster_sim_finish_step(sim, message->peer, message->peer_step,
                            muster_sim_work(sim, message->peer, sim->now_us, work_us));
-    muster_sim_node_give(sim, node);
+    muster_sim_node_free(sim, node);
 }
 
 void muster_sim_post_receive(struct muster_simulation *sim, uint32_t rank, uint32_t step)
 {
     const struct muster_sim_step *receive = &sim->ranks[rank].steps[step];
     uint32_t node;
-    struct muster_sim_node *message = meet(sim, receive->peer, rank, receive->lane, false, &node);
+    struct muster_sim_node *message =
+        find_message(sim, receive->peer, rank, receive->lane, false, &node);
     if (message == NULL) {
         return;
     }
     message->peer_step = step;
-    /* When the sender can know. */
+    /* When the sender learns of it. */
     double ready_us = sim->now_us + link_of(sim, message)->latency_us * message->factor;
     if (message->step == MUSTER_NOTHING) {
         message->ready_us = ready_us;
@@ -235,9 +239,9 @@ void muster_sim_post_receive(struct muster_simulation *sim, uint32_t rank, uint3
     }
     check_sizes(sim, message);
     if (message->arrived) {
-        take_in(sim, node, 0);
+        complete_receive(sim, node, 0);
     } else if (!message->eager) {
-        agree(sim, node, ready_us);
+        start_when_ready(sim, node, ready_us);
     }
 }
 
@@ -251,7 +255,7 @@ static void begin_flow(struct muster_simulation *sim, uint32_t node)
     if (message->left_bytes > 0) {
         muster_sim_flow_begin(sim, node);
     } else {
-        muster_sim_put(sim, node, MUSTER_SIM_FLOW_END, sim->now_us);
+        muster_sim_schedule(sim, node, MUSTER_SIM_FLOW_END, sim->now_us);
     }
 }
 
@@ -260,8 +264,8 @@ static bool is_whole(const struct muster_sim_node *message)
     return message->left_bytes <= segment_bytes;
 }
 
-/* Messages that are not cut leave a link one after the other. True: it is this one's turn. */
-static bool line_up(struct muster_simulation *sim, uint32_t node)
+/* Messages that are not cut leave over a link one after the other. True: it is this one's turn. */
+static bool queue_on_link(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
     struct muster_sim_channel *link = channel_of(sim, message->rank, message->peer, ANY_LANE);
@@ -280,8 +284,8 @@ static bool line_up(struct muster_simulation *sim, uint32_t node)
     return first;
 }
 
-/* The one whose turn it was has left. */
-static void let_next(struct muster_simulation *sim, const struct muster_sim_node *message)
+/* Removes the message, which has left, from its link's queue, and starts the next one. */
+static void start_next(struct muster_simulation *sim, const struct muster_sim_node *message)
 {
     struct muster_sim_channel *link = channel_of(sim, message->rank, message->peer, ANY_LANE);
     if (link == NULL) {
@@ -297,11 +301,11 @@ void muster_sim_start_flow(struct muster_simulation *sim, uint32_t node)
 {
     struct muster_sim_node *message = &sim->nodes[node];
     if (muster_sim_link_dead_us(sim, message->rank, message->peer) <= sim->now_us) {
-        return; /* it never arrives; muster_sim_judge() finds who waits for it */
+        return; /* it never arrives; muster_sim_explain() finds the ranks that wait for it */
     }
     sim->messages[message->level]++;
     sim->bytes[message->level] += (uint64_t)message->left_bytes;
-    if (!is_whole(message) || line_up(sim, node)) {
+    if (!is_whole(message) || queue_on_link(sim, node)) {
         begin_flow(sim, node);
     }
 }
@@ -311,15 +315,15 @@ void muster_sim_end_flow(struct muster_simulation *sim, uint32_t node)
     muster_sim_flow_end(sim, node);
     struct muster_sim_node *message = &sim->nodes[node];
     if (message->whole) {
-        let_next(sim, message);
+        start_next(sim, message);
     }
-    double left_us = (way_us(sim, message->level) - wake_us(sim, message)) * message->factor;
+    double left_us = (flight_us(sim, message->level) - wake_us(sim, message)) * message->factor;
     if (!message->eager) {
         muster_sim_step_done(sim, message->rank, message->step);
-        message = &sim->nodes[node]; /* the next round's messages may have moved it */
+        message = &sim->nodes[node]; /* the messages of the next round may have moved it */
     }
-    message->flow_us += left_us; /* from now on: when the first byte arrives */
-    muster_sim_put(sim, node, MUSTER_SIM_ARRIVAL, sim->now_us + left_us);
+    message->flow_us += left_us; /* from here on: when the first byte arrives */
+    muster_sim_schedule(sim, node, MUSTER_SIM_ARRIVAL, sim->now_us + left_us);
 }
 
 void muster_sim_arrive(struct muster_simulation *sim, uint32_t node)
@@ -331,6 +335,6 @@ void muster_sim_arrive(struct muster_simulation *sim, uint32_t node)
     }
     if (message->peer_step != MUSTER_NOTHING) {
         bool sleeps = sim->ranks[message->peer].core_free_us <= sim->now_us;
-        take_in(sim, node, sleeps ? wake_us(sim, message) : 0);
+        complete_receive(sim, node, sleeps ? wake_us(sim, message) : 0);
     }
 }

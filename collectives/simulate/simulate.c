@@ -1,8 +1,8 @@
 /*
- * The simulator: schedules in, the loop, the result. What the model behind it is stands in
- * simulate.h; LogGP and its source in cost.h; fair sharing of what messages flow through as in
- * H. Casanova, A. Giersch, A. Legrand, M. Quinson, F. Suter: Versatile, scalable, and accurate
- * simulation of distributed applications and platforms, J. Parallel Distrib. Comput. 74, 2014.
+ * The simulator: adds schedules, runs the event loop, and makes the result. simulate.h describes
+ * the model; cost.h has LogGP and its source. Fair sharing of resources is as in H. Casanova, A.
+ * Giersch, A. Legrand, M. Quinson, F. Suter: Versatile, scalable, and accurate simulation of
+ * distributed applications and platforms, J. Parallel Distrib. Comput. 74, 2014.
  */
 #include "collectives/simulate/simulate_parts.h"
 
@@ -13,32 +13,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Making -------------------------------------------------------------------------------------- */
-
-/* The hosts whose ranks are more than their cores get a clock for each core. On one machine all of
- * them use the first host's. */
-static muster_status share_cores(struct muster_simulation *sim)
-{
-    uint32_t cores = sim->model.core.cores;
-    if (cores == 0) {
-        return MUSTER_OK;
-    }
-    const struct muster_topology *topology = sim->topology;
-    sim->cores_us = calloc(topology->hosts, sizeof *sim->cores_us);
-    bool one_machine = sim->model.core.one_machine != 0;
-    uint32_t machines = one_machine ? 1 : topology->hosts;
-    for (uint32_t host = 0; sim->cores_us != NULL && host < machines; host++) {
-        if ((one_machine ? topology->ranks : topology->host_sizes[host]) > cores) {
-            sim->cores_us[host] = calloc((size_t)cores + 1, sizeof *sim->cores_us[host]);
-            if (sim->cores_us[host] == NULL) {
-                return muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
-            }
-        }
-    }
-    return sim->cores_us != NULL
-               ? MUSTER_OK
-               : muster_error_set(MUSTER_FATAL, "simulation: no memory for cores");
-}
+/* Creating ------------------------------------------------------------------------------------ */
 
 static muster_status init(struct muster_simulation *sim,
                           const struct muster_simulation_options *options)
@@ -61,7 +36,7 @@ static muster_status init(struct muster_simulation *sim,
         sim->ranks[rank].finish_us = -1;
     }
     TRY(muster_sim_network_init(sim));
-    TRY(share_cores(sim));
+    TRY(muster_sim_cores_init(sim));
     return muster_sim_faults_init(sim, options->faults, options->fault_count);
 }
 
@@ -92,12 +67,9 @@ void muster_simulation_destroy(struct muster_simulation *simulation)
         free(simulation->ranks[rank].lanes);
         free(simulation->ranks[rank].times);
     }
-    for (uint32_t host = 0; simulation->cores_us != NULL && host < topology->hosts; host++) {
-        free(simulation->cores_us[host]);
-    }
+    muster_sim_cores_finish(simulation);
     muster_sim_network_finish(simulation);
     free(simulation->ranks);
-    free(simulation->cores_us);
     free(simulation->faults);
     free(simulation->nodes);
     free(simulation->queue);
@@ -142,7 +114,7 @@ static muster_status check_schedule(const struct muster_simulation *sim,
     return MUSTER_OK;
 }
 
-static void keep_steps(struct muster_sim_rank *rank, const struct muster_schedule *schedule)
+static void store_steps(struct muster_sim_rank *rank, const struct muster_schedule *schedule)
 {
     for (size_t i = 0; i < schedule->step_count; i++) {
         const struct muster_step *step = &schedule->steps[i];
@@ -188,7 +160,7 @@ muster_status muster_simulation_add(struct muster_simulation *simulation,
     rank->lane_count = schedule->lanes;
     rank->lanes_left = schedule->lanes;
     rank->added = true;
-    keep_steps(rank, schedule);
+    store_steps(rank, schedule);
     return MUSTER_OK;
 }
 
@@ -207,33 +179,37 @@ muster_status muster_simulation_add_all(struct muster_simulation *simulation, si
     return MUSTER_OK;
 }
 
-static bool do_alike(const struct muster_simulation *one, uint32_t rank,
-                     const struct muster_simulation *other, uint32_t its_rank)
+/* True if the two ranks have the same list of steps. */
+static bool have_same_steps(const struct muster_simulation *one, uint32_t rank,
+                            const struct muster_simulation *other, uint32_t other_rank)
 {
     const struct muster_sim_rank *left = &one->ranks[rank];
-    const struct muster_sim_rank *right = &other->ranks[its_rank];
+    const struct muster_sim_rank *right = &other->ranks[other_rank];
     if (left->step_count != right->step_count) {
         return false;
     }
     for (uint32_t i = 0; i < left->step_count; i++) {
         const struct muster_sim_step *step = &left->steps[i];
-        const struct muster_sim_step *its = &right->steps[i];
-        if (step->kind != its->kind || step->count != its->count || step->lane != its->lane ||
-            step->begins_round != its->begins_round || step->early != its->early ||
-            (is_message(step->kind) && muster_sim_level(one, rank, step->peer) !=
-                                           muster_sim_level(other, its_rank, its->peer))) {
+        const struct muster_sim_step *counterpart = &right->steps[i];
+        if (step->kind != counterpart->kind || step->count != counterpart->count ||
+            step->lane != counterpart->lane || step->begins_round != counterpart->begins_round ||
+            step->early != counterpart->early ||
+            (is_message(step->kind) &&
+             muster_sim_level(one, rank, step->peer) !=
+                 muster_sim_level(other, other_rank, counterpart->peer))) {
             return false;
         }
     }
     return true;
 }
 
-static uint32_t count_alike(const struct muster_simulation *one, uint32_t rank,
-                            const struct muster_simulation *other)
+/* How many ranks of the other simulation have the same list of steps as this rank. */
+static uint32_t count_same(const struct muster_simulation *one, uint32_t rank,
+                           const struct muster_simulation *other)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < other->topology->ranks; i++) {
-        count += do_alike(one, rank, other, i) ? 1 : 0;
+        count += have_same_steps(one, rank, other, i) ? 1 : 0;
     }
     return count;
 }
@@ -242,93 +218,23 @@ bool muster_simulation_is_alike(const struct muster_simulation *one,
                                 const struct muster_simulation *other)
 {
     for (uint32_t rank = 0; rank < one->topology->ranks; rank++) {
-        if (count_alike(one, rank, one) != count_alike(one, rank, other)) {
+        if (count_same(one, rank, one) != count_same(one, rank, other)) {
             return false;
         }
     }
     return true;
 }
 
-/* What a rank does ---------------------------------------------------------------------------- */
-
-/* Where the cores of the rank's host are clocked; NULL: it has its own. */
-static double *shared_cores_us(const struct muster_simulation *sim, uint32_t rank)
-{
-    uint32_t machine = sim->model.core.one_machine != 0 ? 0 : sim->ranks[rank].host;
-    return sim->cores_us == NULL ? NULL : sim->cores_us[machine];
-}
-
-bool muster_sim_is_crowded(const struct muster_simulation *sim, uint32_t rank)
-{
-    return shared_cores_us(sim, rank) != NULL;
-}
-
-static void count_busy(struct muster_simulation *sim, uint32_t rank, double work_us)
-{
-    double *cores_us = shared_cores_us(sim, rank);
-    sim->ranks[rank].busy_us += work_us;
-    if (cores_us != NULL) {
-        cores_us[sim->model.core.cores] += work_us;
-    }
-}
-
-double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us, double work_us)
-{
-    struct muster_sim_rank *working = &sim->ranks[rank];
-    if (work_us <= 0) {
-        return from_us;
-    }
-    double start_us = from_us > working->core_free_us ? from_us : working->core_free_us;
-    double *core_us = &working->core_free_us;
-    double *cores_us = shared_cores_us(sim, rank);
-    if (cores_us != NULL) {
-        core_us = cores_us;
-        for (uint32_t i = 1; i < sim->model.core.cores; i++) {
-            core_us = cores_us[i] < *core_us ? &cores_us[i] : core_us;
-        }
-        start_us = *core_us > start_us ? *core_us : start_us;
-    }
-    double end_us = start_us + work_us * working->core_factor;
-    *core_us = end_us;
-    working->core_free_us = end_us;
-    count_busy(sim, rank, end_us - start_us);
-    return end_us;
-}
-
-struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint32_t rank)
-{
-    const double *cores_us = shared_cores_us(sim, rank);
-    return (struct muster_sim_busy){.rank_us = sim->ranks[rank].busy_us,
-                                    .host_us =
-                                        cores_us == NULL ? 0 : cores_us[sim->model.core.cores]};
-}
-
-double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
-                              const struct muster_sim_busy *since, double work_us)
-{
-    struct muster_sim_busy busy = muster_sim_busy(sim, rank);
-    double factor = sim->ranks[rank].core_factor;
-    double idle_us = span_us - (busy.rank_us - since->rank_us);
-    if (shared_cores_us(sim, rank) != NULL) {
-        double host_us = sim->model.core.cores * span_us - (busy.host_us - since->host_us);
-        idle_us = host_us < idle_us ? host_us : idle_us;
-    }
-    double done_us = idle_us < work_us * factor ? idle_us : work_us * factor;
-    if (done_us <= 0) {
-        return 0;
-    }
-    count_busy(sim, rank, done_us);
-    return done_us / factor;
-}
+/* Rounds -------------------------------------------------------------------------------------- */
 
 void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
                             double at_us)
 {
-    uint32_t node = muster_sim_node_take(sim);
+    uint32_t node = muster_sim_node_allocate(sim);
     if (node != MUSTER_NOTHING) {
         sim->nodes[node].rank = rank;
         sim->nodes[node].step = step;
-        muster_sim_put(sim, node, MUSTER_SIM_WORK_DONE, at_us);
+        muster_sim_schedule(sim, node, MUSTER_SIM_WORK_DONE, at_us);
     }
 }
 
@@ -356,7 +262,7 @@ static void post_now(struct muster_simulation *sim, uint32_t rank, uint32_t step
     post(sim, rank, step);
 }
 
-/* Moves the window. */
+/* Moves the window [start, next) to the next round. */
 static void enter_round(const struct muster_sim_rank *rank, struct muster_sim_lane *lane)
 {
     lane->start = lane->next;
@@ -366,8 +272,8 @@ static void enter_round(const struct muster_sim_rank *rank, struct muster_sim_la
     } while (lane->next < lane->end && !rank->steps[lane->next].begins_round);
 }
 
-/* Posts the next round: messages first, so that they are on their way while the core works, and
- * with them what the round after it receives early. */
+/* Posts the next round: messages first, so that they are in flight while the core works, and with
+ * them the early receives of the round after it; then local steps. */
 static void start_round(struct muster_simulation *sim, uint32_t rank, struct muster_sim_lane *lane)
 {
     const struct muster_sim_rank *own = &sim->ranks[rank];
@@ -410,7 +316,7 @@ void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t
     }
     struct muster_sim_lane *lane = &own->lanes[own->steps[step].lane];
     if (step >= lane->next) {
-        return; /* early */
+        return; /* an early receive: its round has not begun */
     }
     lane->waiting--;
     while (lane->waiting == 0) {
@@ -440,20 +346,21 @@ static void begin(struct muster_simulation *sim, uint32_t rank)
 
 /* The loop ------------------------------------------------------------------------------------ */
 
-static void put_new(struct muster_simulation *sim, uint32_t rank, uint8_t event, double at_us)
+static void schedule_new(struct muster_simulation *sim, uint32_t rank, uint8_t event, double at_us)
 {
-    uint32_t node = muster_sim_node_take(sim);
+    uint32_t node = muster_sim_node_allocate(sim);
     if (node != MUSTER_NOTHING) {
         sim->nodes[node].rank = rank;
-        muster_sim_put(sim, node, event, at_us);
+        muster_sim_schedule(sim, node, event, at_us);
     }
 }
 
-static muster_status put_beginnings(struct muster_simulation *sim)
+/* Schedules the beginnings of all ranks, and all deaths. */
+static muster_status schedule_beginnings(struct muster_simulation *sim)
 {
     for (size_t i = 0; i < sim->fault_count; i++) {
         if (sim->faults[i].kind == MUSTER_FAULT_DEAD_LINK) {
-            put_new(sim, 0, MUSTER_SIM_DEATH, sim->faults[i].at_us);
+            schedule_new(sim, 0, MUSTER_SIM_DEATH, sim->faults[i].at_us);
         }
     }
     for (uint32_t rank = 0; rank < sim->topology->ranks; rank++) {
@@ -462,9 +369,9 @@ static muster_status put_beginnings(struct muster_simulation *sim)
                                     rank);
         }
         if (isfinite(sim->ranks[rank].dead_us)) {
-            put_new(sim, rank, MUSTER_SIM_DEATH, sim->ranks[rank].dead_us);
+            schedule_new(sim, rank, MUSTER_SIM_DEATH, sim->ranks[rank].dead_us);
         }
-        put_new(sim, rank, MUSTER_SIM_BEGIN, sim->ranks[rank].begins_us);
+        schedule_new(sim, rank, MUSTER_SIM_BEGIN, sim->ranks[rank].begins_us);
     }
     return sim->status;
 }
@@ -475,11 +382,11 @@ static void handle(struct muster_simulation *sim, uint32_t node)
     uint32_t step = sim->nodes[node].step;
     switch (sim->nodes[node].event) {
     case MUSTER_SIM_BEGIN:
-        muster_sim_node_give(sim, node);
+        muster_sim_node_free(sim, node);
         begin(sim, rank);
         break;
     case MUSTER_SIM_WORK_DONE:
-        muster_sim_node_give(sim, node);
+        muster_sim_node_free(sim, node);
         muster_sim_step_done(sim, rank, step);
         break;
     case MUSTER_SIM_FLOW_START:
@@ -495,18 +402,19 @@ static void handle(struct muster_simulation *sim, uint32_t node)
         muster_sim_close_uplink(sim, sim->nodes[node].peer);
         break;
     default: /* MUSTER_SIM_DEATH */
-        muster_sim_node_give(sim, node);
-        muster_sim_strike(sim);
+        muster_sim_node_free(sim, node);
+        muster_sim_stop_dead_flows(sim);
         break;
     }
 }
 
-/* Until nothing more happens. False: the limit has passed. */
+/* Runs until no event is left. Rates are computed when all events of one time have been handled.
+ * False: the limit has passed. */
 static bool run_events(struct muster_simulation *sim)
 {
     while (sim->status == MUSTER_OK && sim->unfinished > 0) {
         bool later = sim->queue_count == 0 || sim->queue[0].at_us > sim->now_us;
-        if (later && muster_sim_share_out(sim)) {
+        if (later && muster_sim_share(sim)) {
             continue;
         }
         if (sim->queue_count == 0) {
@@ -539,7 +447,7 @@ void muster_simulation_limit(struct muster_simulation *simulation, double limit_
 muster_status muster_simulation_run(struct muster_simulation *simulation,
                                     struct muster_simulation_result *ret_result)
 {
-    TRY(put_beginnings(simulation));
+    TRY(schedule_beginnings(simulation));
     bool within_limit = run_events(simulation);
     TRY(simulation->status);
     struct muster_simulation_result result = {
@@ -553,7 +461,7 @@ muster_status muster_simulation_run(struct muster_simulation *simulation,
         result.messages[level] = simulation->messages[level];
     }
     if (!result.finished && within_limit) {
-        muster_sim_judge(simulation, result.verdict, sizeof result.verdict);
+        muster_sim_explain(simulation, result.verdict, sizeof result.verdict);
     }
     *ret_result = result;
     return MUSTER_OK;

@@ -1,16 +1,17 @@
 /*
  * What the simulator's files share.
  *
- *   simulate.c           schedules in, rounds, what a rank does, the loop, the result
- *   event_queue.c     what happens next: a binary heap, ties by lane and rank
- *   bandwidth_sharing.c   messages that flow, and what they share
- *   bursts.c    uplinks that let bursts through
- *   message_flow.c  from posting to arrival
- *   lower_bound.c     what no run can be faster than
- *   simulated_faults.c    faults; who waits for whom when nothing more happens
+ *   simulate.c            schedules, rounds, the work of a rank, the event loop, the result
+ *   event_queue.c         events in order of time: a binary heap, ties by lane and rank
+ *   bandwidth_sharing.c   the rates of messages that share ports, memory and uplinks
+ *   bursts.c              uplinks that let bursts pass
+ *   core_sharing.c        the work of ranks on cores, own or shared
+ *   message_flow.c        a message from posting to arrival
+ *   lower_bound.c         a time below which no run can finish
+ *   simulated_faults.c    faults; which ranks wait for which when nothing more happens
  *
- * Times are kept on a grid (2^-10 us, rounded up), so that what is simultaneous but for rounding
- * happens at the same time, and rates are shared out once for all of it.
+ * Times are rounded up to a grid of 2^-10 us. So events that differ only by rounding happen at the
+ * same time, and rates are computed once for all of them.
  */
 #ifndef MUSTER_COLLECTIVES_SIMULATE_SIMULATE_PARTS_H
 #define MUSTER_COLLECTIVES_SIMULATE_SIMULATE_PARTS_H
@@ -19,27 +20,27 @@
 
 #define MUSTER_NOTHING UINT32_MAX /* no node, no step */
 
-/* What is kept of a step. */
+/* What is stored of a step. */
 struct muster_sim_step {
     uint64_t count;
     uint32_t peer;
     uint8_t kind; /* enum muster_step_kind */
     uint8_t lane;
     bool begins_round : 1;
-    bool early : 1; /* a receive that is posted with the round before */
+    bool early : 1; /* a receive that is posted one round early */
     bool done : 1;
 };
 _Static_assert(sizeof(struct muster_sim_step) == 16, "there are millions of them");
 
 struct muster_sim_lane {
-    uint32_t end;         /* of its steps */
-    uint32_t start, next; /* the round under way: [start, next) */
-    uint32_t waiting;     /* steps of it that are not done */
+    uint32_t end;         /* behind its last step */
+    uint32_t start, next; /* the current round: steps [start, next) */
+    uint32_t waiting;     /* its steps that are not done */
     uint32_t round;
 };
 
 struct muster_sim_rank {
-    struct muster_sim_step *steps;   /* [step_count]; NULL before its schedule came */
+    struct muster_sim_step *steps;   /* [step_count]; NULL until its schedule is added */
     struct muster_sim_lane *lanes;   /* [lane_count] */
     struct muster_step_times *times; /* [step_count], with trace */
     uint32_t step_count;
@@ -49,93 +50,91 @@ struct muster_sim_rank {
     uint32_t rack;
     bool added;
     double core_free_us;
-    double busy_us; /* all that its core did, in sum */
+    double busy_us; /* total time of the work on its core */
     double core_factor;
     double begins_us;
-    double dead_us;   /* from then on; INFINITY: never */
+    double dead_us;   /* when it dies; INFINITY: never */
     double finish_us; /* -1: not yet */
 };
 
 /* What a node's event means. */
 enum muster_sim_event {
     MUSTER_SIM_BEGIN = 1,    /* a rank begins */
-    MUSTER_SIM_WORK_DONE,    /* of a local step, of a send that was buffered, of a receive */
+    MUSTER_SIM_WORK_DONE,    /* a local step, an eager send or a receive is done */
     MUSTER_SIM_FLOW_START,   /* the first byte leaves */
     MUSTER_SIM_FLOW_END,     /* the last byte has left */
-    MUSTER_SIM_ARRIVAL,      /* it is there */
-    MUSTER_SIM_DEATH,        /* something dies */
-    MUSTER_SIM_BUCKET_EMPTY, /* an uplink has let its burst through; the node's `peer` is its number
-                              */
+    MUSTER_SIM_ARRIVAL,      /* the message has arrived */
+    MUSTER_SIM_DEATH,        /* a rank or a link dies */
+    MUSTER_SIM_BUCKET_EMPTY, /* an uplink's burst has passed; its number is the node's `peer` */
 };
 
-/* What a message goes through: the sender's port, the receiver's, and what it shares with others.
- */
+/* A message's use of a resource: of the sender's port, the receiver's, or one that it shares. */
 enum { MUSTER_SIM_USES_MAX = 6 };
 struct muster_sim_use {
     uint32_t resource;
     uint32_t previous, next; /* uses of the resource: node x MUSTER_SIM_USES_MAX + index */
 };
 
-/* What a rank's core, and all cores of its host where they are shared, had done up to some time. */
+/* Work up to some time: on a rank's core; and on all cores of its host, if they are shared. */
 struct muster_sim_busy {
     double rank_us, host_us;
 };
 
-/* A message, or what else an event is about. */
+/* A message, or the subject of another event. */
 struct muster_sim_node {
     uint8_t event;
     uint8_t level;
-    uint8_t use_count; /* 0: it does not flow */
+    uint8_t use_count; /* 0: it is not flowing */
     bool eager;
-    bool whole;                  /* it leaves its link in turn */
+    bool whole;                  /* it is not cut: it waits for its turn on the link */
     bool arrived;                /* before its receive was posted */
-    uint32_t rank, step;         /* the sender's; or whose work it is */
+    uint32_t rank, step;         /* of the sender; or of the work */
     uint32_t peer;               /* the receiver */
-    uint32_t peer_step;          /* MUSTER_NOTHING: its receive is not posted */
-    uint32_t next;               /* in its channel, or of the free ones */
-    uint32_t link_next;          /* of those that follow it over the same link */
-    uint32_t place;              /* in the queue; MUSTER_NOTHING: not there */
-    uint32_t rated;              /* the sharing-out that last looked at it */
-    double ready_us;             /* when the end that came first can begin */
+    uint32_t peer_step;          /* of the receive; MUSTER_NOTHING: it is not posted */
+    uint32_t next;               /* in its channel, or in the list of free nodes */
+    uint32_t link_next;          /* the message that follows it over the same link */
+    uint32_t place;              /* in the event queue; MUSTER_NOTHING: it is not queued */
+    uint32_t rated;              /* the number of the sharing that last rated it */
+    double ready_us;             /* when the end that was posted first can begin */
     double factor;               /* of a slow link */
-    double left_bytes;           /* that have not left */
+    double left_bytes;           /* that have not left the sender */
     double rate;                 /* bytes in a microsecond */
-    double rated_us;             /* since when */
+    double rated_us;             /* when it got this rate */
     double flow_us;              /* when it began to flow */
-    struct muster_sim_busy busy; /* of the receiver then */
+    struct muster_sim_busy busy; /* of the receiver at that time */
     struct muster_sim_use uses[MUSTER_SIM_USES_MAX];
 };
 
-/* Messages of which one end is posted, from one sender to one receiver in one lane, in order; or,
- * by link, those that leave one after the other. */
+/* A queue: of the messages of which one end is posted, from one sender to one receiver in one lane;
+ * or, for a link, of the messages that leave one after the other. */
 struct muster_sim_channel {
     uint64_t key; /* 0: free */
     uint32_t first, last;
 };
 
-/* What an uplink lets through beyond its rate. */
+/* A token bucket: what an uplink lets pass beyond its rate. */
 struct muster_sim_bucket {
     double tokens; /* bytes */
     double filled_us;
     double outflow; /* bytes in a microsecond */
-    bool open;      /* it holds nobody up */
+    bool open;      /* it does not limit any message */
     uint32_t node;  /* for its event */
 };
 
 /* A port, a host's memory, an uplink. */
 struct muster_sim_resource {
-    double capacity; /* bytes in a microsecond; 0: as many as the message alone could use */
-    double largest;  /* that one message could use, of all so far */
+    double capacity; /* bytes in a microsecond; 0: as much as one message could use alone */
+    double largest;  /* the highest rate that one message could use, of all so far */
     struct muster_sim_bucket *bucket; /* or NULL */
     uint32_t first;                   /* use */
     uint32_t count;                   /* messages that flow through it */
-    uint32_t shared;                  /* the count when it was last shared out */
-    bool changed;                     /* it stands in the list of those to be shared out */
+    uint32_t shared;                  /* the count at the last sharing */
+    bool changed;                     /* it is in the list of changed resources */
 };
 
 struct muster_sim_entry {
     double at_us;
-    uint64_t order; /* of what happens at the same time */
+    uint64_t order; /* among events at the same time */
     uint32_t node;
 };
 
@@ -146,13 +145,13 @@ struct muster_simulation {
     double limit_us;
     bool trace;
     struct muster_sim_rank *ranks; /* [topology->ranks] */
-    double **cores_us;             /* [hosts] when each of its cores is free, and what all of them
-                                      did, in sum; NULL: each rank has its own */
+    double **cores_us;             /* [hosts] when each of its cores is free, then the total work on
+                                      all of them; NULL: each rank has its own core */
     uint32_t unfinished;
     double now_us;
     muster_status status; /* the first failure; its text is the thread's */
 
-    struct muster_fault *faults; /* those of links, by link */
+    struct muster_fault *faults; /* the faults of links, sorted by link */
     size_t fault_count;
 
     struct muster_sim_node *nodes;
@@ -166,9 +165,9 @@ struct muster_simulation {
 
     struct muster_sim_resource *resources;
     struct muster_sim_bucket *buckets; /* of the hosts' uplinks; NULL: they have none */
-    uint32_t *changed;                 /* [resources] those to be shared out */
+    uint32_t *changed;                 /* [resources] those whose rates must be computed anew */
     uint32_t changed_count;
-    uint32_t sharing; /* number of the present sharing-out */
+    uint32_t sharing; /* the number of the current sharing */
 
     uint64_t bytes[MUSTER_LEVEL_COUNT];
     uint64_t messages[MUSTER_LEVEL_COUNT];
@@ -176,41 +175,41 @@ struct muster_simulation {
 
 /* event_queue.c */
 
-/* Up to the next point of the grid. */
+/* Rounds up to the next point of the grid. */
 double muster_sim_grid_us(double time_us);
-/* A node with nothing in it, or MUSTER_NOTHING and the simulation has failed. */
-uint32_t muster_sim_node_take(struct muster_simulation *sim);
-void muster_sim_node_give(struct muster_simulation *sim, uint32_t node);
-/* The node's event is to happen then; if it was to happen at another time, no longer then. */
-void muster_sim_put(struct muster_simulation *sim, uint32_t node, uint8_t event, double at_us);
-void muster_sim_withdraw(struct muster_simulation *sim, uint32_t node);
-/* The node of the earliest event, which leaves the queue. There must be one. */
+/* An empty node. MUSTER_NOTHING: no memory, the simulation has failed. */
+uint32_t muster_sim_node_allocate(struct muster_simulation *sim);
+void muster_sim_node_free(struct muster_simulation *sim, uint32_t node);
+/* Schedules the node's event for this time, in place of one that is scheduled already. */
+void muster_sim_schedule(struct muster_simulation *sim, uint32_t node, uint8_t event, double at_us);
+void muster_sim_cancel(struct muster_simulation *sim, uint32_t node);
+/* Removes the earliest event from the queue, and returns its node. The queue must not be empty. */
 uint32_t muster_sim_pop(struct muster_simulation *sim);
 
 /* bandwidth_sharing.c */
 
 MUSTER_CHECKED muster_status muster_sim_network_init(struct muster_simulation *sim);
 void muster_sim_network_finish(struct muster_simulation *sim);
-/* How far apart two ranks are. */
+/* The level of the link between two ranks. */
 enum muster_link_level muster_sim_level(const struct muster_simulation *sim, uint32_t rank,
                                         uint32_t peer);
-/* The message begins to flow; the next sharing-out gives it a rate. */
+/* The message begins to flow; the next sharing gives it a rate. */
 void muster_sim_flow_begin(struct muster_simulation *sim, uint32_t node);
 void muster_sim_flow_end(struct muster_simulation *sim, uint32_t node);
-/* Shares out what has changed; false: nothing had. */
-bool muster_sim_share_out(struct muster_simulation *sim);
+/* Computes the rates of messages that use changed resources. False: no resource had changed. */
+bool muster_sim_share(struct muster_simulation *sim);
 
-/* The event of an uplink's bucket; `resource` is its number. */
+/* The bucket of the uplink with this number is empty. */
 void muster_sim_close_uplink(struct muster_simulation *sim, uint32_t resource);
 
-/* bursts.c; without effect where there is no bucket, but for the first and the last */
+/* bursts.c; the middle two have no effect on a resource without a bucket */
 
-/* For `count` resources from number `first` on. */
+/* Gives buckets to `count` resources from number `first` on. */
 MUSTER_CHECKED muster_status muster_sim_buckets_init(struct muster_simulation *sim, uint32_t first,
                                                      uint32_t count);
-/* Decides whether it is open. */
-void muster_sim_bucket_look(struct muster_simulation *sim, struct muster_sim_resource *resource);
-/* So much more flows through it, in bytes in a microsecond. */
+/* Updates whether it is open. */
+void muster_sim_bucket_update(struct muster_simulation *sim, struct muster_sim_resource *resource);
+/* The flow through the resource changes by so many bytes in a microsecond. */
 void muster_sim_bucket_flow(struct muster_simulation *sim, struct muster_sim_resource *resource,
                             double change);
 void muster_sim_bucket_empty(struct muster_simulation *sim, struct muster_sim_resource *resource);
@@ -224,20 +223,26 @@ void muster_sim_start_flow(struct muster_simulation *sim, uint32_t node);
 void muster_sim_end_flow(struct muster_simulation *sim, uint32_t node);
 void muster_sim_arrive(struct muster_simulation *sim, uint32_t node);
 
-/* simulate.c */
+/* core_sharing.c */
 
-/* The rank shares cores with more ranks than they are. */
+MUSTER_CHECKED muster_status muster_sim_cores_init(struct muster_simulation *sim);
+void muster_sim_cores_finish(struct muster_simulation *sim);
+/* True if the rank shares cores with more ranks than there are cores. */
 bool muster_sim_is_crowded(const struct muster_simulation *sim, uint32_t rank);
-/* The rank's core works so long, from then on at the earliest; returns when it is done. */
+/* Adds work of this length to the rank's core, from from_us on at the earliest. Returns when it is
+ * done. */
 double muster_sim_work(struct muster_simulation *sim, uint32_t rank, double from_us,
                        double work_us);
-/* What was done so far. */
+/* The work that was done so far. */
 struct muster_sim_busy muster_sim_busy(const struct muster_simulation *sim, uint32_t rank);
-/* Of work that could have been done piece by piece in the last span_us, what was: as much as the
- * core had time for since it had done so much. */
+/* Of work that could be done in pieces during the last span_us: the part that was done, which is as
+ * much as the core had time for beside its other work since `since`. */
 double muster_sim_work_before(struct muster_simulation *sim, uint32_t rank, double span_us,
                               const struct muster_sim_busy *since, double work_us);
-/* The step is to be done then. */
+
+/* simulate.c */
+
+/* Schedules the end of the step for this time. */
 void muster_sim_finish_step(struct muster_simulation *sim, uint32_t rank, uint32_t step,
                             double at_us);
 void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t step);
@@ -247,12 +252,12 @@ void muster_sim_step_done(struct muster_simulation *sim, uint32_t rank, uint32_t
 MUSTER_CHECKED muster_status muster_sim_faults_init(struct muster_simulation *sim,
                                                     const struct muster_fault *faults,
                                                     size_t count);
-/* Of what goes between two ranks: how much slower it is; and from when on it is dead. */
+/* The link between two ranks: the factor by which it is slower, and when it dies. */
 double muster_sim_link_factor(const struct muster_simulation *sim, uint32_t rank, uint32_t peer);
 double muster_sim_link_dead_us(const struct muster_simulation *sim, uint32_t rank, uint32_t peer);
-/* Something has died: what flows over dead links, or to or from dead ranks, stops. */
-void muster_sim_strike(struct muster_simulation *sim);
-/* Nothing more happens and not all are through: why, and who waits for whom. */
-void muster_sim_judge(const struct muster_simulation *sim, char *ret_text, size_t size);
+/* Stops all messages that flow over dead links, or to or from dead ranks. */
+void muster_sim_stop_dead_flows(struct muster_simulation *sim);
+/* No event is left and some ranks have not finished: why, and which ranks wait for which. */
+void muster_sim_explain(const struct muster_simulation *sim, char *ret_text, size_t size);
 
 #endif

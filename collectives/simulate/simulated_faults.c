@@ -1,4 +1,4 @@
-/* Faults, and who waits for whom when nothing more happens. */
+/* Faults: drawing them, their effect, and which ranks wait for which when nothing more happens. */
 #include "collectives/simulate/simulate_parts.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "worker/base/status.h"
 
-enum { LISTED_RANKS_MAX = 4 /* by a verdict */ };
+enum { LISTED_RANKS_MAX = 4 /* in a verdict */ };
 
 /* Drawing ------------------------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static uint64_t next_random(uint64_t *state)
     return value ^ value >> 31;
 }
 
-/* From 0 to 1, 1 excluded. */
+/* In [0, 1). */
 static double random_fraction(uint64_t *state)
 {
     return (double)(next_random(state) >> 11) * 0x1p-53;
@@ -73,7 +73,7 @@ size_t muster_faults_draw(uint64_t seed, uint32_t ranks, const struct muster_fau
     return drawn;
 }
 
-/* Taking in ----------------------------------------------------------------------------------- */
+/* Options ------------------------------------------------------------------------------------- */
 
 static bool is_link(const struct muster_fault *fault)
 {
@@ -107,7 +107,8 @@ static muster_status check_fault(const struct muster_fault *fault, uint32_t rank
     return MUSTER_OK;
 }
 
-static void strike_rank(struct muster_sim_rank *rank, const struct muster_fault *fault)
+/* Applies a fault of a rank. */
+static void apply_to_rank(struct muster_sim_rank *rank, const struct muster_fault *fault)
 {
     switch (fault->kind) {
     case MUSTER_FAULT_LATE_RANK:
@@ -124,7 +125,7 @@ static void strike_rank(struct muster_sim_rank *rank, const struct muster_fault 
     }
 }
 
-/* By the lower rank, then the higher. */
+/* By the lower rank, then the higher one. */
 static int compare_links(const struct muster_fault *left, const struct muster_fault *right)
 {
     if (left->rank != right->rank) {
@@ -159,7 +160,7 @@ muster_status muster_sim_faults_init(struct muster_simulation *sim,
     for (size_t i = 0; i < count; i++) {
         struct muster_fault fault = faults[i];
         TRY(check_fault(&fault, sim->topology->ranks));
-        strike_rank(&sim->ranks[fault.rank], &fault);
+        apply_to_rank(&sim->ranks[fault.rank], &fault);
         if (is_link(&fault)) {
             sim->faults[sim->fault_count] = fault;
             if (fault.rank > fault.peer) {
@@ -173,9 +174,10 @@ muster_status muster_sim_faults_init(struct muster_simulation *sim,
     return MUSTER_OK;
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
+/* Links --------------------------------------------------------------------------------------- */
 
-/* The first fault of this link; they follow each other. sim->fault_count: there is none. */
+/* The first fault of this link, whose faults are consecutive; or sim->fault_count, or another
+ * link's. */
 static size_t first_of_link(const struct muster_simulation *sim, const struct muster_fault *link)
 {
     size_t low = 0;
@@ -208,8 +210,8 @@ double muster_sim_link_factor(const struct muster_simulation *sim, uint32_t rank
     return factor;
 }
 
-/* Of the link itself, its ends aside. */
-static double cut_us(const struct muster_simulation *sim, uint32_t rank, uint32_t peer)
+/* When the link itself dies, regardless of the ranks at its ends. */
+static double link_death_us(const struct muster_simulation *sim, uint32_t rank, uint32_t peer)
 {
     double dead_us = INFINITY;
     struct muster_fault link = link_between(rank, peer);
@@ -225,33 +227,33 @@ static double cut_us(const struct muster_simulation *sim, uint32_t rank, uint32_
 
 double muster_sim_link_dead_us(const struct muster_simulation *sim, uint32_t rank, uint32_t peer)
 {
-    double dead_us = cut_us(sim, rank, peer);
+    double dead_us = link_death_us(sim, rank, peer);
     dead_us = sim->ranks[rank].dead_us < dead_us ? sim->ranks[rank].dead_us : dead_us;
     return sim->ranks[peer].dead_us < dead_us ? sim->ranks[peer].dead_us : dead_us;
 }
 
-void muster_sim_strike(struct muster_simulation *sim)
+void muster_sim_stop_dead_flows(struct muster_simulation *sim)
 {
     for (uint32_t i = 0; i < sim->node_count; i++) {
         const struct muster_sim_node *message = &sim->nodes[i];
         if (message->use_count > 0 &&
             muster_sim_link_dead_us(sim, message->rank, message->peer) <= sim->now_us) {
-            muster_sim_withdraw(sim, i);
+            muster_sim_cancel(sim, i);
             muster_sim_flow_end(sim, i);
         }
     }
 }
 
-/* Judging ------------------------------------------------------------------------------------- */
+/* Verdicts ------------------------------------------------------------------------------------ */
 
 struct wait {
     uint32_t rank;
-    const struct muster_sim_step *step; /* NULL: it waits for nobody */
+    const struct muster_sim_step *step; /* NULL: it waits for no message */
     uint32_t round;
 };
 
-/* What a rank waits for: a message over a dead link if there is one, else one that has not come,
- * else one that was not taken. */
+/* What a rank waits for: a message over a dead link, if there is one, else a message that has not
+ * arrived, else one that was not received. */
 static struct wait wait_of(const struct muster_simulation *sim, uint32_t rank)
 {
     const struct muster_sim_rank *waiting = &sim->ranks[rank];
@@ -281,7 +283,8 @@ static bool is_dead(const struct muster_simulation *sim, uint32_t rank)
     return sim->ranks[rank].dead_us <= sim->now_us;
 }
 
-/* The living rank that waits over something dead; else the first that waits at all. */
+/* The first living rank that waits for a dead link or rank; else the first one that waits at all.
+ */
 static struct wait find_cause(const struct muster_simulation *sim)
 {
     struct wait first = {.rank = MUSTER_NOTHING};
@@ -301,7 +304,7 @@ static struct wait find_cause(const struct muster_simulation *sim)
     return first;
 }
 
-/* Behind what snprintf() wrote, or cut. */
+/* The position behind what snprintf() wrote or cut off. */
 static size_t advance(size_t size, size_t used, int printed)
 {
     return printed < 0 || used + (size_t)printed >= size ? size - 1 : used + (size_t)printed;
@@ -316,7 +319,7 @@ static size_t name_cause(const struct muster_simulation *sim, const struct wait 
             if (is_dead(sim, rank)) {
                 return advance(
                     size, 0,
-                    snprintf(text, size, "rank %" PRIu32 " is dead, and nobody waits", rank));
+                    snprintf(text, size, "rank %" PRIu32 " is dead, and no rank waits", rank));
             }
         }
         return 0;
@@ -325,7 +328,7 @@ static size_t name_cause(const struct muster_simulation *sim, const struct wait 
     if (is_dead(sim, peer)) {
         return advance(size, 0, snprintf(text, size, "rank %" PRIu32 " is dead", peer));
     }
-    if (cut_us(sim, cause->rank, peer) <= sim->now_us) {
+    if (link_death_us(sim, cause->rank, peer) <= sim->now_us) {
         struct muster_fault link = link_between(cause->rank, peer);
         return advance(
             size, 0,
@@ -335,13 +338,14 @@ static size_t name_cause(const struct muster_simulation *sim, const struct wait 
 }
 
 /* "; rank 0 for 3, rank 1 for 0 and 5 more" */
-static void list_others(const struct muster_simulation *sim, uint32_t but, char *text, size_t size)
+static void list_others(const struct muster_simulation *sim, uint32_t except, char *text,
+                        size_t size)
 {
     size_t used = 0;
     uint32_t listed = 0;
     uint32_t more = 0;
     for (uint32_t rank = 0; rank < sim->topology->ranks; rank++) {
-        if (rank == but || sim->ranks[rank].finish_us >= 0 || is_dead(sim, rank)) {
+        if (rank == except || sim->ranks[rank].finish_us >= 0 || is_dead(sim, rank)) {
             continue;
         }
         struct wait wait = wait_of(sim, rank);
@@ -359,7 +363,7 @@ static void list_others(const struct muster_simulation *sim, uint32_t but, char 
     }
 }
 
-void muster_sim_judge(const struct muster_simulation *sim, char *ret_text, size_t size)
+void muster_sim_explain(const struct muster_simulation *sim, char *ret_text, size_t size)
 {
     ret_text[0] = '\0';
     struct wait cause = find_cause(sim);

@@ -259,6 +259,7 @@ muster_status muster_membership_check_member(const struct muster_membership *mem
     return found->died && !over ? MUSTER_REJOIN : status;
 }
 
+/* What every event must satisfy, then the case of its kind. */
 muster_status muster_membership_check(const struct muster_membership *membership,
                                       const struct muster_event *event)
 {

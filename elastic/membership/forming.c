@@ -191,6 +191,8 @@ static uint32_t count_hosts(struct muster_membership *m, uint32_t size)
     return hosts;
 }
 
+/* Chooses the members and orders them, which gives the ranks; then writes the generation. Nothing
+ * here can fail: muster_records_reserve() has made the room. */
 void muster_forming_form(struct muster_membership *membership)
 {
     struct muster_membership *m = membership;

@@ -26,7 +26,7 @@
  *   AWAITED           its generation was revoked, and      ARRIVED it joins again
  *                     it has not joined again yet
  *   gone              it left, finished, died, or the job ended; reached from every phase. The last
- *                     8192 of these are remembered, to tell them why.
+ *                     8192 of these are remembered, so that refusals give the reason.
  *
  * README.md in this folder has the table of what each event does in each phase.
  */
@@ -163,7 +163,7 @@ muster_membership_check_member(const struct muster_membership *membership, const
  *
  * A Join can be answered by the event itself. ANSWER_JOINS: a generation forms, or the member is
  * ACTIVE already and the response to its first Join was lost (its info.generation is older than the
- * running one). GONE: its generation has begun to finish. The shell therefore looks at the state of
+ * running one). GONE: its generation has begun to finish. The shell therefore reads the phase of
  * the member after the Join, before it holds the request. A Leave that is refused with MUSTER_ENDED
  * took effect before. */
 MUSTER_CHECKED muster_status muster_membership_apply(struct muster_membership *membership,

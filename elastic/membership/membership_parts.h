@@ -103,7 +103,8 @@ MUSTER_CHECKED muster_status muster_records_add(struct muster_membership *member
 void muster_records_set_phase(struct muster_membership *membership, struct muster_member *member,
                               enum muster_member_phase phase);
 
-/* Moves the member from the listed ones to those that are gone; why is told to it from now on. */
+/* Moves the member from the listed ones to those that are gone. why: the reason in later refusals.
+ */
 void muster_records_mark_gone(struct muster_membership *membership, struct muster_member *member,
                               const char *why);
 

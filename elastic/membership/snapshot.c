@@ -8,6 +8,7 @@
 
 /* Writing ------------------------------------------------------------------------------------- */
 
+/* The scalars of the membership. */
 static struct muster_snapshot_record job_record(const struct muster_membership *m)
 {
     struct muster_snapshot_record record = {
@@ -103,6 +104,8 @@ departure_record(const struct muster_departure_record *departure)
     return record;
 }
 
+/* Writes the records in the order that restoring needs: the job has the sizes that host and rank
+ * records are checked against, and members that are gone come in the order in which they went. */
 muster_status muster_membership_snapshot(
     const struct muster_membership *membership,
     muster_status (*write)(void *user, const struct muster_snapshot_record *record), void *user)
@@ -141,6 +144,7 @@ muster_status muster_membership_snapshot(
 
 /* Restoring ----------------------------------------------------------------------------------- */
 
+/* The first record: makes room for its generation, whose hosts and ranks follow. */
 static muster_status restore_job(struct muster_membership *m,
                                  const struct muster_snapshot_record *record)
 {
@@ -210,6 +214,7 @@ static muster_status restore_rank(struct muster_membership *m,
     return MUSTER_OK;
 }
 
+/* A listed member, or one that is gone: it is listed first in both cases. */
 static muster_status restore_member(struct muster_membership *m,
                                     const struct muster_snapshot_record *record)
 {

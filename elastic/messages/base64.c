@@ -52,6 +52,7 @@ static size_t without_padding(const char *text, size_t length)
     return length;
 }
 
+/* Collects six bits a character, and writes a byte whenever there are eight. */
 muster_status muster_base64_decode(const char *text, size_t length, void *ret_bytes,
                                    size_t *ret_size_bytes)
 {

@@ -321,6 +321,7 @@ static muster_status decode_number(const struct muster_field *field, const json_
     }
 }
 
+/* One case a kind of field. */
 static muster_status decode_field(const struct muster_field *field, const json_t *json, void *value)
 {
     void *at = (char *)value + field->offset;
@@ -392,6 +393,7 @@ muster_status muster_message_decode(const struct muster_message *message, const 
     return MUSTER_OK;
 }
 
+/* Arrays, bytes and the parts that have them; the other kinds own nothing. */
 void muster_message_finish(const struct muster_message *message, void *value)
 {
     for (size_t i = 0; i < message->field_count; i++) {

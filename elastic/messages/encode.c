@@ -88,6 +88,7 @@ static json_t *encode_bytes(const void *bytes, size_t size_bytes)
     return json_string(text);
 }
 
+/* One case a kind of field; NULL: memory is out. */
 static json_t *encode_field(const struct muster_field *field, const void *value)
 {
     const void *at = (const char *)value + field->offset;

@@ -117,6 +117,7 @@ static muster_status check_formed(const struct muster_join_response *value, size
     return MUSTER_OK;
 }
 
+/* Exactly one of the two forms, each with its own table of fields. */
 muster_status muster_join_response_decode(const json_t *json,
                                           struct muster_join_response *ret_value)
 {

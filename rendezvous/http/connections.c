@@ -1,3 +1,4 @@
+/* A thread with an epoll set of the suspended connections, and a list of all. */
 #include "rendezvous/http/connections.h"
 
 #include "worker/base/cleanup.h"
@@ -14,8 +15,8 @@
 #include <utlist.h>
 
 enum {
-    EVENTS_AT_ONCE = 64,
-    SWEEPS_PER_LIMIT = 4, /* how often the slow ones are looked for within slow_ms */
+    EPOLL_EVENTS = 64,
+    SWEEPS_PER_TIMEOUT = 4, /* searches for expired connections within transfer_timeout_ms */
     SWEEP_MAX_MS = 1000,
 };
 
@@ -23,31 +24,30 @@ struct muster_connection {
     int fd;
     int64_t deadline_ns; /* MUSTER_NEVER: suspended */
     bool watched;
-    struct muster_held_request
-        held; /* now or last: its job, serial and member; serial 0: never yet */
+    struct muster_held_id held; /* of the last request that was held over it; serial 0: none */
     struct muster_connection *prev, *next;
 };
 
 struct muster_connections {
-    uint32_t slow_ms;
-    muster_closed_function closed;
+    uint32_t transfer_timeout_ms;
+    muster_connection_closed_function closed;
     void *user;
     int epoll_fd, stop_fd;
     pthread_t thread;
     bool runs;
     pthread_mutex_t mutex;
     /* Under the lock: */
-    struct muster_connection *first; /* and what it leads to */
-    uint32_t expected;
+    struct muster_connection *first; /* and the list that begins with it */
+    uint32_t admitted;               /* sockets that were admitted and not added yet */
     bool refuses;
-    pthread_cond_t empty; /* none is left and none expected */
+    pthread_cond_t empty; /* no connection is left and none admitted */
 };
 
-bool muster_connections_expect(struct muster_connections *connections)
+bool muster_connections_admit(struct muster_connections *connections)
 {
     AUTO_LOCK(&connections->mutex);
     if (!connections->refuses) {
-        connections->expected++;
+        connections->admitted++;
     }
     return !connections->refuses;
 }
@@ -56,19 +56,19 @@ struct muster_connection *muster_connections_add(struct muster_connections *conn
 {
     struct muster_connection *connection = calloc(1, sizeof *connection);
     AUTO_LOCK(&connections->mutex);
-    connections->expected--;
+    connections->admitted--;
     if (connections->refuses) {
         (void)shutdown(fd, SHUT_RDWR);
     }
     if (connection != NULL) {
         connection->fd = fd;
-        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        connection->deadline_ns = muster_clock_after_ms(connections->transfer_timeout_ms);
         DL_APPEND(connections->first, connection);
     }
     return connection;
 }
 
-/* libmicrohttpd closes the socket only after this. */
+/* libmicrohttpd calls this before it closes the socket. */
 void muster_connections_remove(struct muster_connections *connections,
                                struct muster_connection *connection)
 {
@@ -81,25 +81,24 @@ void muster_connections_remove(struct muster_connections *connections,
         (void)pthread_cond_signal(&connections->empty);
     }
     muster_mutex_unlock(&connections->mutex);
-    /* Who dies right after its request was answered is not seen while it is watched. */
+    /* A client that dies right after a response is not seen while its connection is suspended. */
     if (connection->held.serial != 0) {
         connections->closed(connections->user, &connection->held);
     }
     free(connection);
 }
 
-void muster_connections_hurry(struct muster_connections *connections,
-                              struct muster_connection *connection)
+void muster_connections_restart_timeout(struct muster_connections *connections,
+                                        struct muster_connection *connection)
 {
     if (connection != NULL) {
         AUTO_LOCK(&connections->mutex);
-        connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+        connection->deadline_ns = muster_clock_after_ms(connections->transfer_timeout_ms);
     }
 }
 
 void muster_connections_watch(struct muster_connections *connections,
-                              struct muster_connection *connection,
-                              const struct muster_held_request *held)
+                              struct muster_connection *connection, const struct muster_held_id *id)
 {
     if (connection == NULL) {
         return;
@@ -107,13 +106,11 @@ void muster_connections_watch(struct muster_connections *connections,
     AUTO_LOCK(&connections->mutex);
     connection->deadline_ns = MUSTER_NEVER;
     connection->watched = true;
-    connection->held = (struct muster_held_request){.serial = held->serial};
-    memcpy(connection->held.job, held->job, sizeof held->job);
-    memcpy(connection->held.member, held->member, sizeof held->member);
-    /* The serial, not the pointer: what epoll has told already may be gone when it is read. */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = held->serial};
+    connection->held = *id;
+    /* The serial, not the pointer: the connection may be gone when the event is read. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = id->serial};
     if (epoll_ctl(connections->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
-        muster_log(MUSTER_LOG_WARN, "a held connection is not watched: %s", strerror(errno));
+        muster_log(MUSTER_LOG_WARN, "a suspended connection cannot be polled: %s", strerror(errno));
     }
 }
 
@@ -126,7 +123,7 @@ void muster_connections_unwatch(struct muster_connections *connections,
     AUTO_LOCK(&connections->mutex);
     (void)epoll_ctl(connections->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     connection->watched = false;
-    connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+    connection->deadline_ns = muster_clock_after_ms(connections->transfer_timeout_ms);
 }
 
 void muster_connections_refuse(struct muster_connections *connections)
@@ -144,16 +141,16 @@ void muster_connections_close(struct muster_connections *connections, uint32_t w
     {
         (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
     }
-    while ((connections->first != NULL || connections->expected > 0) &&
+    while ((connections->first != NULL || connections->admitted > 0) &&
            muster_condition_wait(&connections->empty, &connections->mutex, deadline_ns)) {
     }
 }
 
 /* The thread ---------------------------------------------------------------------------------- */
 
-/* False: it has been answered in the meantime. */
-static bool find_held(struct muster_connections *connections, uint64_t serial,
-                      struct muster_held_request *ret_held)
+/* The request whose connection has closed, once. False: it was answered in the meantime. */
+static bool take_held(struct muster_connections *connections, uint64_t serial,
+                      struct muster_held_id *ret_held)
 {
     AUTO_LOCK(&connections->mutex);
     struct muster_connection *connection = NULL;
@@ -161,14 +158,14 @@ static bool find_held(struct muster_connections *connections, uint64_t serial,
     {
         if (connection->watched && connection->held.serial == serial) {
             *ret_held = connection->held;
-            connection->held.serial = 0; /* it is told once */
+            connection->held.serial = 0;
             return true;
         }
     }
     return false;
 }
 
-static void shut_down_slow(struct muster_connections *connections)
+static void shut_down_expired(struct muster_connections *connections)
 {
     AUTO_LOCK(&connections->mutex);
     int64_t now_ns = muster_clock_ns();
@@ -177,32 +174,33 @@ static void shut_down_slow(struct muster_connections *connections)
     {
         if (connection->deadline_ns <= now_ns) {
             (void)shutdown(connection->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
-            connection->deadline_ns = muster_clock_after_ms(connections->slow_ms);
+            connection->deadline_ns = muster_clock_after_ms(connections->transfer_timeout_ms);
         }
     }
 }
 
+/* Reports closed connections as epoll sees them, and looks for expired ones every sweep_ms. */
 static void *run(void *user)
 {
     struct muster_connections *connections = user;
-    struct epoll_event events[EVENTS_AT_ONCE];
-    uint32_t share_ms = connections->slow_ms / SWEEPS_PER_LIMIT + 1;
+    struct epoll_event events[EPOLL_EVENTS];
+    uint32_t share_ms = connections->transfer_timeout_ms / SWEEPS_PER_TIMEOUT + 1;
     uint32_t sweep_ms = share_ms < SWEEP_MAX_MS ? share_ms : SWEEP_MAX_MS;
     int64_t sweep_ns = muster_clock_after_ms(sweep_ms);
     for (;;) {
-        int count = epoll_wait(connections->epoll_fd, events, EVENTS_AT_ONCE,
-                               muster_clock_left_ms(sweep_ns));
+        int count =
+            epoll_wait(connections->epoll_fd, events, EPOLL_EVENTS, muster_clock_left_ms(sweep_ns));
         for (int i = 0; i < count; i++) {
-            struct muster_held_request held;
+            struct muster_held_id held;
             if (events[i].data.u64 == 0) {
                 return NULL; /* stop_fd */
             }
-            if (find_held(connections, events[i].data.u64, &held)) {
+            if (take_held(connections, events[i].data.u64, &held)) {
                 connections->closed(connections->user, &held);
             }
         }
         if (muster_clock_left_ms(sweep_ns) == 0) {
-            shut_down_slow(connections);
+            shut_down_expired(connections);
             sweep_ns = muster_clock_after_ms(sweep_ms);
         }
     }
@@ -226,14 +224,15 @@ static muster_status start(struct muster_connections *connections)
     return MUSTER_OK;
 }
 
-muster_status muster_connections_create(uint32_t slow_ms, muster_closed_function closed, void *user,
+muster_status muster_connections_create(uint32_t transfer_timeout_ms,
+                                        muster_connection_closed_function closed, void *user,
                                         struct muster_connections **ret_connections)
 {
     struct muster_connections *connections = calloc(1, sizeof *connections);
     if (connections == NULL) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    connections->slow_ms = slow_ms;
+    connections->transfer_timeout_ms = transfer_timeout_ms;
     connections->closed = closed;
     connections->user = user;
     muster_mutex_init(&connections->mutex);

@@ -1,9 +1,10 @@
 /*
- * What libmicrohttpd does not do for its connections: it does not look at one that is suspended,
- * and a client that sends or takes a byte now and then is never too slow for it. A thread of ours
- * watches suspended ones for the end of the connection, and shuts down those that take too long.
+ * What libmicrohttpd does not do for its connections. It does not poll a suspended one, so the end
+ * of its client would not be seen; and a client that sends or reads a byte now and then is never
+ * too slow for it. A thread here polls suspended connections, and shuts down those that exceed
+ * their time.
  *
- * Locks: its own, and none is held when `closed` is called.
+ * Locks: its own; none is held while `closed` is called.
  */
 #ifndef MUSTER_RENDEZVOUS_HTTP_CONNECTIONS_H
 #define MUSTER_RENDEZVOUS_HTTP_CONNECTIONS_H
@@ -11,42 +12,43 @@
 #include "rendezvous/service/held_requests.h"
 
 struct muster_connections;
-struct muster_connection; /* of one socket, from accept to close */
+struct muster_connection; /* one socket, from accept to close */
 
-/* The connection has closed over which this watcher's request came: it is still held, or was the
- * last one that was held over it. Of the watcher only job, serial and member are filled; there is
- * a member if it was a Join or Watch. */
-typedef void (*muster_closed_function)(void *user, const struct muster_held_request *held);
+/* The connection has closed over which this request came: it is held still, or was the last one
+ * that was held over it. */
+typedef void (*muster_connection_closed_function)(void *user, const struct muster_held_id *id);
 
-/* slow_ms: for the head and the body of a request to come, and for its answer to go. */
-MUSTER_CHECKED muster_status muster_connections_create(uint32_t slow_ms,
-                                                       muster_closed_function closed, void *user,
+/* transfer_timeout_ms: for the head and the body of a request to arrive, and for its response to be
+ * read. */
+MUSTER_CHECKED muster_status muster_connections_create(uint32_t transfer_timeout_ms,
+                                                       muster_connection_closed_function closed,
+                                                       void *user,
                                                        struct muster_connections **ret_connections);
 /* Every connection has been removed. Accepts NULL. */
 void muster_connections_destroy(struct muster_connections *connections);
 
-/* A socket is about to be accepted; false: it is to be refused. */
-bool muster_connections_expect(struct muster_connections *connections);
-/* One that was expected. NULL: memory is out; the socket is then not looked after. */
+/* Before a socket is accepted. False: it is to be refused. */
+bool muster_connections_admit(struct muster_connections *connections);
+/* A socket that was admitted. NULL: memory is out; the socket then has no timeout. */
 struct muster_connection *muster_connections_add(struct muster_connections *connections, int fd);
 void muster_connections_remove(struct muster_connections *connections,
                                struct muster_connection *connection);
 
-/* A new request may come, or an answer goes: it has slow_ms from now. */
-void muster_connections_hurry(struct muster_connections *connections,
-                              struct muster_connection *connection);
+/* A request ends: the next one has the whole time again. */
+void muster_connections_restart_timeout(struct muster_connections *connections,
+                                        struct muster_connection *connection);
 
-/* The connection is suspended: it may take as long as it takes, but its end is told. */
+/* The connection is suspended for this held request: it has no timeout, and its end is reported. */
 void muster_connections_watch(struct muster_connections *connections,
                               struct muster_connection *connection,
-                              const struct muster_held_request *held);
-/* About to be resumed: its end is no longer told, and it has slow_ms from now. */
+                              const struct muster_held_id *id);
+/* The connection is about to be resumed: its end is not reported, and its time starts again. */
 void muster_connections_unwatch(struct muster_connections *connections,
                                 struct muster_connection *connection);
 
-/* From now on new ones are refused. */
+/* Admits no more sockets. */
 void muster_connections_refuse(struct muster_connections *connections);
-/* After refuse: shuts all of them down and waits until they have been removed, at most wait_ms. */
+/* After refuse: shuts all connections down and waits until they are removed, at most wait_ms. */
 void muster_connections_close(struct muster_connections *connections, uint32_t wait_ms);
 
 #endif

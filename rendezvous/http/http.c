@@ -1,3 +1,4 @@
+/* Requests from libmicrohttpd to rpc.h, responses back; the life of the server. */
 #include "rendezvous/http/http_parts.h"
 
 #include "worker/base/cleanup.h"
@@ -10,13 +11,13 @@
 #include <sys/resource.h>
 
 enum {
-    FILES_APART = 64,       /* that are no connections */
-    STOP_ANSWERS_MS = 1000, /* for the last answers to go */
-    STOP_CLOSING_MS = 1000, /* for what is left to be closed */
+    OTHER_FILES = 64,       /* descriptors that are not connections */
+    STOP_ANSWERS_MS = 1000, /* for the last responses to be sent */
+    STOP_CLOSING_MS = 1000, /* for the remaining connections to close */
     BODY_FIRST_BYTES = 1024,
 };
 
-/* Answers ------------------------------------------------------------------------------------- */
+/* Responses ----------------------------------------------------------------------------------- */
 
 static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned http, char *text,
                                  size_t size_bytes, enum MHD_ResponseMemoryMode mode)
@@ -58,7 +59,7 @@ static enum MHD_Result send_refusal(struct MHD_Connection *connection,
                          muster_rpc_response_error(refusal.code, "%s", refusal.what));
 }
 
-/* Called once, from any thread, for a request that the service has held. */
+/* The service's respond function: from any thread, once for each request that was held. */
 static void respond_held(struct muster_held_request *held, struct muster_rpc_response response)
 {
     struct muster_http_request *request = (struct muster_http_request *)held;
@@ -81,6 +82,8 @@ static enum MHD_Result send_held(struct muster_http_request *request)
 
 /* Requests ------------------------------------------------------------------------------------ */
 
+/* Calls the method. A request that is held is suspended, unless its response came in the meantime.
+ */
 static enum MHD_Result call(struct muster_http_request *request)
 {
     const struct muster_rpc_request rpc = {
@@ -102,12 +105,13 @@ static enum MHD_Result call(struct muster_http_request *request)
     }
     request->stage = MUSTER_HTTP_SUSPENDED;
     MHD_suspend_connection(request->connection);
-    muster_connections_watch(request->http->connections, request->socket, &request->held);
+    muster_connections_watch(request->http->connections, request->socket, &request->held.id);
     return MHD_YES;
 }
 
-/* False: the connection is to be closed. What is refused is read and forgotten, so that the client
- * comes to read why, but not without end. */
+/* Adds a piece to the body. The body of a refused request is read and dropped up to a limit,
+ * because a client reads the response only after it has sent its body. False: the connection is to
+ * be closed. */
 static bool append_body(struct muster_http_request *request, const char *data, size_t size_bytes)
 {
     size_t needed = request->size_bytes + size_bytes;
@@ -135,8 +139,8 @@ static bool append_body(struct muster_http_request *request, const char *data, s
     return true;
 }
 
-static struct muster_http_request *begin_request(struct muster_http *http,
-                                                 struct MHD_Connection *connection)
+static struct muster_http_request *create_request(struct muster_http *http,
+                                                  struct MHD_Connection *connection)
 {
     struct muster_http_request *request = calloc(1, sizeof *request);
     if (request == NULL) {
@@ -144,7 +148,7 @@ static struct muster_http_request *begin_request(struct muster_http *http,
     }
     request->http = http;
     request->connection = connection;
-    request->deadline_ns = muster_clock_after_ms(http->slow_ms);
+    request->deadline_ns = muster_clock_after_ms(http->transfer_timeout_ms);
     muster_mutex_init(&request->mutex);
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -154,6 +158,8 @@ static struct muster_http_request *begin_request(struct muster_http *http,
     return request;
 }
 
+/* libmicrohttpd calls this once for the head of a request, for each piece of its body, at its end,
+ * and again when a suspended connection is resumed. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
                               const char *http_method, const char *version, const char *data,
                               size_t *data_size, void **context)
@@ -161,7 +167,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     (void)version;
     struct muster_http_request *request = *context;
     if (request == NULL) {
-        request = begin_request(user, connection);
+        request = create_request(user, connection);
         *context = request;
         if (request == NULL) {
             return MHD_NO;
@@ -172,9 +178,9 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
                    : MHD_YES;
     }
     if (*data_size > 0) {
-        bool taken = append_body(request, data, *data_size);
+        bool appended = append_body(request, data, *data_size);
         *data_size = 0;
-        return taken ? MHD_YES : MHD_NO;
+        return appended ? MHD_YES : MHD_NO;
     }
     if (request->stage == MUSTER_HTTP_ANSWERED) {
         return send_held(request);
@@ -185,8 +191,9 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     return request->refusal.http == 0 ? call(request) : send_refusal(connection, request->refusal);
 }
 
-static void end_request(void *user, struct MHD_Connection *connection, void **context,
-                        enum MHD_RequestTerminationCode code)
+/* libmicrohttpd calls this when a request has ended, in whatever way. */
+static void destroy_request(void *user, struct MHD_Connection *connection, void **context,
+                            enum MHD_RequestTerminationCode code)
 {
     (void)connection;
     (void)code;
@@ -196,8 +203,8 @@ static void end_request(void *user, struct MHD_Connection *connection, void **co
         return;
     }
     *context = NULL;
-    muster_connections_hurry(http->connections, request->socket);
-    /* Whoever answered it may still be about to let go of the lock. */
+    muster_connections_restart_timeout(http->connections, request->socket);
+    /* The thread that responded may still be inside the lock. */
     muster_mutex_lock(&request->mutex);
     muster_mutex_unlock(&request->mutex);
     (void)pthread_mutex_destroy(&request->mutex);
@@ -232,10 +239,10 @@ static enum MHD_Result accept_connection(void *user, const struct sockaddr *addr
     struct muster_http *http = user;
     (void)address;
     (void)address_size;
-    return muster_connections_expect(http->connections) ? MHD_YES : MHD_NO;
+    return muster_connections_admit(http->connections) ? MHD_YES : MHD_NO;
 }
 
-static void log_text(void *user, const char *format, va_list arguments)
+static void log_library(void *user, const char *format, va_list arguments)
 {
     (void)user;
     char text[256];
@@ -246,38 +253,38 @@ static void log_text(void *user, const char *format, va_list arguments)
 
 /* Life ---------------------------------------------------------------------------------------- */
 
-static void connection_closed(void *user, const struct muster_held_request *held)
+static void connection_closed(void *user, const struct muster_held_id *id)
 {
     const struct muster_http *http = user;
-    muster_rpc_disconnected(http->service, held);
+    muster_rpc_disconnected(http->service, id);
 }
 
 static unsigned connection_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return FILES_APART;
+        return OTHER_FILES;
     }
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur > MUSTER_HTTP_CONNECTIONS_MAX + FILES_APART) {
+    if (limit.rlim_cur > MUSTER_HTTP_CONNECTIONS_MAX + OTHER_FILES) {
         return MUSTER_HTTP_CONNECTIONS_MAX;
     }
-    return limit.rlim_cur > 2 * FILES_APART ? (unsigned)limit.rlim_cur - FILES_APART : FILES_APART;
+    return limit.rlim_cur > 2 * OTHER_FILES ? (unsigned)limit.rlim_cur - OTHER_FILES : OTHER_FILES;
 }
 
 static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     const struct MHD_OptionItem options[] = {
-        /* First: what follows may already have something to say. */
-        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_text, NULL},
+        /* First, so that errors in the following ones are logged. */
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, NULL},
         {MHD_OPTION_LISTEN_SOCKET, listen_fd, NULL},
         {MHD_OPTION_THREAD_POOL_SIZE, MUSTER_HTTP_THREADS, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)connection_limit(), NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, MUSTER_HTTP_POOL_BYTES, NULL},
-        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)end_request, http},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)destroy_request, http},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)notice_connection, http},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -285,6 +292,7 @@ static struct MHD_Daemon *start_daemon(struct muster_http *http, int listen_fd)
                             options, MHD_OPTION_END);
 }
 
+/* The connections come before libmicrohttpd, whose threads call them. */
 muster_status muster_http_start(const struct muster_http_config *config,
                                 struct muster_service *service, struct muster_http **ret_http)
 {
@@ -294,11 +302,11 @@ muster_status muster_http_start(const struct muster_http_config *config,
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
     http->service = service;
-    http->slow_ms = config->slow_ms;
+    http->transfer_timeout_ms = config->transfer_timeout_ms;
     muster_mutex_init(&http->mutex);
     muster_condition_init(&http->idle);
-    muster_status status =
-        muster_connections_create(config->slow_ms, connection_closed, http, &http->connections);
+    muster_status status = muster_connections_create(config->transfer_timeout_ms, connection_closed,
+                                                     http, &http->connections);
     if (status == MUSTER_OK) {
         http->daemon = start_daemon(http, listen_fd);
         if (http->daemon == NULL) {
@@ -329,9 +337,9 @@ void muster_http_stop(struct muster_http *http)
         return;
     }
     if (http->daemon != NULL) {
-        /* Not MHD_quiesce_daemon(), nor MHD_stop_daemon() with connections left: in 0.9.75 the one
-         * may abort the process when its threads are just then polling, and the other crashes on a
-         * request that libmicrohttpd itself refuses. */
+        /* Neither MHD_quiesce_daemon() nor MHD_stop_daemon() with open connections is safe in
+         * 0.9.75: the one may abort the process while its threads poll, the other crashes on a
+         * request that libmicrohttpd itself has refused. */
         muster_connections_refuse(http->connections);
         muster_service_quiesce(http->service);
         wait_for_answers(http);

@@ -1,4 +1,4 @@
-/* What the head of a request says: path, method, content type, token, a GET's message. */
+/* The head of a request: path, method, content type, token, the message of a GET. */
 #include "elastic/messages/base64.h"
 #include "rendezvous/http/http_parts.h"
 #include "worker/base/cleanup.h"
@@ -50,7 +50,7 @@ uint64_t muster_http_body_length(struct MHD_Connection *connection)
 
 struct muster_http_refusal muster_http_refuse_body(void)
 {
-    _Static_assert(MUSTER_BODY_MAX_BYTES == 262144, "the text says it");
+    _Static_assert(MUSTER_BODY_MAX_BYTES == 262144, "the text has the number");
     return refuse(MHD_HTTP_CONTENT_TOO_LARGE, MUSTER_RPC_RESOURCE_EXHAUSTED,
                   "the body is longer than 262144 bytes");
 }
@@ -63,7 +63,7 @@ static struct muster_http_refusal check_post(struct MHD_Connection *connection)
     }
     if (!is_plain(header(connection, "Content-Encoding"))) {
         return refuse(MHD_HTTP_NOT_IMPLEMENTED, MUSTER_RPC_UNIMPLEMENTED,
-                      "Content-Encoding: send the body as it is");
+                      "Content-Encoding: only identity");
     }
     if (muster_http_body_length(connection) > MUSTER_BODY_MAX_BYTES) {
         return muster_http_refuse_body();
@@ -76,11 +76,11 @@ static struct muster_http_refusal check_get(struct MHD_Connection *connection)
     const char *encoding = argument(connection, "encoding");
     if (encoding == NULL || strcmp(encoding, "json") != 0) {
         return refuse(MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, MUSTER_RPC_INVALID_ARGUMENT,
-                      "a GET wants encoding=json and message=JSON in its query");
+                      "the query of a GET needs encoding=json and message=JSON");
     }
     if (!is_plain(argument(connection, "compression"))) {
         return refuse(MHD_HTTP_NOT_IMPLEMENTED, MUSTER_RPC_UNIMPLEMENTED,
-                      "compression: send the message as it is");
+                      "compression: only identity");
     }
     const char *protocol = argument(connection, "connect");
     if (protocol != NULL && strcmp(protocol, "v1") != 0) {
@@ -89,13 +89,15 @@ static struct muster_http_refusal check_get(struct MHD_Connection *connection)
     return refuse(0, MUSTER_RPC_OK, "");
 }
 
-static bool timeout_is_good(const char *timeout)
+static bool timeout_valid(const char *timeout)
 {
     size_t digits = timeout != NULL ? strspn(timeout, "0123456789") : 1;
     return timeout == NULL ||
            (digits > 0 && digits <= TIMEOUT_DIGITS_MAX && timeout[digits] == '\0');
 }
 
+/* Path and HTTP method first, then the headers of the Connect protocol, then those of POST or GET.
+ */
 struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connection,
                                                   const char *url, const char *http_method,
                                                   struct muster_http_request *request)
@@ -116,13 +118,14 @@ struct muster_http_refusal muster_http_check_head(struct MHD_Connection *connect
         return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
                       "Connect-Protocol-Version: only 1");
     }
-    if (!timeout_is_good(header(connection, "Connect-Timeout-Ms"))) {
+    if (!timeout_valid(header(connection, "Connect-Timeout-Ms"))) {
         return refuse(MHD_HTTP_BAD_REQUEST, MUSTER_RPC_INVALID_ARGUMENT,
                       "Connect-Timeout-Ms: 1 to 10 digits");
     }
     return request->is_get ? check_get(connection) : check_post(connection);
 }
 
+/* The message is plain JSON, or base64 if the query says so. */
 struct muster_http_refusal muster_http_read_query(struct MHD_Connection *connection,
                                                   struct muster_http_request *request)
 {

@@ -1,3 +1,4 @@
+/* Addresses as text, and the socket of one. */
 #include "rendezvous/http/listen.h"
 
 #include "worker/base/cleanup.h"
@@ -12,12 +13,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-struct split {
+struct listen_address {
     char host[256]; /* "": every address */
     char port[8];
 };
 
-static muster_status split_address(const char *address, struct split *ret_split)
+static muster_status split_address(const char *address, struct listen_address *ret_split)
 {
     const char *colon = strrchr(address, ':');
     size_t length = colon != NULL ? (size_t)(colon - address) : 0;
@@ -37,7 +38,7 @@ static muster_status split_address(const char *address, struct split *ret_split)
     return MUSTER_OK;
 }
 
-/* -1 and errno. */
+/* -1 with errno: it cannot listen there. */
 static int open_one(const struct addrinfo *info)
 {
     const int on = 1;
@@ -52,9 +53,10 @@ static int open_one(const struct addrinfo *info)
     return TAKE_FD(fd);
 }
 
+/* A name may have several addresses: the first that can be listened on counts. */
 muster_status muster_listen_open(const char *address, int *ret_fd)
 {
-    struct split split = {0};
+    struct listen_address split = {0};
     TRY(split_address(address, &split));
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     struct addrinfo *infos = NULL;

@@ -1,4 +1,4 @@
-/* The server's address: the listening socket, and the file that tells launchers its port. */
+/* The listening socket, and the file from which launchers read its port. */
 #ifndef MUSTER_RENDEZVOUS_HTTP_LISTEN_H
 #define MUSTER_RENDEZVOUS_HTTP_LISTEN_H
 
@@ -11,17 +11,17 @@ enum {
     MUSTER_LISTEN_ADDRESS_SIZE = 80, /* "[IPv6 with a zone]:PORT" */
 };
 
-/* "ADDRESS:PORT" or "[ADDRESS]:PORT"; an empty address is every one of this machine; port 0 is any
- * free one. MUSTER_INVALID names the address: not of this shape, in use, not this machine's.
- * ret_fd is the caller's. */
+/* address: "ADDRESS:PORT" or "[IPV6]:PORT"; without ADDRESS all addresses of the machine, with port
+ * 0 any free port. MUSTER_INVALID names the address: malformed, in use, not of this machine. The
+ * caller owns *ret_fd. */
 MUSTER_CHECKED muster_status muster_listen_open(const char *address, int *ret_fd);
 
-/* What the socket is bound to, as people write it; and its port. */
+/* The address that the socket is bound to, as text, and its port. */
 MUSTER_CHECKED muster_status muster_listen_describe(int fd,
                                                     char ret_address[MUSTER_LISTEN_ADDRESS_SIZE],
                                                     uint16_t *ret_port);
 
-/* Makes the file hold "PORT\n", whole from the first moment on. */
+/* Writes "PORT\n" into the file, atomically: a reader finds the whole line or no file. */
 MUSTER_CHECKED muster_status muster_listen_write_port(const char *path, uint16_t port);
 
 #endif

@@ -1,11 +1,13 @@
-/* Resize, GetJob, ListJobs, EndJob: what people and launchers ask. */
-#include "rendezvous/service/jobs.h"
+/* Resize, EndJob, GetJob, ListJobs: the methods of people and launchers. */
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/job_events.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What kind of event it is says what to do; the answer is empty. */
+/* Lets the job accept the event; the response is empty. To end a job that has ended already is no
+ * error, as a retry of EndJob does it. */
 static bool accept_event(struct muster_rpc_call *call, const char *job, struct muster_event *event)
 {
     struct muster_transaction transaction;
@@ -13,12 +15,9 @@ static bool accept_event(struct muster_rpc_call *call, const char *job, struct m
         return true;
     }
     bool ended = muster_membership_phase(transaction.job->membership) == MUSTER_JOB_ENDED;
-    if (ended && event->kind == MUSTER_EVENT_END) {
-        call->response = muster_rpc_response_json(json_object()); /* as it was asked */
-    } else {
-        muster_status status = muster_job_accept(&transaction, event);
-        call->response = status == MUSTER_OK ? muster_rpc_response_json(json_object())
-                                             : muster_rpc_response_status(status);
+    bool done = ended && event->kind == MUSTER_EVENT_END;
+    if (done || !muster_rpc_call_failed(call, muster_job_accept(&transaction, event))) {
+        call->response = muster_rpc_response_json(json_object());
     }
     muster_transaction_end(&transaction);
     return true;
@@ -27,9 +26,7 @@ static bool accept_event(struct muster_rpc_call *call, const char *job, struct m
 bool muster_route_resize(struct muster_rpc_call *call)
 {
     struct muster_resize_request request;
-    muster_status status = muster_resize_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
+    if (muster_rpc_call_failed(call, muster_resize_request_decode(call->json, &request))) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_RESIZE, .target_size = request.target_size};
@@ -39,9 +36,7 @@ bool muster_route_resize(struct muster_rpc_call *call)
 bool muster_route_end_job(struct muster_rpc_call *call)
 {
     struct muster_job_request request;
-    muster_status status = muster_job_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
+    if (muster_rpc_call_failed(call, muster_job_request_decode(call->json, &request))) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_END};
@@ -88,6 +83,7 @@ static void fill_records(const struct muster_job *job, struct muster_job_respons
     }
 }
 
+/* The whole job as GetJob shows it; NULL: memory is out. */
 static json_t *describe(const struct muster_job *job)
 {
     const struct muster_membership *membership = job->membership;
@@ -121,12 +117,8 @@ bool muster_route_get_job(struct muster_rpc_call *call)
 {
     struct muster_job_request request;
     struct muster_transaction transaction;
-    muster_status status = muster_job_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        return true;
-    }
-    if (!muster_transaction_begin(call, request.job, &transaction)) {
+    if (muster_rpc_call_failed(call, muster_job_request_decode(call->json, &request)) ||
+        !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     call->response = muster_rpc_response_json(describe(transaction.job));

@@ -1,26 +1,25 @@
-/* Join, Watch, Leave, Report: what members ask. */
-#include "rendezvous/service/jobs.h"
-
-#include "worker/base/log.h"
+/* Join, Watch, Leave, Report: the methods of members. */
+#include "rendezvous/routes/join_responses.h"
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/job_events.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Those that are gone ------------------------------------------------------------------------- */
-
-/* failed_precondition: the member must not come back. not_found: it may, as a new one. */
+/* To a member that is not listed: failed_precondition if it must not come back, not_found if it may
+ * join again as a new member. */
 static struct muster_rpc_response gone_response(const struct muster_job *job, const char *member)
 {
-    muster_status standing = muster_membership_check_member(job->membership, member);
-    return muster_rpc_response_error(standing == MUSTER_ENDED ? MUSTER_RPC_FAILED_PRECONDITION
-                                                              : MUSTER_RPC_NOT_FOUND,
+    muster_status status = muster_membership_check_member(job->membership, member);
+    return muster_rpc_response_error(status == MUSTER_ENDED ? MUSTER_RPC_FAILED_PRECONDITION
+                                                            : MUSTER_RPC_NOT_FOUND,
                                      "job %s: %s", job->name, muster_last_error());
 }
 
-/* What an event of the member was refused with. */
-static struct muster_rpc_response refused(const struct muster_job *job, const char *member,
+/* To a member whose event was refused with this status. */
+static struct muster_rpc_response refusal(const struct muster_job *job, const char *member,
                                           muster_status status)
 {
     if (status == MUSTER_ENDED &&
@@ -30,141 +29,24 @@ static struct muster_rpc_response refused(const struct muster_job *job, const ch
     return muster_rpc_response_status(status);
 }
 
-/* Join: waiting ------------------------------------------------------------------------------- */
-
-static struct muster_rpc_response waiting_response(const struct muster_job *job)
+/* A member has at most one held request: the newer one replaces the older. */
+static void cancel_older(struct muster_transaction *transaction, const char *member)
 {
-    struct muster_job_settings settings = muster_membership_settings(job->membership);
-    struct muster_join_response response = {.min_size = settings.min_size,
-                                            .target_size = settings.target_size};
-    struct muster_member_view view;
-    for (uint32_t i = 0; muster_membership_member(job->membership, i, &view); i++) {
-        response.members += view.phase == MUSTER_MEMBER_ARRIVED;
-        if (view.phase == MUSTER_MEMBER_AWAITED && response.missing_count < MUSTER_MISSING_MAX) {
-            (void)snprintf(response.missing[response.missing_count++], MUSTER_MISSING_SIZE,
-                           "rank %u (host %s, pid %u)", view.rank, view.info->host, view.info->pid);
-        }
-    }
-    return muster_rpc_response_json(muster_join_response_encode(&response));
-}
-
-/* Join: formed -------------------------------------------------------------------------------- */
-
-static void fill_hosts(const struct muster_job *job,
-                       const struct muster_generation_view *generation,
-                       struct muster_join_response *response)
-{
-    struct muster_member_view view;
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < generation->hosts; i++) {
-        struct muster_wire_host *host = &response->hosts[i];
-        bool there = muster_membership_find(job->membership, generation->members[first], &view);
-        (void)snprintf(host->name, sizeof host->name, "%s", there ? view.info->host : "gone");
-        (void)snprintf(host->rack, sizeof host->rack, "%s", there ? view.info->rack : "");
-        host->size = generation->host_sizes[i];
-        first += host->size;
+    struct muster_held_request *older =
+        muster_held_requests_find_member(&transaction->job->held_requests, member);
+    if (older != NULL) {
+        muster_transaction_respond(
+            transaction, older,
+            muster_rpc_response_error(MUSTER_RPC_CANCELED,
+                                      "replaced by a newer request of member %s", member));
     }
 }
 
-static void fill_peers(const struct muster_job *job,
-                       const struct muster_generation_view *generation,
-                       struct muster_join_response *response)
-{
-    struct muster_member_view view;
-    for (uint32_t rank = 0; rank < generation->size; rank++) {
-        struct muster_wire_peer *peer = &response->peers[rank];
-        (void)snprintf(peer->member, sizeof peer->member, "%s", generation->members[rank]);
-        if (muster_membership_find(job->membership, peer->member, &view)) {
-            peer->order = view.info->order;
-            peer->address_count = view.info->address_count;
-            memcpy(peer->addresses, view.info->addresses, sizeof peer->addresses);
-        }
-        if (generation->stale[rank] != 0) {
-            response->stale[response->stale_count++] = rank;
-        }
-    }
-}
+/* Join ---------------------------------------------------------------------------------------- */
 
-/* What is the same for all members of the generation: made once. NULL: memory is out. */
-static json_t *generation_response(struct muster_transaction *transaction)
-{
-    struct muster_job *job = transaction->job;
-    struct muster_generation_view generation = muster_membership_generation(job->membership);
-    if (job->formed != NULL && job->formed_generation == generation.number) {
-        return job->formed;
-    }
-    json_decref(job->formed);
-    job->formed = NULL;
-    struct muster_join_response response = {
-        .formed = true,
-        .generation = generation.number,
-        .size = generation.size,
-        .host_count = generation.hosts,
-        .state_version = generation.state_version,
-        .state_source = generation.state_source,
-        .hold_ms = transaction->service->config.hold_ms,
-        .lease_ms = muster_membership_settings(job->membership).lease_ms,
-        .hosts = calloc(generation.hosts, sizeof *response.hosts),
-        .peers = calloc(generation.size, sizeof *response.peers),
-        .stale = calloc(generation.size, sizeof *response.stale),
-    };
-    (void)snprintf(response.link_token, sizeof response.link_token, "%s", job->link_token);
-    if (response.hosts != NULL && response.peers != NULL && response.stale != NULL) {
-        fill_hosts(job, &generation, &response);
-        fill_peers(job, &generation, &response);
-        job->formed = muster_join_response_encode(&response);
-        job->formed_generation = generation.number;
-    }
-    muster_join_response_finish(&response);
-    return job->formed;
-}
-
-struct place {
-    uint32_t local_rank, local_size, cross_rank, cross_size;
-};
-
-static struct place place_of(const struct muster_generation_view *generation, uint32_t rank)
-{
-    struct place place = {0};
-    uint32_t first = 0;
-    uint32_t host = 0;
-    while (rank - first >= generation->host_sizes[host]) {
-        first += generation->host_sizes[host++];
-    }
-    place.local_rank = rank - first;
-    place.local_size = generation->host_sizes[host];
-    for (uint32_t i = 0; i < generation->hosts; i++) {
-        bool has_it = generation->host_sizes[i] > place.local_rank;
-        place.cross_rank += has_it && i < host;
-        place.cross_size += has_it;
-    }
-    return place;
-}
-
-static struct muster_rpc_response formed_response(struct muster_transaction *transaction,
-                                                  uint32_t rank)
-{
-    struct muster_generation_view generation =
-        muster_membership_generation(transaction->job->membership);
-    struct place place = place_of(&generation, rank);
-    json_t *formed = json_copy(json_object_get(generation_response(transaction), "formed"));
-    json_t *own = json_pack("{sIsIsIsIsI}", "rank", (json_int_t)rank, "localRank",
-                            (json_int_t)place.local_rank, "localSize", (json_int_t)place.local_size,
-                            "crossRank", (json_int_t)place.cross_rank, "crossSize",
-                            (json_int_t)place.cross_size);
-    if (formed == NULL || own == NULL || json_object_update(formed, own) != 0) {
-        json_decref(formed);
-        json_decref(own);
-        return (struct muster_rpc_response){.code = MUSTER_RPC_INTERNAL};
-    }
-    json_decref(own);
-    return muster_rpc_response_json(json_pack("{so}", "formed", formed));
-}
-
-/* Which of the held can be answered ----------------------------------------------------------- */
-
-static bool join_ready(struct muster_transaction *transaction, const char *member,
-                       struct muster_rpc_response *ret_response)
+/* True if the member is gone, or in the running generation. */
+static bool respond_to_join(struct muster_transaction *transaction, const char *member,
+                            struct muster_rpc_response *ret_response)
 {
     struct muster_job *job = transaction->job;
     struct muster_member_view view;
@@ -176,87 +58,31 @@ static bool join_ready(struct muster_transaction *transaction, const char *membe
         muster_membership_phase(job->membership) != MUSTER_JOB_RUNNING) {
         return false;
     }
-    *ret_response = formed_response(transaction, view.rank);
+    *ret_response = muster_join_responses_formed(transaction, view.rank);
     return true;
 }
 
-static struct muster_watch_response look(const struct muster_job *job,
-                                         const struct muster_held_request *held,
-                                         const struct muster_member_view *view)
+static bool join_ready(struct muster_transaction *transaction,
+                       const struct muster_held_request *held,
+                       struct muster_rpc_response *ret_response)
 {
-    const struct muster_membership *membership = job->membership;
-    struct muster_generation_view generation = muster_membership_generation(membership);
-    struct muster_watch_response response = {
-        .revoked = muster_membership_phase(membership) != MUSTER_JOB_RUNNING ||
-                   generation.number != held->generation || view->phase != MUSTER_MEMBER_ACTIVE,
-        .pending = muster_membership_pending(membership),
-        .leave = view->leave_asked,
-    };
-    (void)snprintf(response.reason, sizeof response.reason, "%s",
-                   muster_membership_why(membership));
-    return response;
+    return respond_to_join(transaction, held->id.member, ret_response);
 }
 
-/* Also when its time is over: then nothing may have changed. */
-static bool watch_ready(struct muster_transaction *transaction,
-                        const struct muster_held_request *held, bool expired,
-                        struct muster_rpc_response *ret_response)
-{
-    struct muster_job *job = transaction->job;
-    struct muster_member_view view;
-    if (!muster_membership_find(job->membership, held->member, &view)) {
-        *ret_response = gone_response(job, held->member);
-        return true;
-    }
-    struct muster_watch_response response = look(job, held, &view);
-    bool news = response.revoked || response.pending != held->pending_known ||
-                response.leave != held->leave_known;
-    if (news || expired) {
-        *ret_response = muster_rpc_response_json(muster_watch_response_encode(&response));
-    }
-    return news || expired;
-}
-
-void muster_members_respond_ready(struct muster_transaction *transaction)
-{
-    struct muster_held_request *next;
-    for (struct muster_held_request *held = transaction->job->held_requests.members; held != NULL;
-         held = next) {
-        next = held->next;
-        struct muster_rpc_response response;
-        bool ready = held->method == MUSTER_RPC_JOIN
-                         ? join_ready(transaction, held->member, &response)
-                         : watch_ready(transaction, held, false, &response);
-        if (ready) {
-            muster_job_respond(transaction, held, response);
-        }
-    }
-}
-
-struct muster_rpc_response muster_members_expire(struct muster_transaction *transaction,
-                                                 const struct muster_held_request *held)
+static struct muster_rpc_response expire_join(struct muster_transaction *transaction,
+                                              const struct muster_held_request *held)
 {
     struct muster_rpc_response response;
-    bool ready = held->method == MUSTER_RPC_JOIN ? join_ready(transaction, held->member, &response)
-                                                 : watch_ready(transaction, held, true, &response);
-    return ready ? response : waiting_response(transaction->job);
+    return join_ready(transaction, held, &response)
+               ? response
+               : muster_join_responses_waiting(transaction->job);
 }
 
-/* A member has one request at a time; the newer one counts. */
-static void replace_held(struct muster_transaction *transaction, const char *member)
-{
-    struct muster_held_request *older =
-        muster_held_requests_find_member(&transaction->job->held_requests, member);
-    if (older != NULL) {
-        muster_job_respond(
-            transaction, older,
-            muster_rpc_response_error(MUSTER_RPC_CANCELED, "member %s has asked anew", member));
-    }
-}
+static const struct muster_held_kind join_kind = {
+    .of_member = true, .ready = join_ready, .expire = expire_join};
 
-/* Join ---------------------------------------------------------------------------------------- */
-
-/* Of a job that has begun, what the first Join said counts where this one says nothing. */
+/* The settings of a Join. Where the request has none, those of the job count, or, for the first
+ * Join of a job, those of the server. */
 static struct muster_job_settings settings_for(const struct muster_transaction *transaction,
                                                const struct muster_join_request *request)
 {
@@ -266,7 +92,7 @@ static struct muster_job_settings settings_for(const struct muster_transaction *
                  muster_membership_phase(membership) != MUSTER_JOB_ENDED;
     if (begun) {
         settings = muster_membership_settings(membership);
-        settings.target_size = 0; /* Resize changes it: it is not compared */
+        settings.target_size = 0; /* not compared: a Resize may have changed it */
     } else if (request->target_size != 0) {
         settings.target_size = request->target_size;
     }
@@ -275,8 +101,8 @@ static struct muster_job_settings settings_for(const struct muster_transaction *
     return settings;
 }
 
-/* The same Join as before, because an answer was lost or its time was over: a sign of life, but
- * nothing to store. */
+/* True for the same Join as before, sent again because the response was lost or the hold ended: a
+ * sign of life, but no event to store. */
 static bool joined_already(const struct muster_job *job, const struct muster_join_request *request)
 {
     struct muster_member_view view;
@@ -293,6 +119,8 @@ static bool joined_already(const struct muster_job *job, const struct muster_joi
             request->max_size == muster_membership_settings(job->membership).max_size);
 }
 
+/* The event first, because it may answer the Join itself; then the older request ends, and the new
+ * one is answered or held. */
 static bool join(struct muster_transaction *transaction, struct muster_rpc_call *call,
                  const struct muster_join_request *request)
 {
@@ -307,28 +135,25 @@ static bool join(struct muster_transaction *transaction, struct muster_rpc_call 
         (void)snprintf(event.member, sizeof event.member, "%s", member);
         muster_status status = muster_job_accept(transaction, &event);
         if (status != MUSTER_OK) {
-            call->response = refused(transaction->job, member, status);
+            call->response = refusal(transaction->job, member, status);
             return true;
         }
     }
-    replace_held(transaction, member);
-    if (join_ready(transaction, member, &call->response)) {
+    cancel_older(transaction, member);
+    if (respond_to_join(transaction, member, &call->response)) {
         return true;
     }
-    (void)snprintf(call->held->member, sizeof call->held->member, "%s", member);
-    return muster_job_hold(transaction, call, transaction->service->config.hold_ms);
+    (void)snprintf(call->held->id.member, sizeof call->held->id.member, "%s", member);
+    return muster_transaction_hold(transaction, call, &join_kind,
+                                   transaction->service->config.hold_ms);
 }
 
 bool muster_route_join(struct muster_rpc_call *call)
 {
     struct muster_join_request request;
-    muster_status status = muster_join_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        return true;
-    }
     struct muster_transaction transaction;
-    if (!muster_transaction_begin_or_create(call, request.job, &transaction)) {
+    if (muster_rpc_call_failed(call, muster_join_request_decode(call->json, &request)) ||
+        !muster_transaction_begin_or_create(call, request.job, &transaction)) {
         return true;
     }
     bool answered = join(&transaction, call, &request);
@@ -337,6 +162,62 @@ bool muster_route_join(struct muster_rpc_call *call)
 }
 
 /* Watch --------------------------------------------------------------------------------------- */
+
+static struct muster_watch_response watch_state(const struct muster_job *job,
+                                                const struct muster_held_request *held,
+                                                const struct muster_member_view *view)
+{
+    const struct muster_membership *membership = job->membership;
+    struct muster_generation_view generation = muster_membership_generation(membership);
+    struct muster_watch_response response = {
+        .revoked = muster_membership_phase(membership) != MUSTER_JOB_RUNNING ||
+                   generation.number != held->generation || view->phase != MUSTER_MEMBER_ACTIVE,
+        .pending = muster_membership_pending(membership),
+        .leave = view->leave_asked,
+    };
+    (void)snprintf(response.reason, sizeof response.reason, "%s",
+                   muster_membership_why(membership));
+    return response;
+}
+
+/* True if the member is gone, if there is something that it does not know, or if expired: then the
+ * response may say that nothing has changed. */
+static bool respond_to_watch(struct muster_transaction *transaction,
+                             const struct muster_held_request *held, bool expired,
+                             struct muster_rpc_response *ret_response)
+{
+    struct muster_job *job = transaction->job;
+    struct muster_member_view view;
+    if (!muster_membership_find(job->membership, held->id.member, &view)) {
+        *ret_response = gone_response(job, held->id.member);
+        return true;
+    }
+    struct muster_watch_response response = watch_state(job, held, &view);
+    bool changed = response.revoked || response.pending != held->pending_known ||
+                   response.leave != held->leave_known;
+    if (changed || expired) {
+        *ret_response = muster_rpc_response_json(muster_watch_response_encode(&response));
+    }
+    return changed || expired;
+}
+
+static bool watch_ready(struct muster_transaction *transaction,
+                        const struct muster_held_request *held,
+                        struct muster_rpc_response *ret_response)
+{
+    return respond_to_watch(transaction, held, false, ret_response);
+}
+
+static struct muster_rpc_response expire_watch(struct muster_transaction *transaction,
+                                               const struct muster_held_request *held)
+{
+    struct muster_rpc_response response;
+    (void)respond_to_watch(transaction, held, true, &response);
+    return response;
+}
+
+static const struct muster_held_kind watch_kind = {
+    .of_member = true, .ready = watch_ready, .expire = expire_watch};
 
 static bool watch(struct muster_transaction *transaction, struct muster_rpc_call *call,
                   const struct muster_watch_request *request)
@@ -347,27 +228,22 @@ static bool watch(struct muster_transaction *transaction, struct muster_rpc_call
     if (muster_membership_find(job->membership, request->member, &view)) {
         muster_job_heartbeat(job, request->member, request->progress);
     }
-    (void)snprintf(held->member, sizeof held->member, "%s", request->member);
+    (void)snprintf(held->id.member, sizeof held->id.member, "%s", request->member);
     held->generation = request->generation;
     held->pending_known = request->pending_known;
     held->leave_known = request->leave_known;
-    replace_held(transaction, request->member);
-    if (watch_ready(transaction, held, false, &call->response)) {
-        return true;
-    }
-    return muster_job_hold(transaction, call, transaction->service->config.hold_ms);
+    cancel_older(transaction, request->member);
+    return watch_ready(transaction, held, &call->response) ||
+           muster_transaction_hold(transaction, call, &watch_kind,
+                                   transaction->service->config.hold_ms);
 }
 
 bool muster_route_watch(struct muster_rpc_call *call)
 {
     struct muster_watch_request request;
-    muster_status status = muster_watch_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        return true;
-    }
     struct muster_transaction transaction;
-    if (!muster_transaction_begin(call, request.job, &transaction)) {
+    if (muster_rpc_call_failed(call, muster_watch_request_decode(call->json, &request)) ||
+        !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     bool answered = watch(&transaction, call, &request);
@@ -377,19 +253,19 @@ bool muster_route_watch(struct muster_rpc_call *call)
 
 /* Leave, Report ------------------------------------------------------------------------------- */
 
+static muster_status decode_leave(const json_t *json, struct muster_leave_request *ret_request)
+{
+    TRY(muster_leave_request_decode(json, ret_request));
+    return ret_request->reason != 0 ? MUSTER_OK
+                                    : muster_error_set(MUSTER_INVALID, "reason: missing");
+}
+
 bool muster_route_leave(struct muster_rpc_call *call)
 {
     struct muster_leave_request request;
     struct muster_transaction transaction;
-    muster_status status = muster_leave_request_decode(call->json, &request);
-    if (status == MUSTER_OK && request.reason == 0) {
-        status = muster_error_set(MUSTER_INVALID, "reason: missing");
-    }
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        return true;
-    }
-    if (!muster_transaction_begin(call, request.job, &transaction)) {
+    if (muster_rpc_call_failed(call, decode_leave(call->json, &request)) ||
+        !muster_transaction_begin(call, request.job, &transaction)) {
         return true;
     }
     struct muster_event event = {.kind = MUSTER_EVENT_LEAVE,
@@ -397,8 +273,8 @@ bool muster_route_leave(struct muster_rpc_call *call)
                                  .leave_reason = request.reason};
     (void)snprintf(event.member, sizeof event.member, "%s", request.member);
     (void)snprintf(event.why, sizeof event.why, "%s", request.why);
-    status = muster_job_accept(&transaction, &event);
-    /* ENDED: it has left already, and the answer was lost; or there is nothing left to leave. */
+    muster_status status = muster_job_accept(&transaction, &event);
+    /* ENDED: the member has left already and the response was lost, or the job has ended. */
     call->response = status == MUSTER_OK || status == MUSTER_ENDED
                          ? muster_rpc_response_json(json_object())
                          : muster_rpc_response_status(status);
@@ -406,7 +282,7 @@ bool muster_route_leave(struct muster_rpc_call *call)
     return true;
 }
 
-/* The member that had this rank in the generation that runs. */
+/* The member of the reported rank in the last generation. */
 static muster_status find_suspect(const struct muster_job *job,
                                   const struct muster_report_request *request,
                                   char ret_suspect[MUSTER_UUID_SIZE])
@@ -414,7 +290,7 @@ static muster_status find_suspect(const struct muster_job *job,
     struct muster_generation_view generation = muster_membership_generation(job->membership);
     if (request->generation != generation.number) {
         return muster_error_set(MUSTER_REJOIN,
-                                "generation %" PRIu64 " is not %" PRIu64 ", the last",
+                                "generation %" PRIu64 " is not the last, which is %" PRIu64,
                                 request->generation, generation.number);
     }
     if (request->suspect >= generation.size) {
@@ -425,32 +301,33 @@ static muster_status find_suspect(const struct muster_job *job,
     return MUSTER_OK;
 }
 
+static muster_status report(struct muster_transaction *transaction,
+                            const struct muster_report_request *request)
+{
+    struct muster_event event = {.kind = MUSTER_EVENT_REPORT, .generation = request->generation};
+    (void)snprintf(event.member, sizeof event.member, "%s", request->member);
+    (void)snprintf(event.why, sizeof event.why, "%s", request->why);
+    TRY(find_suspect(transaction->job, request, event.suspect));
+    return muster_job_accept(transaction, &event);
+}
+
 bool muster_route_report(struct muster_rpc_call *call)
 {
     struct muster_report_request request;
     struct muster_transaction transaction;
-    muster_status status = muster_report_request_decode(call->json, &request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        return true;
-    }
-    if (!muster_transaction_begin(call, request.job, &transaction)) {
-        return true;
-    }
-    struct muster_event event = {.kind = MUSTER_EVENT_REPORT, .generation = request.generation};
     struct muster_member_view view;
-    (void)snprintf(event.member, sizeof event.member, "%s", request.member);
-    (void)snprintf(event.why, sizeof event.why, "%s", request.why);
-    if (!muster_membership_find(transaction.job->membership, request.member, &view)) {
-        call->response = gone_response(transaction.job, request.member);
+    if (muster_rpc_call_failed(call, muster_report_request_decode(call->json, &request)) ||
+        !muster_transaction_begin(call, request.job, &transaction)) {
+        return true;
+    }
+    struct muster_job *job = transaction.job;
+    if (!muster_membership_find(job->membership, request.member, &view)) {
+        call->response = gone_response(job, request.member);
     } else {
-        muster_job_heartbeat(transaction.job, request.member, view.progress);
-        status = find_suspect(transaction.job, &request, event.suspect);
-        if (status == MUSTER_OK) {
-            status = muster_job_accept(&transaction, &event);
-        }
+        muster_job_heartbeat(job, request.member, view.progress);
+        muster_status status = report(&transaction, &request);
         call->response = status == MUSTER_OK ? muster_rpc_response_json(json_object())
-                                             : refused(transaction.job, request.member, status);
+                                             : refusal(job, request.member, status);
     }
     muster_transaction_end(&transaction);
     return true;

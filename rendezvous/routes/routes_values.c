@@ -1,11 +1,12 @@
-/* Put, Get, Wait: small values for bootstrapping. */
-#include "rendezvous/service/jobs.h"
+/* Put, Get, Wait: small values that the members of a job exchange. */
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/transactions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Generation 0 is the job's whole life; of the others only the one that runs has values. */
+/* Generation 0 is the whole life of the job; of the others only the one that runs has values. */
 static muster_status check_generation(const struct muster_job *job, uint64_t generation)
 {
     enum muster_job_phase phase = muster_membership_phase(job->membership);
@@ -22,23 +23,21 @@ static muster_status check_generation(const struct muster_job *job, uint64_t gen
                             generation, number);
 }
 
-/* False: the call is answered. Otherwise the request is to be finished and the visit ended. */
+/* Decodes the request and begins the transaction that all three methods need; end() ends both.
+ * False: the call is answered, and there is nothing to end. */
 static bool begin(struct muster_rpc_call *call, struct muster_value_request *ret_request,
-                  struct muster_transaction *ret_visit)
+                  struct muster_transaction *ret_transaction)
 {
-    muster_status status = muster_value_request_decode(call->json, ret_request);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
+    if (muster_rpc_call_failed(call, muster_value_request_decode(call->json, ret_request))) {
         return false;
     }
-    if (!muster_transaction_begin(call, ret_request->job, ret_visit)) {
+    if (!muster_transaction_begin(call, ret_request->job, ret_transaction)) {
         muster_value_request_finish(ret_request);
         return false;
     }
-    status = check_generation(ret_visit->job, ret_request->generation);
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
-        muster_transaction_end(ret_visit);
+    if (muster_rpc_call_failed(call,
+                               check_generation(ret_transaction->job, ret_request->generation))) {
+        muster_transaction_end(ret_transaction);
         muster_value_request_finish(ret_request);
         return false;
     }
@@ -51,9 +50,9 @@ static void end(struct muster_value_request *request, struct muster_transaction 
     muster_value_request_finish(request);
 }
 
-/* Answers with the value if it is there. */
-static bool value_ready(const struct muster_job *job, uint64_t generation, const char *key,
-                        struct muster_rpc_response *ret_response)
+/* True if the value is there; *ret_response then has it. */
+static bool find_value(const struct muster_job *job, uint64_t generation, const char *key,
+                       struct muster_rpc_response *ret_response)
 {
     struct muster_value_response response;
     if (!muster_values_get(&job->values, generation, key, &response)) {
@@ -62,6 +61,8 @@ static bool value_ready(const struct muster_job *job, uint64_t generation, const
     *ret_response = muster_rpc_response_json(muster_value_response_encode(&response));
     return true;
 }
+
+/* Put, Get ------------------------------------------------------------------------------------ */
 
 static muster_status put(struct muster_transaction *transaction,
                          const struct muster_value_request *request)
@@ -73,7 +74,7 @@ static muster_status put(struct muster_transaction *transaction,
                         request->value_size));
     TRY(muster_values_put(&job->values, request->generation, request->key, request->value,
                           request->value_size));
-    muster_values_respond_ready(transaction);
+    muster_transaction_respond_ready_waits(transaction);
     return MUSTER_OK;
 }
 
@@ -84,9 +85,9 @@ bool muster_route_put(struct muster_rpc_call *call)
     if (!begin(call, &request, &transaction)) {
         return true;
     }
-    muster_status status = put(&transaction, &request);
-    call->response = status == MUSTER_OK ? muster_rpc_response_json(json_object())
-                                         : muster_rpc_response_status(status);
+    if (!muster_rpc_call_failed(call, put(&transaction, &request))) {
+        call->response = muster_rpc_response_json(json_object());
+    }
     end(&request, &transaction);
     return true;
 }
@@ -98,13 +99,38 @@ bool muster_route_get(struct muster_rpc_call *call)
     if (!begin(call, &request, &transaction)) {
         return true;
     }
-    if (!value_ready(transaction.job, request.generation, request.key, &call->response)) {
+    if (!find_value(transaction.job, request.generation, request.key, &call->response)) {
         call->response =
             muster_rpc_response_error(MUSTER_RPC_NOT_FOUND, "key \"%s\": not there", request.key);
     }
     end(&request, &transaction);
     return true;
 }
+
+/* Wait ---------------------------------------------------------------------------------------- */
+
+static bool wait_ready(struct muster_transaction *transaction,
+                       const struct muster_held_request *held,
+                       struct muster_rpc_response *ret_response)
+{
+    muster_status status = check_generation(transaction->job, held->generation);
+    if (status != MUSTER_OK) {
+        *ret_response = muster_rpc_response_status(status);
+        return true;
+    }
+    return find_value(transaction->job, held->generation, held->key, ret_response);
+}
+
+static struct muster_rpc_response expire_wait(struct muster_transaction *transaction,
+                                              const struct muster_held_request *held)
+{
+    (void)transaction;
+    return muster_rpc_response_error(MUSTER_RPC_DEADLINE_EXCEEDED,
+                                     "key \"%s\": not put within the time", held->key);
+}
+
+static const struct muster_held_kind wait_kind = {
+    .of_member = false, .ready = wait_ready, .expire = expire_wait};
 
 bool muster_route_wait(struct muster_rpc_call *call)
 {
@@ -113,7 +139,7 @@ bool muster_route_wait(struct muster_rpc_call *call)
     if (!begin(call, &request, &transaction)) {
         return true;
     }
-    bool answered = value_ready(transaction.job, request.generation, request.key, &call->response);
+    bool answered = find_value(transaction.job, request.generation, request.key, &call->response);
     if (!answered && transaction.job->held_requests.wait_count >= MUSTER_WAITS_MAX) {
         call->response = muster_rpc_response_error(MUSTER_RPC_RESOURCE_EXHAUSTED,
                                                    "job %s: %d Waits are held already", request.job,
@@ -121,33 +147,10 @@ bool muster_route_wait(struct muster_rpc_call *call)
         answered = true;
     }
     if (!answered) {
-        call->held->member[0] = '\0';
         call->held->generation = request.generation;
         (void)snprintf(call->held->key, sizeof call->held->key, "%s", request.key);
-        answered = muster_job_hold(&transaction, call, request.timeout_ms);
+        answered = muster_transaction_hold(&transaction, call, &wait_kind, request.timeout_ms);
     }
     end(&request, &transaction);
     return answered;
-}
-
-void muster_values_respond_ready(struct muster_transaction *transaction)
-{
-    struct muster_held_request *next;
-    for (struct muster_held_request *held = transaction->job->held_requests.waits; held != NULL;
-         held = next) {
-        next = held->next;
-        struct muster_rpc_response response;
-        muster_status status = check_generation(transaction->job, held->generation);
-        if (status != MUSTER_OK) {
-            muster_job_respond(transaction, held, muster_rpc_response_status(status));
-        } else if (value_ready(transaction->job, held->generation, held->key, &response)) {
-            muster_job_respond(transaction, held, response);
-        }
-    }
-}
-
-struct muster_rpc_response muster_values_expire(const struct muster_held_request *held)
-{
-    return muster_rpc_response_error(MUSTER_RPC_DEADLINE_EXCEEDED,
-                                     "key \"%s\": nobody has put it yet", held->key);
 }

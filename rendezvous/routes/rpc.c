@@ -1,11 +1,13 @@
+/* The table of methods, and what happens to a call before and after its route. */
 #include "rendezvous/routes/rpc.h"
 
-#include "rendezvous/service/jobs.h"
+#include "rendezvous/routes/routes.h"
+#include "rendezvous/service/job_events.h"
 #include "worker/base/log.h"
 
 #include <string.h>
 
-/* What a method does, by its number. A new one: a row here, a message, a function. */
+/* The methods by number; README.md has what a new one needs. */
 static const struct {
     bool (*route)(struct muster_rpc_call *call);
     bool safe; /* NO_SIDE_EFFECTS in the .proto */
@@ -39,7 +41,7 @@ bool muster_rpc_is_safe(enum muster_rpc_method method)
     return routes[method].safe;
 }
 
-static bool token_is_good(const char *token)
+static bool token_valid(const char *token)
 {
     size_t length = strlen(token);
     for (size_t i = 0; i < length; i++) {
@@ -50,10 +52,11 @@ static bool token_is_good(const char *token)
     return length > 0 && length <= MUSTER_TOKEN_MAX_BYTES;
 }
 
+/* What is the same for all methods, then the route. */
 bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_request *request,
                        struct muster_held_request *held, struct muster_rpc_response *ret_response)
 {
-    if (request->token != NULL && !token_is_good(request->token)) {
+    if (request->token != NULL && !token_valid(request->token)) {
         *ret_response =
             muster_rpc_response_error(MUSTER_RPC_UNAUTHENTICATED,
                                       "token: must be 1 to %d printable characters without "
@@ -77,38 +80,40 @@ bool muster_rpc_handle(struct muster_service *service, const struct muster_rpc_r
     return answered;
 }
 
-/* False: the end of its connection says nothing of this member. A connection over which nothing was
- * held may close for many reasons: it only bears out what somebody reported. */
-static bool is_to_suspect(const struct muster_transaction *transaction, const char *member,
-                          bool was_held)
+/* Whether a closed connection is a sign of death of this member: it has not connected anew, and a
+ * request of it was held. A connection over which nothing was held may close for many reasons, so
+ * it counts only if the member is suspected already. */
+static bool is_sign_of_death(const struct muster_transaction *transaction, const char *member,
+                             bool was_held)
 {
     struct muster_member_view view;
-    return !atomic_load(&transaction->service->quiet) && member[0] != '\0' &&
+    return !atomic_load(&transaction->service->quiesced) && member[0] != '\0' &&
            muster_held_requests_find_member(&transaction->job->held_requests, member) == NULL &&
            muster_membership_find(transaction->job->membership, member, &view) &&
            (was_held || view.suspected);
 }
 
-void muster_rpc_disconnected(struct muster_service *service,
-                             const struct muster_held_request *closed)
+/* The held request ends first: it must not count as a newer one of its member. */
+void muster_rpc_disconnected(struct muster_service *service, const struct muster_held_id *id)
 {
     struct muster_transaction transaction;
-    if (!muster_transaction_begin_internal(service, closed->job, &transaction)) {
+    if (!muster_transaction_begin_internal(service, id->job, &transaction)) {
         return;
     }
     struct muster_held_request *held =
-        muster_held_requests_find_serial(&transaction.job->held_requests, closed->serial);
+        muster_held_requests_find_serial(&transaction.job->held_requests, id->serial);
     if (held != NULL) {
-        muster_job_respond(&transaction, held,
-                           muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));
+        muster_transaction_respond(
+            &transaction, held,
+            muster_rpc_response_error(MUSTER_RPC_CANCELED, "the connection closed"));
     }
-    if (is_to_suspect(&transaction, closed->member, held != NULL)) {
+    if (is_sign_of_death(&transaction, id->member, held != NULL)) {
         struct muster_event event = {.kind = MUSTER_EVENT_DISCONNECT};
-        memcpy(event.member, closed->member, sizeof event.member);
+        memcpy(event.member, id->member, sizeof event.member);
         if (muster_job_accept(&transaction, &event) != MUSTER_OK) {
-            /* The lease will tell. */
-            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", closed->job,
-                       event.member, muster_last_error());
+            /* Not lost: if the member is dead, its lease ends. */
+            muster_log(MUSTER_LOG_DEBUG, "job=%s member=%s disconnected: %s", id->job, id->member,
+                       muster_last_error());
         }
     }
     muster_transaction_end(&transaction);

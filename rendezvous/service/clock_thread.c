@@ -1,56 +1,67 @@
-/* The clock's thread: sleeps until a job wants to be looked at. */
-#include "rendezvous/service/jobs.h"
+/* The clock thread: sleeps on a condition until the earliest time that was asked for. */
+#include "rendezvous/service/clock_thread.h"
+
 #include "worker/base/clock.h"
 
-void muster_clock_thread_wake_by(struct muster_service *service, int64_t at_ns)
+void muster_clock_thread_init(struct muster_clock_thread *clock, int64_t (*tick)(void *user),
+                              void *user)
 {
-    AUTO_LOCK(&service->clock_mutex);
-    if (at_ns < service->wake_ns) {
-        service->wake_ns = at_ns;
-        (void)pthread_cond_signal(&service->clock_condition);
+    clock->tick = tick;
+    clock->user = user;
+    clock->wake_ns = MUSTER_NEVER;
+    muster_mutex_init(&clock->mutex);
+    muster_condition_init(&clock->changed);
+}
+
+void muster_clock_thread_wake_by(struct muster_clock_thread *clock, int64_t at_ns)
+{
+    AUTO_LOCK(&clock->mutex);
+    if (at_ns < clock->wake_ns) {
+        clock->wake_ns = at_ns;
+        (void)pthread_cond_signal(&clock->changed);
     }
 }
 
-/* Sleeps until somebody's time has come; false: the end. */
-static bool sleep_until_due(struct muster_service *service)
+/* False: the thread is to end. */
+static bool sleep_until_due(struct muster_clock_thread *clock)
 {
-    AUTO_LOCK(&service->clock_mutex);
-    while (!service->stopping && service->wake_ns > muster_clock_ns()) {
-        (void)muster_condition_wait(&service->clock_condition, &service->clock_mutex,
-                                    service->wake_ns);
+    AUTO_LOCK(&clock->mutex);
+    while (!clock->stopping && clock->wake_ns > muster_clock_ns()) {
+        (void)muster_condition_wait(&clock->changed, &clock->mutex, clock->wake_ns);
     }
-    service->wake_ns = MUSTER_NEVER;
-    return !service->stopping;
+    clock->wake_ns = MUSTER_NEVER;
+    return !clock->stopping;
 }
 
 static void *run(void *user)
 {
-    struct muster_service *service = user;
-    while (sleep_until_due(service)) {
-        muster_clock_thread_wake_by(service, service->tick(service));
+    struct muster_clock_thread *clock = user;
+    while (sleep_until_due(clock)) {
+        muster_clock_thread_wake_by(clock, clock->tick(clock->user));
     }
     return NULL;
 }
 
-muster_status muster_clock_thread_start(struct muster_service *service)
+muster_status muster_clock_thread_start(struct muster_clock_thread *clock)
 {
-    int failed = pthread_create(&service->clock_thread, NULL, run, service);
+    int failed = pthread_create(&clock->thread, NULL, run, clock);
     if (failed != 0) {
         return muster_error_set(MUSTER_FATAL, "cannot start a thread: error %d", failed);
     }
-    service->clock_runs = true;
+    clock->runs = true;
     return MUSTER_OK;
 }
 
-void muster_clock_thread_stop(struct muster_service *service)
+void muster_clock_thread_finish(struct muster_clock_thread *clock)
 {
-    if (!service->clock_runs) {
-        return;
+    if (clock->runs) {
+        muster_mutex_lock(&clock->mutex);
+        clock->stopping = true;
+        (void)pthread_cond_signal(&clock->changed);
+        muster_mutex_unlock(&clock->mutex);
+        (void)pthread_join(clock->thread, NULL);
+        clock->runs = false;
     }
-    muster_mutex_lock(&service->clock_mutex);
-    service->stopping = true;
-    (void)pthread_cond_signal(&service->clock_condition);
-    muster_mutex_unlock(&service->clock_mutex);
-    (void)pthread_join(service->clock_thread, NULL);
-    service->clock_runs = false;
+    (void)pthread_cond_destroy(&clock->changed);
+    (void)pthread_mutex_destroy(&clock->mutex);
 }

@@ -1,3 +1,4 @@
+/* Held requests in two lists, each ordered by deadline. */
 #include "rendezvous/service/held_requests.h"
 
 #include "worker/base/clock.h"
@@ -6,24 +7,24 @@
 #include <string.h>
 #include <utlist.h>
 
-static struct muster_held_request **list_of(struct muster_held_requests *held_requests,
+static struct muster_held_request **list_of(struct muster_held_requests *requests,
                                             const struct muster_held_request *held)
 {
-    return held->method == MUSTER_RPC_WAIT ? &held_requests->waits : &held_requests->members;
+    return held->kind->of_member ? &requests->members : &requests->waits;
 }
 
 static int64_t round_up(int64_t ns)
 {
-    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * 1000000;
+    const int64_t step_ns = (int64_t)MUSTER_DEADLINE_STEP_MS * MUSTER_NS_PER_MS;
     return (ns / step_ns + 1) * step_ns;
 }
 
-void muster_held_requests_add(struct muster_held_requests *held_requests,
+void muster_held_requests_add(struct muster_held_requests *requests,
                               struct muster_held_request *held, uint32_t hold_ms)
 {
     held->deadline_ns = round_up(muster_clock_after_ms(hold_ms));
-    struct muster_held_request **list = list_of(held_requests, held);
-    /* Nearly all are held equally long: the place is at the end. */
+    struct muster_held_request **list = list_of(requests, held);
+    /* Nearly all requests are held equally long, so the search begins at the end. */
     struct muster_held_request *before = *list == NULL ? NULL : (*list)->prev;
     while (before != NULL && before->deadline_ns > held->deadline_ns) {
         before = before == *list ? NULL : before->prev;
@@ -33,25 +34,36 @@ void muster_held_requests_add(struct muster_held_requests *held_requests,
     } else {
         DL_APPEND_ELEM(*list, before, held);
     }
-    held_requests->wait_count += held->method == MUSTER_RPC_WAIT;
+    requests->wait_count += held->kind->of_member ? 0 : 1;
 }
 
-void muster_held_requests_remove(struct muster_held_requests *held_requests,
+void muster_held_requests_remove(struct muster_held_requests *requests,
                                  struct muster_held_request *held)
 {
-    struct muster_held_request **list = list_of(held_requests, held);
+    struct muster_held_request **list = list_of(requests, held);
     DL_DELETE(*list, held);
-    held_requests->wait_count -= held->method == MUSTER_RPC_WAIT;
+    requests->wait_count -= held->kind->of_member ? 0 : 1;
 }
 
 struct muster_held_request *
-muster_held_requests_find_member(const struct muster_held_requests *held_requests,
-                                 const char *member)
+muster_held_requests_find_member(const struct muster_held_requests *requests, const char *member)
 {
     struct muster_held_request *held = NULL;
-    DL_FOREACH(held_requests->members, held)
+    DL_FOREACH(requests->members, held)
     {
-        if (strcmp(held->member, member) == 0) {
+        if (strcmp(held->id.member, member) == 0) {
+            return held;
+        }
+    }
+    return NULL;
+}
+
+static struct muster_held_request *find_serial(struct muster_held_request *list, uint64_t serial)
+{
+    struct muster_held_request *held = NULL;
+    DL_FOREACH(list, held)
+    {
+        if (held->id.serial == serial) {
             return held;
         }
     }
@@ -59,30 +71,16 @@ muster_held_requests_find_member(const struct muster_held_requests *held_request
 }
 
 struct muster_held_request *
-muster_held_requests_find_serial(const struct muster_held_requests *held_requests, uint64_t serial)
+muster_held_requests_find_serial(const struct muster_held_requests *requests, uint64_t serial)
 {
-    struct muster_held_request *held = NULL;
-    DL_FOREACH(held_requests->members, held)
-    {
-        if (held->serial == serial) {
-            return held;
-        }
-    }
-    DL_FOREACH(held_requests->waits, held)
-    {
-        if (held->serial == serial) {
-            return held;
-        }
-    }
-    return NULL;
+    struct muster_held_request *held = find_serial(requests->members, serial);
+    return held != NULL ? held : find_serial(requests->waits, serial);
 }
 
-int64_t muster_held_requests_next_ns(const struct muster_held_requests *held_requests)
+int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests)
 {
-    int64_t members_ns =
-        held_requests->members != NULL ? held_requests->members->deadline_ns : MUSTER_NEVER;
-    int64_t waits_ns =
-        held_requests->waits != NULL ? held_requests->waits->deadline_ns : MUSTER_NEVER;
+    int64_t members_ns = requests->members != NULL ? requests->members->deadline_ns : MUSTER_NEVER;
+    int64_t waits_ns = requests->waits != NULL ? requests->waits->deadline_ns : MUSTER_NEVER;
     return members_ns < waits_ns ? members_ns : waits_ns;
 }
 
@@ -99,7 +97,7 @@ void muster_ready_responses_send(struct muster_ready_responses *responses)
     struct muster_held_request *held = responses->first;
     responses->first = NULL;
     while (held != NULL) {
-        struct muster_held_request *next = held->next; /* answer() may free it */
+        struct muster_held_request *next = held->next; /* respond() may free it */
         held->respond(held, held->response);
         held = next;
     }

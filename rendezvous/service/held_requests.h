@@ -1,7 +1,7 @@
 /*
- * Held requests: Join, Watch and Wait, which are answered when something happens or their time is
- * over. Each job has a set of them, under the job's lock; answers are collected under that lock and
- * delivered after it is free.
+ * Held requests: a Join, Watch or Wait that is answered when something happens, or when its time is
+ * over. Each job has a set of them under the job's lock. Responses are collected under that lock
+ * and sent once it is released.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
 #define MUSTER_RENDEZVOUS_SERVICE_HELD_REQUESTS_H
@@ -10,30 +10,48 @@
 
 enum {
     MUSTER_WAITS_MAX = 4096, /* held Waits of one job */
-    /* Deadlines are rounded up to this, so that many of them make one round. */
+    /* Deadlines are rounded up to a multiple of this, so that many of them end in one tick. */
     MUSTER_DEADLINE_STEP_MS = 8,
 };
 
 struct muster_held_request;
+struct muster_transaction;
+
+/* What the service needs to know of a method whose requests are held. */
+struct muster_held_kind {
+    /* Join and Watch: the request is a member's, which has at most one. Wait: false. */
+    bool of_member;
+    /* True if the request can be answered now; *ret_response is then the response. */
+    bool (*ready)(struct muster_transaction *transaction, const struct muster_held_request *held,
+                  struct muster_rpc_response *ret_response);
+    /* The response to a request whose time is over. */
+    struct muster_rpc_response (*expire)(struct muster_transaction *transaction,
+                                         const struct muster_held_request *held);
+};
+
+/* Names a held request, also when it may be gone already. */
+struct muster_held_id {
+    uint64_t serial; /* of all held requests of the service; 0: none */
+    char job[MUSTER_JOB_NAME_SIZE];
+    char member[MUSTER_UUID_SIZE]; /* Wait: "" */
+};
+
+/* Sends a response, and takes its body. Called once for a held request, from any thread, with no
+ * lock held; the storage of the request may be freed from then on. */
 typedef void (*muster_respond_function)(struct muster_held_request *held,
                                         struct muster_rpc_response response);
 
-/* Part of the caller's request. It stays until answer was called, which happens once, from any
- * thread, with no lock held. answer takes the body. */
+/* Storage of the caller, zeroed but for respond, and borrowed until respond is called. */
 struct muster_held_request {
     muster_respond_function respond;
-    /* Set when it is held: the job, and a number that no other watcher ever has. */
-    char job[MUSTER_JOB_NAME_SIZE];
-    uint64_t serial;
-    /* The rest belongs to the service. */
-    enum muster_rpc_method method;
-    char member[MUSTER_UUID_SIZE]; /* Join, Watch */
-    uint64_t generation;           /* Watch, Wait */
-    bool pending_known, leave_known;
+    struct muster_held_id id;
+    const struct muster_held_kind *kind;
+    uint64_t generation;                /* Watch, Wait */
+    bool pending_known, leave_known;    /* Watch */
     char key[MUSTER_KEY_MAX_BYTES + 1]; /* Wait */
     int64_t deadline_ns;
     struct muster_held_request *prev, *next;
-    struct muster_rpc_response response;
+    struct muster_rpc_response response; /* once it is ready */
 };
 
 struct muster_held_requests {
@@ -42,27 +60,27 @@ struct muster_held_requests {
     uint32_t wait_count;
 };
 
-struct muster_ready_responses {
-    struct muster_held_request *first;
-};
-
-/* Puts it among the others; an older one of the same member must have been taken. */
-void muster_held_requests_add(struct muster_held_requests *held_requests,
+/* kind and id are set. No other request of the same member is held. */
+void muster_held_requests_add(struct muster_held_requests *requests,
                               struct muster_held_request *held, uint32_t hold_ms);
-void muster_held_requests_remove(struct muster_held_requests *held_requests,
+void muster_held_requests_remove(struct muster_held_requests *requests,
                                  struct muster_held_request *held);
 
 /* NULL: none. */
 struct muster_held_request *
-muster_held_requests_find_member(const struct muster_held_requests *held_requests,
-                                 const char *member);
+muster_held_requests_find_member(const struct muster_held_requests *requests, const char *member);
 struct muster_held_request *
-muster_held_requests_find_serial(const struct muster_held_requests *held_requests, uint64_t serial);
+muster_held_requests_find_serial(const struct muster_held_requests *requests, uint64_t serial);
 
-/* The earliest deadline; INT64_MAX: nothing is held. */
-int64_t muster_held_requests_next_ns(const struct muster_held_requests *held_requests);
+/* The earliest deadline; MUSTER_NEVER: nothing is held. */
+int64_t muster_held_requests_next_ns(const struct muster_held_requests *requests);
 
-/* The watcher has been taken; takes the answer. */
+/* Requests that were removed, with their responses. */
+struct muster_ready_responses {
+    struct muster_held_request *first;
+};
+
+/* Takes the response. */
 void muster_ready_responses_add(struct muster_ready_responses *responses,
                                 struct muster_held_request *held,
                                 struct muster_rpc_response response);

@@ -1,8 +1,9 @@
+/* Jobs: their life, their clock, and the table that finds them by name. */
 #include "rendezvous/service/jobs.h"
 
-#include "worker/base/cleanup.h"
+#include "rendezvous/service/journal.h"
 #include "worker/base/clock.h"
-#include "worker/base/log.h"
+#include "worker/base/random.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ muster_status muster_job_create(const char *name, struct muster_job **ret_job)
     muster_mutex_init(&job->mutex);
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     job->origin_ms = muster_clock_ms() - 1; /* no event is at 0, which means "not yet" in records */
-    job->next_ns = MUSTER_NEVER;
+    job->due_ns = MUSTER_NEVER;
     job->compact_at = MUSTER_EVENTS_TO_COMPACT;
     *ret_job = job;
     return MUSTER_OK;
@@ -46,28 +47,25 @@ int64_t muster_job_now_ms(const struct muster_job *job)
 
 void muster_job_schedule(struct muster_service *service, struct muster_job *job, int64_t at_ns)
 {
-    if (at_ns < job->next_ns) {
-        job->next_ns = at_ns;
-        muster_clock_thread_wake_by(service, at_ns);
+    if (at_ns < job->due_ns) {
+        job->due_ns = at_ns;
+        muster_clock_thread_wake_by(&service->clock, at_ns);
     }
 }
 
 /* The table ----------------------------------------------------------------------------------- */
 
-bool muster_jobs_add_locked(struct muster_service *service, struct muster_job *job)
+muster_status muster_jobs_add_locked(struct muster_service *service, struct muster_job *job)
 {
     job->hh.tbl = NULL;
     HASH_ADD_STR(service->jobs, name, job);
-    job->listed = job->hh.tbl != NULL;
-    job->hold_count = job->listed ? 1 : 0;
-    return job->listed;
-}
-
-static struct muster_job *find_locked(struct muster_service *service, const char *name)
-{
-    struct muster_job *job;
-    HASH_FIND_STR(service->jobs, name, job);
-    return job;
+    if (job->hh.tbl == NULL) {
+        muster_job_destroy(job);
+        return muster_error_set(MUSTER_FATAL, "no memory");
+    }
+    job->listed = true;
+    job->hold_count = 1;
+    return MUSTER_OK;
 }
 
 static void release_locked(struct muster_job *job)
@@ -86,7 +84,7 @@ static void unlist_locked(struct muster_service *service, struct muster_job *job
     }
 }
 
-/* The job that ended first makes room. */
+/* Makes room for a job: removes the one that ended first. False: none has ended. */
 static bool evict_locked(struct muster_service *service)
 {
     struct muster_job *oldest = NULL;
@@ -102,7 +100,7 @@ static bool evict_locked(struct muster_service *service)
         return false;
     }
     muster_mutex_lock(&oldest->mutex);
-    bool gone = oldest->ended_ns == oldest_ns && /* nobody has begun it anew */
+    bool gone = oldest->ended_ns == oldest_ns && /* it has not begun anew in the meantime */
                 service->store->ops->remove(service->store, oldest->name) == MUSTER_OK;
     oldest->removed = gone;
     muster_mutex_unlock(&oldest->mutex);
@@ -123,12 +121,10 @@ static struct muster_job *create_locked(struct muster_rpc_call *call, const char
     }
     struct muster_job *job = NULL;
     muster_status status = muster_job_create(name, &job);
-    if (status == MUSTER_OK && !muster_jobs_add_locked(service, job)) {
-        muster_job_destroy(job);
-        status = muster_error_set(MUSTER_FATAL, "no memory");
+    if (status == MUSTER_OK) {
+        status = muster_jobs_add_locked(service, job);
     }
-    if (status != MUSTER_OK) {
-        call->response = muster_rpc_response_status(status);
+    if (muster_rpc_call_failed(call, status)) {
         return NULL;
     }
     (void)snprintf(job->token, sizeof job->token, "%s",
@@ -137,162 +133,45 @@ static struct muster_job *create_locked(struct muster_rpc_call *call, const char
     return job;
 }
 
-/* Visits -------------------------------------------------------------------------------------- */
-
-static void unlock_job(struct muster_service *service, struct muster_job *job)
+struct muster_job *muster_jobs_hold(struct muster_service *service, const char *name,
+                                    struct muster_rpc_call *creator)
 {
-    bool removed = job->removed;
-    muster_mutex_unlock(&job->mutex);
+    AUTO_LOCK(&service->table_mutex);
+    struct muster_job *job;
+    HASH_FIND_STR(service->jobs, name, job);
+    if (job == NULL && creator != NULL) {
+        job = create_locked(creator, name);
+    }
+    if (job != NULL) {
+        job->hold_count++;
+    }
+    return job;
+}
+
+size_t muster_jobs_hold_due(struct muster_service *service, int64_t due_ns,
+                            struct muster_job *ret_jobs[MUSTER_JOBS_MAX], int64_t *ret_next_ns)
+{
+    size_t count = 0;
+    int64_t next_ns = MUSTER_NEVER;
+    AUTO_LOCK(&service->table_mutex);
+    for (struct muster_job *job = service->jobs; job != NULL; job = job->hh.next) {
+        int64_t at_ns = job->due_ns;
+        if (at_ns <= due_ns && count < MUSTER_JOBS_MAX) {
+            job->hold_count++;
+            ret_jobs[count++] = job;
+        } else if (at_ns < next_ns) {
+            next_ns = at_ns;
+        }
+    }
+    *ret_next_ns = next_ns;
+    return count;
+}
+
+void muster_jobs_release(struct muster_service *service, struct muster_job *job, bool removed)
+{
     AUTO_LOCK(&service->table_mutex);
     if (removed) {
         unlist_locked(service, job);
     }
     release_locked(job);
-}
-
-/* Holds and locks the job; NULL: there is none. */
-static struct muster_job *lock_job(struct muster_service *service, const char *name,
-                                   struct muster_rpc_call *creator)
-{
-    for (;;) {
-        muster_mutex_lock(&service->table_mutex);
-        struct muster_job *job = find_locked(service, name);
-        if (job == NULL && creator != NULL) {
-            job = create_locked(creator, name);
-        }
-        if (job != NULL) {
-            job->hold_count++;
-        }
-        muster_mutex_unlock(&service->table_mutex);
-        if (job == NULL) {
-            return NULL;
-        }
-        muster_mutex_lock(&job->mutex);
-        if (!job->removed) {
-            return job;
-        }
-        unlock_job(service, job);
-    }
-}
-
-/* Takes equally long wherever they differ. */
-static bool token_matches(const struct muster_job *job, const char *token)
-{
-    char given[sizeof job->token] = "";
-    if (token != NULL && strlen(token) < sizeof given) {
-        (void)snprintf(given, sizeof given, "%s", token);
-    }
-    unsigned char differs = 0;
-    for (size_t i = 0; i < sizeof given; i++) {
-        differs |= (unsigned char)(given[i] ^ job->token[i]);
-    }
-    return job->token[0] == '\0' || differs == 0;
-}
-
-static bool begin(struct muster_rpc_call *call, const char *name, struct muster_job *job,
-                  struct muster_transaction *ret_visit)
-{
-    if (!token_matches(job, call->request->token)) {
-        call->response = muster_rpc_response_error(MUSTER_RPC_UNAUTHENTICATED, "job %s: %s", name,
-                                                   call->request->token == NULL
-                                                       ? "it wants a token, and none was given"
-                                                       : "this is not its token");
-        unlock_job(call->service, job);
-        return false;
-    }
-    *ret_visit = (struct muster_transaction){.service = call->service, .job = job};
-    return true;
-}
-
-bool muster_transaction_begin(struct muster_rpc_call *call, const char *name,
-                              struct muster_transaction *ret_visit)
-{
-    struct muster_job *job = lock_job(call->service, name, NULL);
-    if (job == NULL) {
-        call->response =
-            muster_rpc_response_error(MUSTER_RPC_NOT_FOUND, "job %s is not known here", name);
-        return false;
-    }
-    return begin(call, name, job, ret_visit);
-}
-
-bool muster_transaction_begin_or_create(struct muster_rpc_call *call, const char *name,
-                                        struct muster_transaction *ret_visit)
-{
-    struct muster_job *job = lock_job(call->service, name, call);
-    return job != NULL && begin(call, name, job, ret_visit);
-}
-
-bool muster_transaction_begin_internal(struct muster_service *service, const char *name,
-                                       struct muster_transaction *ret_visit)
-{
-    struct muster_job *job = lock_job(service, name, NULL);
-    if (job != NULL) {
-        *ret_visit = (struct muster_transaction){.service = service, .job = job};
-    }
-    return job != NULL;
-}
-
-void muster_transaction_end(struct muster_transaction *transaction)
-{
-    transaction->job->removed = transaction->job->removed || transaction->job->event_count == 0;
-    unlock_job(transaction->service, transaction->job);
-    muster_ready_responses_send(&transaction->responses);
-}
-
-int64_t muster_transaction_each(struct muster_service *service, int64_t due_ns,
-                                void (*look)(struct muster_transaction *transaction, void *user),
-                                void *user)
-{
-    struct muster_job *due[MUSTER_JOBS_MAX];
-    size_t count = 0;
-    int64_t next_ns = MUSTER_NEVER;
-    muster_mutex_lock(&service->table_mutex);
-    for (struct muster_job *job = service->jobs; job != NULL; job = job->hh.next) {
-        int64_t at_ns = job->next_ns;
-        if (at_ns <= due_ns && count < MUSTER_JOBS_MAX) {
-            job->hold_count++;
-            due[count++] = job;
-        } else if (at_ns < next_ns) {
-            next_ns = at_ns;
-        }
-    }
-    muster_mutex_unlock(&service->table_mutex);
-    for (size_t i = 0; i < count; i++) {
-        struct muster_transaction transaction = {.service = service, .job = due[i]};
-        muster_mutex_lock(&due[i]->mutex);
-        if (!due[i]->removed) {
-            look(&transaction, user);
-        }
-        muster_transaction_end(&transaction);
-    }
-    return next_ns;
-}
-
-/* Held requests ------------------------------------------------------------------------------- */
-
-void muster_job_respond(struct muster_transaction *transaction, struct muster_held_request *held,
-                        struct muster_rpc_response response)
-{
-    muster_held_requests_remove(&transaction->job->held_requests, held);
-    muster_ready_responses_add(&transaction->responses, held, response);
-}
-
-bool muster_job_hold(struct muster_transaction *transaction, struct muster_rpc_call *call,
-                     uint32_t hold_ms)
-{
-    struct muster_service *service = transaction->service;
-    if (atomic_load(&service->quiet)) {
-        call->response = muster_rpc_response_error(MUSTER_RPC_UNAVAILABLE, "musterd is ending");
-        return true;
-    }
-    struct muster_held_request *held = call->held;
-    held->method = call->request->method;
-    (void)snprintf(held->job, sizeof held->job, "%s", transaction->job->name);
-    held->serial = atomic_fetch_add(&service->serials, 1) + 1;
-    uint32_t patience_ms = call->request->timeout_ms - call->request->timeout_ms / 8; /* and back */
-    muster_held_requests_add(&transaction->job->held_requests, held,
-                             hold_ms < patience_ms ? hold_ms : patience_ms);
-    muster_job_schedule(service, transaction->job, held->deadline_ns);
-    return false;
 }

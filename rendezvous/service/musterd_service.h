@@ -1,9 +1,9 @@
 /*
- * The service without a network: jobs, held requests, a clock. rpc.h is how requests come in;
- * http.h brings them from sockets.
+ * The service without a network: jobs, held requests, a clock. Requests come through rpc.h, which
+ * http.h calls for those from sockets.
  *
- * Locks, in the order in which they are taken: the table of jobs, one job, the store, the clock.
- * Answers are delivered with no lock held.
+ * Threads: those that call rpc.h, and the clock thread. worker/base/thread.h has the order of
+ * locks; responses to held requests are sent with no lock held.
  */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_MUSTERD_SERVICE_H
 #define MUSTER_RENDEZVOUS_SERVICE_MUSTERD_SERVICE_H
@@ -13,13 +13,13 @@
 
 enum {
     MUSTER_JOBS_MAX = 1024,
-    MUSTER_HOLD_MAX_MS = 30000, /* what a proxy between may be expected to bear */
+    MUSTER_HOLD_MAX_MS = 30000, /* proxies may close a connection that is idle for longer */
 };
 
 struct muster_service_config {
     uint32_t hold_ms;                    /* how long Join and Watch are held at most */
-    uint32_t keep_ended_ms;              /* an ended job is forgotten after it */
-    struct muster_job_settings settings; /* of new jobs; sizes are for Joins that name none */
+    uint32_t keep_ended_ms;              /* how long after its end a job is forgotten */
+    struct muster_job_settings settings; /* of new jobs; the sizes are for Joins without sizes */
 };
 
 /* hold 1000 ms, ended jobs 1 hour, settings as muster_job_settings_init() has them. */
@@ -27,15 +27,13 @@ void muster_service_config_init(struct muster_service_config *config);
 
 struct muster_service;
 
-/* Reads the store, which is borrowed until destroy, and starts the clock's thread. MUSTER_INVALID:
- * the store holds what no server of this version has written; MUSTER_RETRY: it cannot be written.
- */
+/* Reads the store, which is borrowed until destroy, and starts the clock thread. MUSTER_INVALID:
+ * the store has what no server of this version has written; MUSTER_RETRY: it cannot be written. */
 MUSTER_CHECKED muster_status muster_service_create(const struct muster_service_config *config,
                                                    struct muster_store *store,
                                                    struct muster_service **ret_service);
 
-/* From now on nothing is held: everything that is held is answered with `unavailable`, and what
- * comes is answered at once. */
+/* Ends every hold with `unavailable`; from now on no request is held. */
 void muster_service_quiesce(struct muster_service *service);
 
 /* Nothing is held and no call is running. Accepts NULL. */

@@ -1,3 +1,4 @@
+/* Responses as JSON texts. */
 #include "rendezvous/service/rpc_call.h"
 
 #include "worker/base/log.h"
@@ -38,4 +39,12 @@ struct muster_rpc_response muster_rpc_response_status(muster_status status)
         muster_log(MUSTER_LOG_ERROR, "%s", muster_last_error());
     }
     return muster_rpc_response_error(muster_rpc_code_of_status(status), "%s", muster_last_error());
+}
+
+bool muster_rpc_call_failed(struct muster_rpc_call *call, muster_status status)
+{
+    if (status != MUSTER_OK) {
+        call->response = muster_rpc_response_status(status);
+    }
+    return status != MUSTER_OK;
 }

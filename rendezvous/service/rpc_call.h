@@ -1,15 +1,19 @@
-/* What is asked and answered: a request as it came, and what goes back. No sockets, no jobs. */
+/* One call of a method: the request as it comes from HTTP, and the response that goes back. Knows
+ * no sockets and no jobs. */
 #ifndef MUSTER_RENDEZVOUS_SERVICE_RPC_CALL_H
 #define MUSTER_RENDEZVOUS_SERVICE_RPC_CALL_H
 
 #include "elastic/messages/messages.h"
 
+struct muster_held_request;
+struct muster_service;
+
 struct muster_rpc_request {
     enum muster_rpc_method method;
-    const char *token; /* what came with the request; NULL: none */
+    const char *token; /* of the Authorization header; NULL: none */
     const char *body;  /* JSON; not terminated */
     size_t size_bytes;
-    uint32_t timeout_ms; /* the caller waits no longer; UINT32_MAX: as long as it takes */
+    uint32_t timeout_ms; /* the client waits no longer than this; UINT32_MAX: no limit */
 };
 
 struct muster_rpc_response {
@@ -18,11 +22,24 @@ struct muster_rpc_response {
     size_t size_bytes;
 };
 
-/* Takes the object; NULL is an answer that says that memory is out. */
+/* What a route works on. A route returns true once response is set, and false if it holds the
+ * request. */
+struct muster_rpc_call {
+    struct muster_service *service;
+    const struct muster_rpc_request *request;
+    const json_t *json;               /* the request's body */
+    struct muster_held_request *held; /* where the request is held */
+    struct muster_rpc_response response;
+};
+
+/* Takes the object; NULL becomes a response that says that memory is out. */
 struct muster_rpc_response muster_rpc_response_json(json_t *json);
 struct muster_rpc_response muster_rpc_response_error(enum muster_rpc_code code, const char *format,
                                                      ...) MUSTER_PRINTF(2, 3);
-/* What status and muster_last_error() say. */
+/* The error of status, with the text of muster_last_error(). */
 struct muster_rpc_response muster_rpc_response_status(muster_status status);
+
+/* True if status is not MUSTER_OK; the response is then its error. */
+bool muster_rpc_call_failed(struct muster_rpc_call *call, muster_status status);
 
 #endif

@@ -1,3 +1,4 @@
+/* The values of a job as a list: there are at most MUSTER_VALUES_MAX. */
 #include "rendezvous/service/values.h"
 
 #include "worker/base/cleanup.h"
@@ -36,8 +37,8 @@ muster_status muster_values_check(const struct muster_values *values, uint64_t g
                                   const char *key, size_t size_bytes)
 {
     struct muster_value_response old = {0};
-    bool there = muster_values_get(values, generation, key, &old);
-    if (!there && values->count >= MUSTER_VALUES_MAX) {
+    bool replaces = muster_values_get(values, generation, key, &old);
+    if (!replaces && values->count >= MUSTER_VALUES_MAX) {
         return muster_error_set(MUSTER_RETRY, "the job has %d values already", MUSTER_VALUES_MAX);
     }
     if (values->size_bytes - old.value_size + size_bytes > MUSTER_VALUES_MAX_BYTES) {

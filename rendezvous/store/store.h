@@ -1,9 +1,9 @@
 /*
- * Where a server keeps what it must not lose: jobs, the events that each accepted, values. It is
- * written to before anything is answered; a server that starts on an old store replays it.
+ * Where a server keeps what it must not lose: jobs, the events that each has accepted, values. The
+ * server writes before it answers, and reads everything when it starts.
  *
- * A store may use: base, its library. May not know: memberships, HTTP. Every function may be called
- * from any thread; a store locks itself.
+ * A store may use base and its library. It knows neither memberships nor HTTP: an event is a text
+ * with a sequence number. Every function may be called from any thread; a store locks itself.
  */
 #ifndef MUSTER_RENDEZVOUS_STORE_STORE_H
 #define MUSTER_RENDEZVOUS_STORE_STORE_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum {
-    /* Of one job. Far fewer are kept at a time (events.c) if the store takes what replaces them. */
+    /* Events of one job. There are far fewer at a time, unless replace() fails (journal.h). */
     MUSTER_STORE_EVENTS_MAX = 1 << 20,
 };
 
@@ -23,11 +23,11 @@ struct muster_store;
 struct muster_store_job {
     const char *name;
     const char *token;      /* "": none */
-    const char *link_token; /* what its members show each other */
+    const char *link_token; /* opens links between its members */
 };
 
-/* Called by load: each job, then its events in their order, then its values. Any status but
- * MUSTER_OK ends the load with it. */
+/* Called by load for each job, then for its events by sequence, then for its values. The first
+ * status that is not MUSTER_OK ends the load and becomes its result. */
 struct muster_store_reader {
     muster_status (*job)(void *user, const struct muster_store_job *job);
     muster_status (*event)(void *user, uint64_t sequence, const char *text, size_t size_bytes);
@@ -36,34 +36,34 @@ struct muster_store_reader {
     void *user;
 };
 
-/* Functions that fail return MUSTER_RETRY (no space, an input or output error: nothing was
- * changed) with a text that names the store; load also MUSTER_INVALID. */
+/* A function that fails returns MUSTER_RETRY (no space, an input or output error) with a text that
+ * names the store; load may also return MUSTER_INVALID. After a failure nothing has changed. */
 struct muster_store_ops {
     /* For logs: "memory", "sqlite". */
     const char *kind;
 
-    /* Keeps the job's event `sequence`; they count from 0 without gaps. With event 0 the job itself
-     * is kept: both or neither. Text is borrowed for the call. */
+    /* Adds the job's event of this sequence number. The numbers start at 0 and have no gaps. Event
+     * 0 also adds the job itself: both or neither. text is borrowed for the call. */
     muster_status (*append)(struct muster_store *store, const struct muster_store_job *job,
                             uint64_t sequence, const char *text);
 
-    /* Keeps these events, numbered from 0, in the place of all that the job has: all or nothing.
-     * The job is kept already; texts are borrowed for the call. */
+    /* Replaces all events of a stored job by these, numbered from 0: all or none. texts are
+     * borrowed for the call. */
     muster_status (*replace)(struct muster_store *store, const char *job, char *const *texts,
                              size_t count);
 
-    /* Keeps a value, in place of an older one of the same generation and key. */
+    /* Adds a value, or replaces the one of the same generation and key. */
     muster_status (*put)(struct muster_store *store, const char *job, uint64_t generation,
                          const char *key, const void *value, size_t size_bytes);
 
-    /* Drops the values of generations above 0 and below this one. */
+    /* Removes the values of generations above 0 and below this one. */
     muster_status (*drop_values)(struct muster_store *store, const char *job,
                                  uint64_t below_generation);
 
-    /* Drops the job and everything of it. */
+    /* Removes the job with its events and values. */
     muster_status (*remove)(struct muster_store *store, const char *job);
 
-    /* Reads everything. Before anything else is called. */
+    /* Reads everything. Called before the other functions. */
     muster_status (*load)(struct muster_store *store, const struct muster_store_reader *reader);
 
     void (*close)(struct muster_store *store);
@@ -73,13 +73,17 @@ struct muster_store {
     const struct muster_store_ops *ops;
 };
 
-/* Keeps nothing: a server that starts again knows no jobs. */
+/* Opens the store that a place names (musterd's --store): "memory", or the path of a SQLite file.
+ */
+MUSTER_CHECKED muster_status muster_store_open(const char *place, struct muster_store **ret_store);
+
+/* Stores nothing: a server that restarts knows no jobs. */
 MUSTER_CHECKED muster_status muster_store_memory_open(struct muster_store **ret_store);
 
-/* A file of SQLite's; made if it is not there, readable for its owner only. What was answered
- * survives the server's death; a crash of the whole machine may cost the last moments.
- * MUSTER_INVALID names the file: a directory, no permission, no database, not a musterd's, of a
- * newer musterd, or in use by another. */
+/* A SQLite file; created if missing, readable by its owner only. What was answered survives the
+ * death of the server; a crash of the machine may lose the last moments. MUSTER_INVALID names the
+ * file: a directory, no permission, no database, not a musterd's, of another version, or in use by
+ * another musterd. */
 MUSTER_CHECKED muster_status muster_store_sqlite_open(const char *path,
                                                       struct muster_store **ret_store);
 

@@ -1,3 +1,4 @@
+/* The store that stores nothing: every function does nothing and succeeds. */
 #include "rendezvous/store/store.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * The store in a file of SQLite's, one connection under one lock. Write-ahead log with
- * synchronous=NORMAL: a commit is a write(2), which survives the process; the log is copied into
- * the file every thousand pages and begins anew, so that neither grows with time. The file is
- * locked for as long as it is open: the lock goes with the process, however that ends.
+ * The store in a SQLite file: one connection under one lock. It uses the write-ahead log with
+ * synchronous=NORMAL: a commit is a write(2), which survives the process. Every thousand pages the
+ * log is copied into the file and begins anew, so that neither grows with time. The file is locked
+ * while it is open; the lock ends with the process, however that ends.
  */
 #include "rendezvous/store/store.h"
 
@@ -71,14 +71,14 @@ static const char schema[] =
 struct sqlite_store {
     struct muster_store store; /* first */
     char *path;
-    dev_t device; /* and the file on it that was opened by that path */
+    dev_t device; /* of the file that was opened by that path */
     ino_t inode;
     pthread_mutex_t mutex;
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
-static struct sqlite_store *of(struct muster_store *store)
+static struct sqlite_store *sqlite_store_of(struct muster_store *store)
 {
     return (struct sqlite_store *)store;
 }
@@ -91,7 +91,7 @@ static muster_status store_error(const struct sqlite_store *store, muster_status
     return muster_error_set(status, "store %s: %s", store->path, sqlite3_errmsg(store->database));
 }
 
-/* Runs a statement that gives no rows; its parameters are bound. */
+/* Runs a statement that returns no rows and whose parameters are bound. */
 static muster_status run(struct sqlite_store *store, enum statement statement)
 {
     sqlite3_stmt *prepared = store->statements[statement];
@@ -119,9 +119,9 @@ static bool bind_number(struct sqlite_store *store, enum statement statement, in
            SQLITE_OK;
 }
 
-/* What is written to a file that was removed is lost with the process, and another musterd could
- * make a new one by its path. */
-static muster_status check_there(const struct sqlite_store *store)
+/* Writes to a file that was removed would be lost with the process, and another musterd could
+ * create a new file by the same path. */
+static muster_status check_file_unchanged(const struct sqlite_store *store)
 {
     struct stat status;
     if (stat(store->path, &status) != 0) {
@@ -134,7 +134,7 @@ static muster_status check_there(const struct sqlite_store *store)
     return MUSTER_OK;
 }
 
-/* Binding fails only when memory is out; run() then says what the statement says. */
+/* Binding fails only if memory is out; the statement then fails, and run() returns its error. */
 static muster_status insert_job(struct sqlite_store *store, const struct muster_store_job *job)
 {
     (void)bind_text(store, INSERT_JOB, 1, job->name);
@@ -154,16 +154,16 @@ static muster_status insert_event(struct sqlite_store *store, const char *job, u
 
 static void roll_back(struct sqlite_store *store)
 {
-    char said[MUSTER_ERROR_MAX];
-    (void)snprintf(said, sizeof said, "%s", muster_last_error());
+    char error[MUSTER_ERROR_MAX]; /* of the statement that failed, not of the roll-back */
+    (void)snprintf(error, sizeof error, "%s", muster_last_error());
     /* A full disk may have ended the transaction already. */
     if (sqlite3_get_autocommit(store->database) == 0) {
         (void)run(store, ROLLBACK);
     }
-    (void)muster_error_set(MUSTER_RETRY, "%s", said);
+    (void)muster_error_set(MUSTER_RETRY, "%s", error);
 }
 
-/* Commits if all went well. */
+/* Commits if status is MUSTER_OK, otherwise rolls back; returns the status of both. */
 static muster_status end_transaction(struct sqlite_store *store, muster_status status)
 {
     if (status == MUSTER_OK) {
@@ -178,13 +178,13 @@ static muster_status end_transaction(struct sqlite_store *store, muster_status s
 static muster_status append(struct muster_store *base, const struct muster_store_job *job,
                             uint64_t sequence, const char *text)
 {
-    struct sqlite_store *store = of(base);
+    struct sqlite_store *store = sqlite_store_of(base);
     if (sequence >= MUSTER_STORE_EVENTS_MAX) {
-        return muster_error_set(MUSTER_RETRY,
-                                "store %s: job %s has had %d events: go on under another name",
-                                store->path, job->name, MUSTER_STORE_EVENTS_MAX);
+        return muster_error_set(
+            MUSTER_RETRY, "store %s: job %s has %d events, the most that are stored: use a new job",
+            store->path, job->name, MUSTER_STORE_EVENTS_MAX);
     }
-    TRY(check_there(store));
+    TRY(check_file_unchanged(store));
     AUTO_LOCK(&store->mutex);
     if (sequence > 0) {
         return insert_event(store, job->name, sequence, text);
@@ -200,8 +200,8 @@ static muster_status append(struct muster_store *base, const struct muster_store
 static muster_status replace(struct muster_store *base, const char *job, char *const *texts,
                              size_t count)
 {
-    struct sqlite_store *store = of(base);
-    TRY(check_there(store));
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
     AUTO_LOCK(&store->mutex);
     TRY(run(store, BEGIN));
     (void)bind_text(store, REMOVE_EVENTS, 1, job);
@@ -215,8 +215,8 @@ static muster_status replace(struct muster_store *base, const char *job, char *c
 static muster_status put(struct muster_store *base, const char *job, uint64_t generation,
                          const char *key, const void *value, size_t size_bytes)
 {
-    struct sqlite_store *store = of(base);
-    TRY(check_there(store));
+    struct sqlite_store *store = sqlite_store_of(base);
+    TRY(check_file_unchanged(store));
     AUTO_LOCK(&store->mutex);
     (void)bind_text(store, PUT_VALUE, 1, job);
     (void)bind_number(store, PUT_VALUE, 2, generation);
@@ -229,7 +229,7 @@ static muster_status put(struct muster_store *base, const char *job, uint64_t ge
 static muster_status drop_values(struct muster_store *base, const char *job,
                                  uint64_t below_generation)
 {
-    struct sqlite_store *store = of(base);
+    struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     (void)bind_text(store, DROP_VALUES, 1, job);
     (void)bind_number(store, DROP_VALUES, 2, below_generation);
@@ -239,7 +239,7 @@ static muster_status drop_values(struct muster_store *base, const char *job,
 static muster_status remove_job(struct muster_store *base, const char *job)
 {
     static const enum statement parts[] = {REMOVE_VALUES, REMOVE_EVENTS, REMOVE_JOB};
-    struct sqlite_store *store = of(base);
+    struct sqlite_store *store = sqlite_store_of(base);
     AUTO_LOCK(&store->mutex);
     muster_status status = run(store, BEGIN);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == MUSTER_OK; i++) {
@@ -313,15 +313,15 @@ static muster_status read_job(struct sqlite_store *store, sqlite3_stmt *row,
     return each_row(store, LOAD_VALUES, read_value, reader);
 }
 
-/* Not under the lock: nothing else is called before it has returned. */
+/* Without the lock: no other function is called before load has returned. */
 static muster_status load(struct muster_store *base, const struct muster_store_reader *reader)
 {
-    return each_row(of(base), LOAD_JOBS, read_job, reader);
+    return each_row(sqlite_store_of(base), LOAD_JOBS, read_job, reader);
 }
 
 static void close_store(struct muster_store *base)
 {
-    struct sqlite_store *store = of(base);
+    struct sqlite_store *store = sqlite_store_of(base);
     for (int i = 0; i < STATEMENT_COUNT; i++) {
         (void)sqlite3_finalize(store->statements[i]);
     }
@@ -342,7 +342,8 @@ static const struct muster_store_ops sqlite_ops = {
     .close = close_store,
 };
 
-/* SQLite says "unable to open database file" for most of these. */
+/* Creates the file if it is missing. SQLite would say "unable to open database file" for most of
+ * these errors. */
 static muster_status check_file(const char *path, struct stat *ret_status)
 {
     AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
@@ -375,8 +376,9 @@ static muster_status execute(struct sqlite_store *store, const char *text, long 
     return result == SQLITE_OK ? MUSTER_OK : store_error(store, MUSTER_INVALID);
 }
 
-/* The first write takes the lock and, as the mode is exclusive, keeps it. */
-static muster_status begin_using(struct sqlite_store *store)
+/* Locks the file: in this mode the first write takes the lock and does not release it. Then creates
+ * the schema in an empty file, and checks that any other is a musterd's of this version. */
+static muster_status lock_and_check(struct sqlite_store *store)
 {
     TRY(execute(store, "PRAGMA locking_mode = EXCLUSIVE", NULL));
     TRY(execute(store, "BEGIN EXCLUSIVE", NULL));
@@ -397,7 +399,7 @@ static muster_status begin_using(struct sqlite_store *store)
                                 store->path);
     } else if (version != SCHEMA_VERSION) {
         return muster_error_set(MUSTER_INVALID,
-                                "store %s: of version %ld, and this musterd knows version %d",
+                                "store %s: version %ld, but this musterd reads version %d",
                                 store->path, version, SCHEMA_VERSION);
     }
     TRY(execute(store, "COMMIT", NULL));
@@ -416,6 +418,7 @@ static muster_status prepare(struct sqlite_store *store)
     return MUSTER_OK;
 }
 
+/* Checks the file, opens and locks the database, prepares every statement. */
 muster_status muster_store_sqlite_open(const char *path, struct muster_store **ret_store)
 {
     struct stat file = {0};
@@ -438,7 +441,7 @@ muster_status muster_store_sqlite_open(const char *path, struct muster_store **r
         status = store_error(store, MUSTER_INVALID);
     }
     if (status == MUSTER_OK) {
-        status = begin_using(store);
+        status = lock_and_check(store);
     }
     if (status == MUSTER_OK) {
         status = prepare(store);

@@ -20,18 +20,13 @@ static void make_fabric(struct rig *rig, uint32_t rank)
     memset(peer, 0, sizeof *peer);
     muster_random_uuid(peer->member);
     (void)snprintf(peer->host, sizeof peer->host, "host-%u", rank);
-    struct muster_fabric_options options = {.member = peer->member,
-                                            .link_token = token,
-                                            .listen = rig->transport->listen,
-                                            .shared_memory = rig->transport->shared_memory,
-                                            .connections = rig->transport->connections,
-                                            .tls = rig->transport->tls,
-                                            .verbs = rig->transport->verbs,
-                                            .hub = rig->hub};
+    struct fabric_wish wish = {.transports = rig->transport->transports,
+                               .options = rig->transport->options,
+                               .fabric = {.member = peer->member, .link_token = token}};
     if (rig->transport->prepare != NULL) {
-        rig->transport->prepare(rank, &options);
+        rig->transport->prepare(rank, &wish);
     }
-    muster_status status = muster_fabric_create(&options, &rig->fabrics[rank]);
+    muster_status status = fabrics_make(&wish, &rig->fabrics[rank]);
     if (rig->transport->prepare != NULL) {
         rig->transport->prepare(RIG_MAX, NULL);
     }
@@ -50,9 +45,6 @@ void rig_init(struct rig *rig, const struct rig_transport *transport, uint32_t c
     memset(rig, 0, sizeof *rig);
     rig->transport = transport;
     rig->count = count;
-    if (transport->hub) {
-        assert_int_equal(muster_hub_create(&rig->hub), MUSTER_OK);
-    }
     for (uint32_t i = 0; i < count; i++) {
         make_fabric(rig, i);
     }
@@ -70,7 +62,6 @@ static char *destroy_own(struct rig *rig, uint32_t rank, void *user)
 void rig_finish(struct rig *rig)
 {
     rig_run(rig, destroy_own, NULL);
-    muster_hub_destroy(rig->hub);
 }
 
 void rig_replace(struct rig *rig, uint32_t rank)

@@ -5,33 +5,26 @@
 #ifndef MUSTER_TESTS_CONFORMANCE_RIG_H
 #define MUSTER_TESTS_CONFORMANCE_RIG_H
 
+#include "tests/support/fabrics.h"
 #include "worker/base/clock.h"
-#include "worker/base/status.h"
-#include "worker/fabric/fabric.h"
 
 enum {
     RIG_MAX = 8,
     RIG_PATIENCE_MS = 60000, /* nothing that works takes so long, also on a busy machine */
 };
 
-/* How the fabrics under test are made: with a hub, in shared memory, or listening on that address.
- */
+/* How the fabrics under test are made: see fabrics.h. */
 struct rig_transport {
     const char *name;
-    const char *listen;
-    bool hub;
-    bool shared_memory;
-    uint32_t connections;        /* TCP: of each link; 0 counts as 1 */
-    struct muster_tls_files tls; /* TCP: of all members */
-    struct muster_fabric_verbs verbs;
-    /* Called by each thread before it acts for a rank; with options before it makes the rank's
+    const char *transports;
+    muster_options options;
+    /* Called by each thread before it acts for a rank; with a wish before it makes the rank's
      * fabric, and with RIG_MAX when it is done with that. May be NULL. */
-    void (*prepare)(uint32_t rank, struct muster_fabric_options *options);
+    void (*prepare)(uint32_t rank, struct fabric_wish *wish);
 };
 
 struct rig {
     const struct rig_transport *transport;
-    struct muster_hub *hub;
     uint32_t count;
     struct muster_fabric *fabrics[RIG_MAX];
     struct muster_peer peers[RIG_MAX];

@@ -2,6 +2,6 @@
 
 int main(void)
 {
-    const struct rig_transport inproc = {.name = "inproc", .hub = true};
+    const struct rig_transport inproc = {.name = "inproc", .transports = "inproc"};
     return muster_conformance_run(&inproc);
 }

@@ -3,6 +3,6 @@
 
 int main(void)
 {
-    const struct rig_transport transport = {.name = "shared memory", .shared_memory = true};
+    const struct rig_transport transport = {.name = "shared memory", .transports = "shm"};
     return muster_conformance_run(&transport);
 }

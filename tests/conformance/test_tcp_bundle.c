@@ -16,7 +16,7 @@ static void connections_that_are_cut_are_opened_again_and_nothing_is_lost(void *
 {
     (void)state;
     const struct rig_transport transport = {
-        .name = "tcp", .listen = "127.0.0.1", .connections = CONNECTIONS};
+        .name = "tcp", .transports = "tcp", .options.tcp_connections = CONNECTIONS};
     saboteur_run(&(struct saboteur_wish){.transport = &transport,
                                          .connections = CONNECTIONS,
                                          .times = TIMES,
@@ -50,7 +50,7 @@ static void a_link_is_lost_with_its_last_connection(void **state)
 {
     (void)state;
     const struct rig_transport transport = {
-        .name = "tcp", .listen = "127.0.0.1", .connections = CONNECTIONS};
+        .name = "tcp", .transports = "tcp", .options.tcp_connections = CONNECTIONS};
     struct rig rig;
     pthread_barrier_t open;
     assert_int_equal(pthread_barrier_init(&open, NULL, 2), 0);
@@ -65,16 +65,18 @@ static void too_many_connections_are_refused(void **state)
 {
     (void)state;
     struct muster_fabric *fabric = NULL;
-    const struct muster_fabric_options options = {
-        .member = "00000000-0000-4000-8000-000000000001", .listen = "127.0.0.1", .connections = 17};
-    assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_INVALID);
-    assert_non_null(strstr(muster_last_error(), "17 connections"));
+    const struct fabric_wish wish = {.transports = "tcp",
+                                     .options.tcp_connections = 17,
+                                     .fabric.member = "00000000-0000-4000-8000-000000000001"};
+    assert_int_equal(fabrics_make(&wish, &fabric), MUSTER_INVALID);
+    assert_string_equal(muster_last_error(),
+                        "tcp_connections (MUSTER_TCP_CONNECTIONS) 17: must be from 1 to 16");
 }
 
 int main(void)
 {
     const struct rig_transport transport = {
-        .name = "tcp, 3 connections", .listen = "127.0.0.1", .connections = 3};
+        .name = "tcp, 3 connections", .transports = "tcp", .options.tcp_connections = 3};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_that_are_cut_are_opened_again_and_nothing_is_lost),
         cmocka_unit_test(a_link_is_lost_with_its_last_connection),

@@ -9,13 +9,12 @@ int main(void)
     certificates_make(&certificates, (struct certificate_wish){.name = "authority"});
     certificates_make(&certificates, (struct certificate_wish){
                                          .name = "member", .issuer = "authority", .dns = "job.x"});
-    struct rig_transport one = {.name = "tcp with TLS",
-                                .listen = "127.0.0.1",
-                                .tls = certificates_files(&certificates, "member", "authority")};
-    one.tls.name = "job.x";
+    struct rig_transport one = {.name = "tcp with TLS", .transports = "tcp"};
+    certificates_choose(&certificates, "member", "authority", &one.options);
+    one.options.tls_name = "job.x";
     struct rig_transport three = one;
     three.name = "tcp with TLS, 3 connections";
-    three.connections = 3;
+    three.options.tcp_connections = 3;
     int failed = muster_conformance_run(&one);
     failed += muster_conformance_run(&three);
     certificates_finish(&certificates);

@@ -3,6 +3,7 @@
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/saboteur.h"
 #include "tests/support/verbs_pretend.h"
+#include "worker/fabric/verbs/verbs_settings.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,11 +24,10 @@ enum {
     SKIPPED = 77,
 };
 
-static const struct rig_transport two_devices = {.name = "verbs, 4 paths by two devices",
-                                                 .verbs = {.use = MUSTER_VERBS_REQUIRED,
-                                                           .gid = -1,
-                                                           .device = "pretend0,pretend1",
-                                                           .connections = CONNECTIONS}};
+static const struct rig_transport two_devices = {
+    .name = "verbs, 4 paths by two devices",
+    .transports = "verbs",
+    .options = {.verbs_device = "pretend0,pretend1", .verbs_connections = CONNECTIONS}};
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
 static uint32_t break_pairs(uint32_t count, unsigned *seed)
@@ -179,19 +179,20 @@ static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **
 
 static void refuse(const char *device, uint32_t connections, const char *words)
 {
-    const struct muster_fabric_options options = {
-        .member = "00000000-0000-4000-8000-000000000001",
-        .verbs = {
-            .use = MUSTER_VERBS_REQUIRED, .gid = -1, .device = device, .connections = connections}};
+    const struct fabric_wish wish = {
+        .transports = "verbs",
+        .options = {.verbs_device = device, .verbs_connections = connections},
+        .fabric.member = "00000000-0000-4000-8000-000000000001"};
     struct muster_fabric *fabric = NULL;
-    assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_INVALID);
+    assert_int_equal(fabrics_make(&wish, &fabric), MUSTER_INVALID);
     assert_non_null(strstr(muster_last_error(), words));
 }
 
 static void more_paths_than_there_can_be_and_devices_without_a_name_are_refused(void **state)
 {
     (void)state;
-    refuse("pretend0", MUSTER_VERBS_CONNECTIONS_MAX + 1, "9 connections over RDMA: there can be 8");
+    refuse("pretend0", MUSTER_VERBS_CONNECTIONS_MAX + 1,
+           "verbs_connections (MUSTER_VERBS_CONNECTIONS) 9: must be from 0 to 8");
     refuse("pretend0,,pretend1", 0, "a comma too many");
     refuse("pretend0,", 0, "a comma too many");
     refuse("pretend0,pretend9", 0, "there is no pretend9");
@@ -202,12 +203,11 @@ static void of_several_devices_those_that_are_good_do_where_none_need_be(void **
     (void)state;
     static const char *const devices[] = {"pretend0,pretend9", "pretend9,pretend1"};
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        const struct muster_fabric_options options = {
-            .member = "00000000-0000-4000-8000-000000000001",
-            .verbs = {.use = MUSTER_VERBS_POSSIBLY, .gid = -1, .device = devices[i]}};
+        const struct fabric_wish wish = {.options = {.verbs = 1, .verbs_device = devices[i]},
+                                         .fabric.member = "00000000-0000-4000-8000-000000000001"};
         struct muster_fabric *fabric = NULL;
-        assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_OK);
-        assert_int_equal(muster_fabric_address_count(fabric), 1);
+        assert_int_equal(fabrics_make(&wish, &fabric), MUSTER_OK);
+        assert_int_equal(muster_fabric_address_count(fabric), 2); /* and TCP's */
         assert_non_null(strstr(muster_fabric_address(fabric, 0), "verbs://"));
         muster_fabric_destroy(fabric, 0);
     }
@@ -216,8 +216,7 @@ static void of_several_devices_those_that_are_good_do_where_none_need_be(void **
 int main(void)
 {
     const struct rig_transport suite = {
-        .name = "verbs, pretended",
-        .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1, .connections = 3}};
+        .name = "verbs, pretended", .transports = "verbs", .options.verbs_connections = 3};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_broken_queue_pairs_carried_goes_by_others),
         cmocka_unit_test(what_paths_that_are_hung_up_carried_goes_by_others),

@@ -3,6 +3,7 @@
  * up, tells the others, and begins the next generation.
  *
  * MUSTER_SEED=N MUSTER_RUNS=1 repeats run N, as far as a race of processes can be repeated. */
+#include "tests/support/fabrics.h"
 #include "tests/support/network.h"
 #include "tests/support/pattern.h"
 #include "tests/support/schedules.h"
@@ -129,12 +130,12 @@ static void publish(struct life *life, const char *listen)
     muster_random_uuid(peer->member);
     const struct board *board = life->board;
     (void)snprintf(peer->host, sizeof peer->host, "host%u", board->shared_memory ? 0 : life->index);
-    const struct muster_fabric_options options = {
-        .member = peer->member,
-        .link_token = "a token",
-        .listen = board->shared_memory && !board->apart ? NULL : listen,
-        .shared_memory = board->shared_memory};
-    if (muster_fabric_create(&options, &life->fabric) != MUSTER_OK) {
+    const struct fabric_wish wish = {.transports = !board->shared_memory ? "tcp"
+                                                   : board->apart        ? "shm,tcp"
+                                                                         : "shm",
+                                     .options.listen = listen,
+                                     .fabric = {.member = peer->member, .link_token = "a token"}};
+    if (fabrics_make(&wish, &life->fabric) != MUSTER_OK) {
         (void)fprintf(stderr, "member %u: %s\n", life->index, muster_last_error());
         _exit(1);
     }

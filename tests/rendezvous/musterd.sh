@@ -1,4 +1,4 @@
-# Sourced by the tests of the program: starts and ends a musterd, and cleans up.
+# Sourced by the tests of the program: starts and stops a musterd, calls it, and cleans up.
 musterd=${MUSTER_BIN:-$source/build/release/bin}/musterd
 for needed in "$musterd" curl; do
     command -v "$needed" >/dev/null || { echo "SKIP: there is no $needed"; exit 77; }
@@ -19,10 +19,10 @@ fail() {
     exit 1
 }
 
-# serve OPTION...: on a free port of the loopback; sets pid and port.
-serve() {
+# launch OPTION...: waits until the server has written its port; sets pid and port.
+launch() {
     rm -f "$folder/port"
-    "$musterd" --listen "${listen:-127.0.0.1:0}" --port-file "$folder/port" "$@" >"$folder/out" 2>"$folder/err" &
+    "$musterd" "$@" >"$folder/out" 2>"$folder/err" &
     pid=$!
     for _ in $(seq 400); do
         [ -s "$folder/port" ] && break
@@ -33,7 +33,10 @@ serve() {
     port=$(cat "$folder/port")
 }
 
-# stop STATUS: SIGTERM, and that is its status.
+# serve OPTION...: launches it on a free port of the loopback.
+serve() { launch --listen "${listen:-127.0.0.1:0}" --port-file "$folder/port" "$@"; }
+
+# stop STATUS: sends SIGTERM and expects this exit status.
 stop() {
     kill -TERM "$pid"
     status=0
@@ -49,24 +52,24 @@ crash() {
     pid=
 }
 
-# ask METHOD JSON: the answer, whatever its status.
+# ask METHOD JSON: prints the response, whatever its status.
 ask() {
     curl -sS -m 20 -H 'Content-Type: application/json' -d "$2" \
         "http://${host:-127.0.0.1}:$port/muster.v1.Rendezvous/$1"
 }
 
-# expect PART METHOD JSON: the answer has it.
+# expect PART METHOD JSON: the response contains PART.
 expect() {
     part=$1
     shift
-    answer=$(ask "$@") || fail "$*: no answer"
-    case "$answer" in
+    response=$(ask "$@") || fail "$*: no response"
+    case "$response" in
     *"$part"*) ;;
-    *) fail "$*: no $part in $answer" ;;
+    *) fail "$*: no $part in $response" ;;
     esac
 }
 
-# refuses STATUS PART OPTION...: it does not start, and says why in one line.
+# refuses STATUS PART OPTION...: it exits with STATUS, and its error contains PART.
 refuses() {
     wanted=$1
     part=$2
@@ -75,7 +78,7 @@ refuses() {
     timeout 30 "$musterd" "$@" >"$folder/out" 2>"$folder/err" </dev/null || status=$?
     [ "$status" = "$wanted" ] || fail "musterd $*: status $status, not $wanted: $(cat "$folder/err")"
     grep -q -- "$part" "$folder/err" || fail "musterd $*: no \"$part\" in $(cat "$folder/err")"
-    [ "$wanted" != 1 ] || [ "$(wc -l <"$folder/err")" = 1 ] || fail "musterd $*: more than a line"
+    [ "$wanted" != 1 ] || [ "$(wc -l <"$folder/err")" = 1 ] || fail "musterd $*: more than one line"
 }
 
 member() { echo "00000000-0000-4000-8000-00000000000$1"; }

@@ -100,12 +100,59 @@ else
     echo "  SKIP: no IPv6 here"
 fi
 
-echo "- the environment says the same as options"
-MUSTERD_STORE=memory MUSTERD_HOLD_MS=50 serve
+echo "- the help has every option and its default"
+"$musterd" --help | tr -s ' \n' ' ' >"$folder/help"
+while read -r option default; do
+    grep -qE -- "--$option=[A-Z:]+ [^[]*\[default: $default\]" "$folder/help" || fail "--$option $default: $(cat "$folder/help")"
+done <<'END'
+listen 127.0.0.1:7070
+store musterd.db
+log warn
+hold-ms 1000
+lease-ms 5000
+settle-ms 200
+arrive-ms 30000
+suspect-ms 2000
+keep-ended-ms 3600000
+END
+grep -q -- --port-file=FILE "$folder/help" || fail "$(cat "$folder/help")"
+
+echo "- every option has its variable"
+for name in HOLD LEASE SETTLE ARRIVE SUSPECT KEEP_ENDED; do
+    option=$(echo "$name" | tr A-Z_ a-z-)-ms
+    export "MUSTERD_${name}_MS=x"
+    refuses 2 "--$option: \"x\" is not a number"
+    unset "MUSTERD_${name}_MS"
+done
+MUSTER_LOG=loud refuses 2 'log level "loud"'
+MUSTERD_LISTEN=127.0.0.1:0 MUSTERD_PORT_FILE=$folder/port MUSTERD_STORE=memory MUSTERD_HOLD_MS=50 MUSTER_LOG=info launch
 expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2}"
 grep -q 'store memory' "$folder/out" || fail "$(cat "$folder/out")"
+grep -q "member=$(member 1) host=h pid=0 joins" "$folder/err" || fail "$(cat "$folder/err")"
 kill -INT "$pid"
 wait "$pid" || fail "SIGINT: status $?"
 pid=
+
+# until_job PART: waits until GetJob contains it.
+until_job() {
+    for _ in $(seq 400); do
+        response=$(ask GetJob '{"job":"j"}')
+        case "$response" in *"$1"*) return ;; esac
+        sleep 0.05
+    done
+    fail "no $1 in $response"
+}
+
+echo "- every time limit is the one of its option"
+serve --store memory --hold-ms 400 --lease-ms 6000 --suspect-ms 500 --arrive-ms 600 --keep-ended-ms 3000
+expect '"members":1' Join "{\"job\":\"j\",\"member\":\"$(member 1)\",\"host\":\"h\",\"minSize\":2,\"maxSize\":2}"
+expect '"holdMs":400,"leaseMs":6000' Join "{\"job\":\"j\",\"member\":\"$(member 2)\",\"host\":\"h\"}"
+curl -sS -m 0.1 -H 'Content-Type: application/json' -d "{\"job\":\"j\",\"member\":\"$(member 2)\",\"generation\":1}" \
+    "http://127.0.0.1:$port/muster.v1.Rendezvous/Watch" 2>/dev/null && fail "the Watch was not held"
+until_job 'connection closed and no sign of life for 500 ms'
+until_job 'stuck: alive but did not join again within 600 ms'
+until_job '"phase":"JOB_PHASE_ENDED"'
+until_job '"code":"not_found"'
+stop 0
 
 echo "PASS"

@@ -1,12 +1,19 @@
+/* Calls of musterd's methods: the storage of a held request, and a condition that its response
+ * signals. */
 #include "tests/support/caller.h"
 
+#include "tests/support/part.h"
 #include "worker/base/clock.h"
 #include "worker/base/thread.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 enum { WAIT_MS = 20000, REQUEST_SIZE = 8192, MEMBER_COUNT = 2048 };
 
@@ -71,6 +78,16 @@ bool test_call_wait(struct test_call *call)
         }
     }
     return true;
+}
+
+void test_call_expect(struct test_call *call, enum muster_rpc_code code, const char *part)
+{
+    assert_true(test_call_wait(call));
+    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
+        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
+                 test_part_text(call->json, "message"));
+    }
+    test_call_finish(call);
 }
 
 void test_call_finish(struct test_call *call)

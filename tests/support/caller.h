@@ -12,20 +12,23 @@ struct test_call {
     pthread_cond_t changed;
     bool held, answered;
     enum muster_rpc_code code;
-    json_t *json; /* the answer */
+    json_t *json; /* the response */
 };
 
-/* request: JSON with ' in place of ". */
+/* request: JSON, in which ' stands for ". */
 void test_call_start(struct test_call *call, struct muster_service *service,
                      enum muster_rpc_method method, const char *token, const char *request, ...)
     MUSTER_PRINTF(5, 6);
-/* The body as it is. */
+/* The same with a body of bytes. */
 void test_call_start_bytes(struct test_call *call, struct muster_service *service,
                            enum muster_rpc_method method, const char *token, const char *body,
                            size_t size_bytes);
 /* False: not answered within 20 s. */
 bool test_call_wait(struct test_call *call);
-/* Waits, and frees the answer. */
+/* Waits for the response, which must have this code and, if it is an error, this part in its
+ * message; then frees it. */
+void test_call_expect(struct test_call *call, enum muster_rpc_code code, const char *part);
+/* Waits, and frees the response. */
 void test_call_finish(struct test_call *call);
 
 /* The id of member number i. */

@@ -62,6 +62,15 @@ struct muster_tls_files certificates_files(struct certificates *certificates, co
     };
 }
 
+void certificates_choose(struct certificates *certificates, const char *name, const char *authority,
+                         muster_options *options)
+{
+    const struct muster_tls_files files = certificates_files(certificates, name, authority);
+    options->tls_certificate = files.certificate;
+    options->tls_key = files.key;
+    options->tls_authority = files.authority;
+}
+
 static FILE *open_file(const char *path, const char *mode)
 {
     FILE *file = fopen(path, mode);

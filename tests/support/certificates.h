@@ -2,7 +2,7 @@
 #ifndef MUSTER_TESTS_SUPPORT_CERTIFICATES_H
 #define MUSTER_TESTS_SUPPORT_CERTIFICATES_H
 
-#include "worker/fabric/fabric.h"
+#include "worker/fabric/tls/tls.h"
 
 enum { CERTIFICATES_PATH_SIZE = 128, CERTIFICATES_PATHS_MAX = 64 };
 
@@ -31,5 +31,8 @@ const char *certificates_path(struct certificates *certificates, const char *nam
 /* What a member with that certificate is told to use. */
 struct muster_tls_files certificates_files(struct certificates *certificates, const char *name,
                                            const char *authority);
+/* The same, as options. */
+void certificates_choose(struct certificates *certificates, const char *name, const char *authority,
+                         muster_options *options);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/fabrics.h"
 #include "worker/base/clock.h"
 
 struct started {
@@ -29,23 +30,12 @@ int64_t group_deadline(void)
     return muster_clock_after_ms(GROUP_DEADLINE_MS);
 }
 
-static struct muster_fabric_verbs choose_verbs(enum group_transport transport, uint32_t rank)
-{
-    struct muster_fabric_verbs verbs = {.gid = -1};
-    if (transport == GROUP_VERBS || transport == GROUP_BETWEEN_DEVICES) {
-        verbs.use = MUSTER_VERBS_REQUIRED;
-    }
-    if (transport == GROUP_BETWEEN_DEVICES) {
-        verbs.device = rank % 2 == 0 ? "rxe0" : "rxe1";
-    }
-    return verbs;
-}
+static const char *const transports[] = {
+    [GROUP_INPROC] = "inproc", [GROUP_TCP] = "tcp",     [GROUP_SHM] = "shm",
+    [GROUP_MEMORY] = "shm",    [GROUP_VERBS] = "verbs", [GROUP_BETWEEN_DEVICES] = "verbs"};
 
 static void start_fabrics(struct group *group, enum group_transport transport)
 {
-    if (transport == GROUP_INPROC) {
-        must(muster_hub_create(&group->hub));
-    }
     for (uint32_t i = 0; i < group->size; i++) {
         struct group_member *member = &group->members[i];
         struct muster_peer *peer = &member->peer;
@@ -53,16 +43,14 @@ static void start_fabrics(struct group *group, enum group_transport transport)
         muster_random_uuid(peer->member);
         (void)snprintf(peer->host, sizeof peer->host, "host%u",
                        muster_topology_locate(&group->topology, i).host);
-        const struct muster_fabric_options options = {
-            .member = peer->member,
-            .link_token = GROUP_TOKEN,
-            .listen = transport == GROUP_TCP ? "127.0.0.1" : NULL,
-            .shared_memory = transport == GROUP_SHM || transport == GROUP_MEMORY,
-            .verbs = choose_verbs(transport, i),
-            .hub = group->hub,
-            .segment_bytes = group->segment_bytes,
-        };
-        must(muster_fabric_create(&options, &member->fabric));
+        struct fabric_wish wish = {.transports = transports[transport],
+                                   .fabric = {.member = peer->member,
+                                              .link_token = GROUP_TOKEN,
+                                              .segment_bytes = group->segment_bytes}};
+        if (transport == GROUP_BETWEEN_DEVICES) {
+            wish.options.verbs_device = i % 2 == 0 ? "rxe0" : "rxe1";
+        }
+        must(fabrics_make(&wish, &member->fabric));
         peer->address_count = muster_fabric_address_count(member->fabric);
         for (uint32_t j = 0; j < peer->address_count; j++) {
             (void)snprintf(peer->addresses[j], sizeof peer->addresses[j], "%s",
@@ -251,7 +239,6 @@ void group_finish(struct group *group)
         destroy_contexts(&group->members[i]);
         muster_fabric_destroy(group->members[i].fabric, 0);
     }
-    muster_hub_destroy(group->hub);
     muster_topology_finish(&group->topology);
 }
 

@@ -40,7 +40,6 @@ struct group {
     uint32_t size;
     uint64_t generation;
     uint32_t segment_bytes;
-    struct muster_hub *hub;
     struct muster_topology topology;
     uint32_t orders[GROUP_SIZE_MAX]; /* logical numbers, by rank */
     struct group_member members[GROUP_SIZE_MAX];

@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "worker/fabric/fabric.h"
+#include "tests/support/fabrics.h"
 
 static bool has_device(void)
 {
-    const struct muster_fabric_options options = {
-        .member = "00000000-0000-4000-8000-000000000001",
-        .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
+    const struct fabric_wish wish = {.transports = "verbs",
+                                     .fabric.member = "00000000-0000-4000-8000-000000000001"};
     struct muster_fabric *fabric = NULL;
-    if (muster_fabric_create(&options, &fabric) != MUSTER_OK) {
+    if (fabrics_make(&wish, &fabric) != MUSTER_OK) {
         printf("%s\n", muster_last_error());
         return false;
     }

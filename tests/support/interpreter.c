@@ -1,3 +1,4 @@
+/* Executes the schedules of all ranks, step by step, in one thread. */
 #include "tests/support/interpreter.h"
 
 #include <inttypes.h>
@@ -8,12 +9,12 @@
 
 enum { TRIES = 4 };
 
-/* One rank's memory and where it is in its schedule. */
+/* One rank's memory, and which steps it has done. */
 struct machine {
     const struct muster_schedule *schedule;
     uint64_t *memory; /* of in and out */
     uint64_t *in, *out, *scratch;
-    uint64_t *in_copy; /* as it was */
+    uint64_t *in_copy; /* as it was at the start */
     bool *done;        /* [steps] */
 };
 
@@ -22,9 +23,9 @@ struct run {
     uint32_t ranks;
     uint32_t absent; /* does nothing; or `ranks` */
     uint64_t *random;
-    test_early early; /* NULL: no receive is */
-    bool mixes;       /* reductions differ with what is reduced in which order */
-    char *why;        /* what was found wrong first; empty: nothing yet */
+    test_early early; /* NULL: no receive is early */
+    bool mixes;       /* the result of a reduction depends on the order */
+    char *why;        /* the first error; empty: none yet */
 };
 
 __attribute__((format(printf, 2, 3))) static void wrong(const struct run *run, const char *format,
@@ -94,7 +95,7 @@ static size_t nth_send(const struct muster_schedule *schedule, uint32_t peer, ui
     return SIZE_MAX;
 }
 
-/* As splitmix64 does. */
+/* A step of splitmix64. */
 static uint64_t mix(uint64_t number)
 {
     uint64_t mixed = number * UINT64_C(0x9E3779B97F4A7C15);
@@ -200,7 +201,7 @@ static bool do_one(const struct run *run, uint32_t rank)
     return false;
 }
 
-static bool is_through(const struct machine *machine)
+static bool is_done(const struct machine *machine)
 {
     for (size_t i = 0; i < machine->schedule->step_count; i++) {
         if (!machine->done[i]) {
@@ -210,7 +211,7 @@ static bool is_through(const struct machine *machine)
     return true;
 }
 
-/* Runs until nothing moves. */
+/* Runs until no rank can do a step. */
 static void run_all(const struct run *run)
 {
     for (bool moved = true; moved && run->why[0] == '\0';) {
@@ -221,7 +222,7 @@ static void run_all(const struct run *run)
     }
 }
 
-/* A number that tells rank and element, and whose sums tell what was added up. */
+/* A hash of rank and element, so that different sums of such numbers differ. */
 static uint64_t contribution(uint32_t rank, uint64_t element)
 {
     return mix((uint64_t)rank << 40 ^ element);
@@ -229,13 +230,13 @@ static uint64_t contribution(uint32_t rank, uint64_t element)
 
 static uint64_t expected(const struct test_job *job, uint32_t rank, uint64_t element)
 {
-    struct muster_promise promise = muster_shape_promise(job->shapes, rank, element);
-    if (!promise.reduced) {
-        return contribution(promise.rank, promise.origin);
+    struct muster_expected expected = muster_shape_expected(job->shapes, rank, element);
+    if (!expected.reduced) {
+        return contribution(expected.rank, expected.origin);
     }
     uint64_t sum = 0;
     for (uint32_t other = 0; other < job->ranks; other++) {
-        sum += contribution(other, promise.origin);
+        sum += contribution(other, expected.origin);
     }
     return sum;
 }
@@ -293,8 +294,8 @@ static void compare(const struct run *run, const struct test_job *job, uint32_t 
     }
 }
 
-/* Sizes that the machines' memory does not have. */
-static bool heads_are_right(const struct test_job *job, const struct muster_schedule *schedules)
+/* False if the sizes in the schedules are not those of the job. */
+static bool sizes_are_right(const struct test_job *job, const struct muster_schedule *schedules)
 {
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
         if (schedules[rank].input_count != muster_shape_input_count(&job->shapes[rank]) ||
@@ -326,23 +327,24 @@ static void close_machines(struct run *run)
     free(run->machines);
 }
 
-/* With nobody absent everybody must get through with the right results, else nobody. */
+/* Without an absent rank all ranks must finish with the right results; with one, none may finish.
+ */
 static void execute(struct run *run, const struct test_job *job,
                     const struct muster_schedule *schedules, bool in_place)
 {
     run->why[0] = '\0';
-    if (!heads_are_right(job, schedules)) {
+    if (!sizes_are_right(job, schedules)) {
         wrong(run, "a schedule for other buffers");
         return;
     }
     open_machines(run, job, schedules, in_place);
     run_all(run);
-    bool whole = run->absent == run->ranks;
+    bool all = run->absent == run->ranks;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        if (rank != run->absent && is_through(&run->machines[rank]) != whole) {
-            wrong(run, "rank %" PRIu32 " %s", rank, whole ? "never ends" : "does not wait");
+        if (rank != run->absent && is_done(&run->machines[rank]) != all) {
+            wrong(run, "rank %" PRIu32 " %s", rank, all ? "never ends" : "does not wait");
         }
-        if (whole) {
+        if (all) {
             compare(run, job, rank, in_place);
         }
     }
@@ -393,7 +395,7 @@ bool test_execute_mixed(const struct test_job *job, bool in_place, test_early ea
     run_all(&run);
     uint64_t digest = 0;
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        if (!is_through(&run.machines[rank])) {
+        if (!is_done(&run.machines[rank])) {
             wrong(&run, "rank %" PRIu32 " never ends", rank);
         }
         for (uint64_t i = 0; i < job->schedules[rank].output_count; i++) {

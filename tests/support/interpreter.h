@@ -1,17 +1,17 @@
 /*
- * For tests: an interpreter of schedules that shares nothing with the checker. It really runs them,
- * on 64-bit integers, and compares the results with what shape.h promises.
+ * For tests: an interpreter of schedules that shares no code with the checker. It executes them on
+ * 64-bit integers, and compares the results with those that shape.h expects.
  *
- * It takes the slowest way that is allowed: in each pass over all ranks it does one step where one
- * can be done, from a random one on, so that rounds interleave as badly as they can. What nobody
- * wrote is noise. It bears schedules that are wrong in any way.
+ * It interleaves steps as badly as a schedule allows: each pass over all ranks does at most one
+ * step of each, and begins its search for one at random. Memory that no step has written holds
+ * random numbers. Schedules may be wrong in any way.
  */
 #ifndef MUSTER_TESTS_SUPPORT_INTERPRETER_H
 #define MUSTER_TESTS_SUPPORT_INTERPRETER_H
 
 #include "tests/support/schedules.h"
 
-/* Runs the schedules once, with INPUT and OUTPUT in one place or not. True if every result is
+/* Runs the schedules once, in place or not. True if every result is
  * right, and INPUT is untouched unless in place. Else false, and ret_why (MUSTER_CHECK_TEXT_MAX
  * bytes) says what is wrong. */
 bool test_execute(const struct test_job *job, const struct muster_schedule *schedules,
@@ -21,14 +21,14 @@ bool test_execute(const struct test_job *job, const struct muster_schedule *sche
 typedef bool (*test_early)(const struct muster_schedule *schedule, size_t step);
 
 /* Runs the job's own schedules once, posts receives as early as that allows, and reduces by a
- * function whose results tell what was reduced in which order. *ret_digest is made of all outputs.
- * False if it does not come to its end, or leaves the buffers; ret_why says so. */
+ * function whose results depend on the order. *ret_digest is a hash of all outputs. False if the
+ * ranks do not finish, or a step is out of bounds; ret_why says which. */
 bool test_execute_mixed(const struct test_job *job, bool in_place, test_early early,
                         uint64_t *random, uint64_t *ret_digest, char *ret_why);
 
-/* True if the schedules do what the collective promises, as far as some executions can tell: in all
- * placements that the call may have, each several times. A barrier's are run once for each rank
- * that does not come, which nobody may get through without. */
+/* True if several executions give what the collective requires, in place and with separate buffers
+ * if the call may have both. A barrier is also run once without each rank: then no other rank may
+ * finish. */
 bool test_executes_right(const struct test_job *job, const struct muster_schedule *schedules,
                          uint64_t *random);
 

@@ -1,3 +1,4 @@
+/* Test patterns for every collective, type and operation, and their expected results. */
 #include "tests/support/pattern.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include "collectives/call/request.h"
 #include "tests/support/blocks.h"
 
-/* Values repeat with this period, which is no divisor of usual block sizes. */
+/* Values repeat with this period, which divides no usual size of a block. */
 enum { PERIOD = 56 };
 
 static double combine(muster_op op, double left, double right)
@@ -78,7 +79,7 @@ static bool is_signed(muster_type type)
     return !(value > 0);
 }
 
-/* Negative numbers too where there are any: integer averages truncate toward zero. */
+/* Negative values, too, if the type has them: integer averages truncate toward zero. */
 static double value_of(const struct muster_request *request, uint32_t rank, uint64_t index)
 {
     if (request->type == MUSTER_BOOL) {
@@ -210,10 +211,11 @@ size_t pattern_check(const struct muster_request *request, uint32_t rank, uint32
         sums[i] = reduced(request, ranks, i);
     }
     for (uint64_t i = 0; i < count;) {
-        struct muster_promise promise = muster_shape_promise(all.shapes, rank, i);
-        for (uint64_t end = i + promise.count; i < end; i++, promise.origin++) {
-            uint64_t index = promise.origin % PERIOD;
-            double wanted = promise.reduced ? sums[index] : value_of(request, promise.rank, index);
+        struct muster_expected expected = muster_shape_expected(all.shapes, rank, i);
+        for (uint64_t end = i + expected.count; i < end; i++, expected.origin++) {
+            uint64_t index = expected.origin % PERIOD;
+            double wanted =
+                expected.reduced ? sums[index] : value_of(request, expected.rank, index);
             double got = muster_type_load(request->out, i, request->type);
             if (differs(request->type, wanted, got) && wrong++ == 0) {
                 (void)snprintf(ret_text, size, "out[%llu] is %g, not %g", (unsigned long long)i,

@@ -1,3 +1,4 @@
+/* Makes, copies and checks the schedules of all ranks; topologies and random numbers for them. */
 #include "tests/support/schedules.h"
 
 #include <inttypes.h>
@@ -132,8 +133,25 @@ bool test_fits(size_t algorithm, const struct muster_plan *plan)
 
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes)
 {
+    uint32_t count = 0;
+    while (count < hosts && sizes[count] > 0) {
+        count++;
+    }
     struct muster_topology topology;
-    must(muster_topology_init(hosts, sizes, &topology), "topology");
+    must(muster_topology_init(count, sizes, &topology), "topology");
+    return topology;
+}
+
+struct muster_topology test_topology_random(uint32_t hosts_min, uint32_t hosts_max,
+                                            uint32_t size_max, uint64_t *random)
+{
+    uint32_t hosts = hosts_min + test_random_below(random, hosts_max - hosts_min + 1);
+    uint32_t *sizes = room(hosts, sizeof *sizes);
+    for (uint32_t host = 0; host < hosts; host++) {
+        sizes[host] = 1 + test_random_below(random, size_max);
+    }
+    struct muster_topology topology = test_topology(hosts, sizes);
+    free(sizes);
     return topology;
 }
 

@@ -18,8 +18,8 @@ struct test_job {
 };
 
 /* Generates every rank's schedule; plan->rank is ignored. Where the collective needs blocks of
- * different sizes, or `uneven` asks for them where it can have them, they are made up from
- * plan->count. Aborts with the text on an error, which no test that calls this expects. */
+ * different sizes, or `uneven` asks for them where it can have them, they are derived from
+ * plan->count. Prints an error and aborts. */
 struct test_job test_job_create(size_t algorithm, const struct muster_plan *plan, bool uneven);
 void test_job_finish(struct test_job *job);
 
@@ -27,24 +27,27 @@ void test_job_finish(struct test_job *job);
 struct muster_schedule *test_copy_all(const struct muster_schedule *schedules, uint32_t ranks);
 void test_finish_all(struct muster_schedule *schedules, uint32_t ranks);
 
-/* The checker's verdict on these schedules of the job; aborts without memory. */
+/* The checker's verdict on these schedules of the job. Aborts if there is no memory. */
 struct muster_check_result test_check(const struct test_job *job,
                                       const struct muster_schedule *schedules);
 
-/* Checks. Prints the verdict and the call if it is not proven. */
+/* Checks the job's own schedules. Prints the verdict and the call if they are not proven. */
 struct muster_check_result test_prove(const struct test_job *job);
 
-/* A plan for this row of the table with what its collective has: a root, a count, and where the row
- * wants them the counts of all members, which are as those of test_blocks_of_all(). */
+/* A plan for this row of the table, with the root and the count if its collective has them. */
 struct muster_plan test_plan(size_t algorithm, const struct muster_topology *topology,
                              uint64_t count, uint32_t root);
 
 /* True if the algorithm fits the plan. */
 bool test_fits(size_t algorithm, const struct muster_plan *plan);
 
-/* A topology; aborts if it is impossible. */
+/* Topologies; abort if they are impossible. A host of size 0 ends the list of `hosts` sizes. */
 struct muster_topology test_topology(uint32_t hosts, const uint32_t *sizes);
 struct muster_topology test_topology_even(uint32_t ranks, uint32_t hosts);
+
+/* hosts_min to hosts_max hosts of 1 to size_max ranks each. */
+struct muster_topology test_topology_random(uint32_t hosts_min, uint32_t hosts_max,
+                                            uint32_t size_max, uint64_t *random);
 
 /* Cuts the hosts into racks at random, each of one host or more. */
 void test_racks(struct muster_topology *topology, uint64_t *random);

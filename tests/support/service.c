@@ -1,3 +1,4 @@
+/* A musterd as a child process: started, killed, restarted, stopped and polled. */
 #include "tests/support/service.h"
 
 #include <ftw.h>
@@ -12,11 +13,11 @@
 #include "worker/base/clock.h"
 #include "worker/session/rendezvous_client.h"
 
-enum { START_MS = 20000, STOP_MS = 20000, LOOK_MS = 5, ARGUMENTS_MAX = 32 };
+enum { START_MS = 20000, STOP_MS = 20000, POLL_MS = 5, ARGUMENTS_MAX = 32 };
 
-static void look_again(void)
+static void sleep_between_polls(void)
 {
-    struct timespec wait = {.tv_nsec = LOOK_MS * 1000000L};
+    struct timespec wait = {.tv_nsec = POLL_MS * 1000000L};
     (void)nanosleep(&wait, NULL);
 }
 
@@ -92,7 +93,7 @@ static bool wait_until_it_serves(struct test_service *service)
             (void)test_service_stop(service);
             return false;
         }
-        look_again();
+        sleep_between_polls();
     }
     (void)snprintf(service->url, sizeof service->url, "http://127.0.0.1:%u", service->port);
     return true;
@@ -142,7 +143,7 @@ static int reap(pid_t pid)
             (void)waitpid(pid, NULL, 0);
             return -1;
         }
-        look_again();
+        sleep_between_polls();
     }
     return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 }
@@ -218,7 +219,7 @@ bool test_service_wait(const struct test_service *service, const char *job,
                 return true;
             }
         }
-        look_again();
+        sleep_between_polls();
     }
     return false;
 }

@@ -1,4 +1,4 @@
-/* A musterd of the test's own, as a process: $MUSTER_BIN/musterd on a free port of the loopback. */
+/* A musterd for one test, as a process: $MUSTER_BIN/musterd on a free port of the loopback. */
 #ifndef MUSTER_TESTS_SUPPORT_SERVICE_H
 #define MUSTER_TESTS_SUPPORT_SERVICE_H
 
@@ -11,10 +11,10 @@ struct test_service {
     pid_t pid;
     unsigned port;
     char url[64];
-    char folder[64]; /* its store and port file; removed when it is stopped for good */
+    char folder[64]; /* of its store and port file; removed by test_service_stop() */
 };
 
-/* False, after saying so, when there is no musterd to start: main() then returns 77, a skip. */
+/* False if there is no musterd to start, after printing so: main() then returns 77, a skip. */
 bool test_service_built(void);
 
 /* Leases short enough for tests and long enough for a busy machine under a sanitizer. extra: more
@@ -25,13 +25,13 @@ bool test_service_start(struct test_service *service, const char *const *extra);
 void test_service_kill(struct test_service *service);
 bool test_service_restart(struct test_service *service, const char *const *extra);
 
-/* SIGTERM. Returns its exit status, or -1 if it does not end or dies otherwise. */
+/* Sends SIGTERM. Returns the exit status, or -1 if it does not end or dies of a signal. */
 int test_service_stop(struct test_service *service);
 
-/* For cmocka: a service for all tests of a program. */
+/* For cmocka: one service for all tests of a program. */
 extern struct test_service group_service;
 int test_service_setup(void **state);
-/* Jobs that may shrink begin with all the same, however slowly their members come. */
+/* With a settle window of a minute: a job begins with all its members, however slowly they join. */
 int test_service_setup_patient(void **state);
 int test_service_teardown(void **state);
 
@@ -39,7 +39,7 @@ int test_service_teardown(void **state);
 bool test_service_job(const struct test_service *service, const char *job,
                       struct muster_job_response *ret_job);
 
-/* Asks GetJob until ready(job, user) is true: false after timeout_ms. */
+/* Polls GetJob until ready(job, user) is true; false after timeout_ms. */
 typedef bool (*test_job_predicate)(const struct muster_job_response *job, const void *user);
 bool test_service_wait(const struct test_service *service, const char *job,
                        test_job_predicate ready, const void *user, unsigned timeout_ms);

@@ -1,3 +1,4 @@
+/* Raw HTTP/1.1 over a socket. */
 #include "tests/support/web.h"
 
 #include <arpa/inet.h>
@@ -53,7 +54,7 @@ bool web_post(int fd, const char *method, const char *more, const char *body)
     return whole < (int)sizeof text && web_send(fd, text, (size_t)whole);
 }
 
-/* Up to and with the empty line; false: it closed before. */
+/* Up to the empty line, including it; false: the connection closed before. */
 static bool read_head(int fd, struct web_response *response)
 {
     size_t used = 0;

@@ -7,20 +7,18 @@
 
 static const char *const devices[] = {"rxe0", "rxe1"};
 
-static void take_turns(uint32_t rank, struct muster_fabric_options *options)
+static void take_turns(uint32_t rank, struct fabric_wish *wish)
 {
-    if (options != NULL) {
-        options->verbs.device = devices[rank % 2];
+    if (wish != NULL) {
+        wish->options.verbs_device = devices[rank % 2];
     }
 }
 
 int main(int count, char **arguments)
 {
-    static const struct rig_transport transport = {
-        .name = "verbs", .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
-    static const struct rig_transport network = {.name = "verbs between two devices",
-                                                 .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1},
-                                                 .prepare = take_turns};
+    static const struct rig_transport transport = {.name = "verbs", .transports = "verbs"};
+    static const struct rig_transport network = {
+        .name = "verbs between two devices", .transports = "verbs", .prepare = take_turns};
     (void)count;
     guest_need_rdma(arguments[0]);
     int failed = muster_conformance_run(&transport);

@@ -25,11 +25,8 @@ enum {
     PATHS = 3, /* of a link of several */
 };
 
-static const struct rig_transport verbs = {.name = "verbs",
-                                           .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
-static const struct rig_transport with_tcp = {.name = "verbs, else TCP",
-                                              .listen = "127.0.0.1",
-                                              .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
+static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs"};
+static const struct rig_transport with_tcp = {.name = "verbs, else TCP", .transports = "verbs,tcp"};
 
 static void strike_and_go_on(void (*strike)(void), const char *words)
 {
@@ -84,7 +81,7 @@ static void a_link_of_several_queue_pairs_goes_on_without_one(void **state)
     struct rig rig;
     struct rig_transport several = verbs;
     uint64_t others = PATHS - 1;
-    several.verbs.connections = PATHS;
+    several.options.verbs_connections = PATHS;
     rig_flow_start(break_last_pair);
     rig_init(&rig, &several, 2);
     rig_run(&rig, await_paths, &others);
@@ -252,12 +249,13 @@ static void who_may_lock_no_memory_is_told_so_and_uses_tcp(void **state)
     (void)state;
     struct rig rig;
     struct muster_fabric *fabric = NULL;
-    const struct muster_fabric_options options = {.member = "00000000-0000-4000-8000-000000000001",
-                                                  .verbs = verbs.verbs};
+    const struct fabric_wish wish = {.transports = "verbs",
+                                     .fabric.member = "00000000-0000-4000-8000-000000000001"};
     struct rig_transport possibly = with_tcp;
-    possibly.verbs.use = MUSTER_VERBS_POSSIBLY;
+    possibly.transports = NULL;
+    possibly.options.verbs = 1;
     limit_memory(LITTLE_BYTES);
-    assert_int_not_equal(muster_fabric_create(&options, &fabric), MUSTER_OK);
+    assert_int_not_equal(fabrics_make(&wish, &fabric), MUSTER_OK);
     assert_non_null(strstr(muster_last_error(), "this process may lock 64 KiB"));
     assert_non_null(strstr(muster_last_error(), "ulimit -l"));
     rig_init(&rig, &possibly, 4);

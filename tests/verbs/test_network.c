@@ -72,21 +72,18 @@ static int show_log(void **state)
 /* Links ------------------------------------------------------------------------------------------
  */
 
-static void take_turns(uint32_t rank, struct muster_fabric_options *options)
+static void take_turns(uint32_t rank, struct fabric_wish *wish)
 {
-    if (options != NULL) {
-        options->verbs.device = rank % 2 == 0 ? "rxe0" : "rxe1";
+    if (wish != NULL) {
+        wish->options.verbs_device = rank % 2 == 0 ? "rxe0" : "rxe1";
     }
 }
 
-static const struct rig_transport network = {.name = "verbs between two devices",
-                                             .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1},
-                                             .prepare = take_turns};
+static const struct rig_transport network = {
+    .name = "verbs between two devices", .transports = "verbs", .prepare = take_turns};
 /* The loopback is not touched by what happens here. */
-static const struct rig_transport with_tcp = {.name = "verbs between two devices, else TCP",
-                                              .listen = "127.0.0.1",
-                                              .verbs = {.use = MUSTER_VERBS_POSSIBLY, .gid = -1},
-                                              .prepare = take_turns};
+static const struct rig_transport with_tcp = {
+    .name = "verbs between two devices, else TCP", .options.verbs = 1, .prepare = take_turns};
 
 /* A port goes down ------------------------------------------------------------------------------
  */
@@ -180,16 +177,16 @@ static void a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves(void **sta
 /* Of several devices ---------------------------------------------------------------------------
  */
 
-static void take_two_each(uint32_t rank, struct muster_fabric_options *options)
+static void take_two_each(uint32_t rank, struct fabric_wish *wish)
 {
-    if (options != NULL) {
-        options->verbs.device = rank % 2 == 0 ? "rxe0,rxe1" : "rxe2,rxe3";
+    if (wish != NULL) {
+        wish->options.verbs_device = rank % 2 == 0 ? "rxe0,rxe1" : "rxe2,rxe3";
     }
 }
 
 /* One path goes between rxe0 and rxe2, one between rxe1 and rxe3. */
 static const struct rig_transport two_each = {.name = "verbs, 2 paths between two devices each",
-                                              .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1},
+                                              .transports = "verbs",
                                               .prepare = take_two_each};
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): others change it */
@@ -309,7 +306,9 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
 /* Addresses -------------------------------------------------------------------------------------
  */
 
-enum { GID_IPV4 = 1, GID_IPV6 = 2 }; /* in the order in which the interfaces get them */
+/* In the order in which the interfaces get them. */
+#define GID_IPV4 "1"
+#define GID_IPV6 "2"
 
 /* With rules that send it over the wire, as the guest has them for IPv4. */
 static void give_ipv6(uint32_t index)
@@ -323,16 +322,16 @@ static void give_ipv6(uint32_t index)
                 table);
     guest_shell(
         "for i in $(seq 600); do"
-        " grep -qs ^fd00: /sys/class/infiniband/rxe%u/ports/1/gids/%d && exit 0;"
+        " grep -qs ^fd00: /sys/class/infiniband/rxe%u/ports/1/gids/%s && exit 0;"
         " sleep 0.05; done; exit 1",
         index, GID_IPV6);
 }
 
-static void let_rank_1_have_ipv4(uint32_t rank, struct muster_fabric_options *options)
+static void let_rank_1_have_ipv4(uint32_t rank, struct fabric_wish *wish)
 {
-    take_turns(rank, options);
-    if (options != NULL && rank == 1) {
-        options->verbs.gid = GID_IPV4;
+    take_turns(rank, wish);
+    if (wish != NULL && rank == 1) {
+        wish->options.verbs_gid = GID_IPV4;
     }
 }
 
@@ -344,7 +343,7 @@ static void addresses_of_ipv6_serve_and_do_not_mix(void **state)
     give_ipv6(0);
     give_ipv6(1);
     guest_shell("ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0");
-    ipv6.verbs.gid = GID_IPV6;
+    ipv6.options.verbs_gid = GID_IPV6;
     rig_flow_start(NULL);
     rig_init(&rig, &ipv6, 2);
     assert_non_null(strstr(rig.peers[0].addresses[0], "verbs://[fd00::1]:"));

@@ -16,12 +16,12 @@ enum { CONNECTIONS = 4, TIMES = 3 };
 
 static const struct rig_transport one_device = {
     .name = "verbs, 3 paths by one device",
-    .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1, .device = "rxe0", .connections = 3}};
-static const struct rig_transport two_devices = {.name = "verbs, 4 paths by two devices",
-                                                 .verbs = {.use = MUSTER_VERBS_REQUIRED,
-                                                           .gid = -1,
-                                                           .device = "rxe0,rxe1",
-                                                           .connections = CONNECTIONS}};
+    .transports = "verbs",
+    .options = {.verbs_device = "rxe0", .verbs_connections = 3}};
+static const struct rig_transport two_devices = {
+    .name = "verbs, 4 paths by two devices",
+    .transports = "verbs",
+    .options = {.verbs_device = "rxe0,rxe1", .verbs_connections = CONNECTIONS}};
 
 /* One at one end: another might be of the same path. */
 static uint32_t break_pair(uint32_t count, unsigned *seed)

@@ -18,8 +18,7 @@
 
 enum { LIVES = 25, MUTATIONS_MAX = 4 };
 
-static const struct rig_transport verbs = {.name = "verbs",
-                                           .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
+static const struct rig_transport verbs = {.name = "verbs", .transports = "verbs"};
 
 /* A queue pair that is not there, at this device's own address. */
 static void make_greeting(const struct rig *rig, unsigned char ret_bytes[VERBS_GREETING_SIZE])

@@ -1,4 +1,4 @@
-/* The floor: the few scoped clean-ups that the house uses. */
+/* The floor: scoped clean-up. There are only these macros and AUTO_LOCK (thread.h). */
 #ifndef MUSTER_WORKER_BASE_CLEANUP_H
 #define MUSTER_WORKER_BASE_CLEANUP_H
 
@@ -17,11 +17,11 @@ static inline void muster_cleanup_close(const int *fd)
     }
 }
 
-/* Frees / closes when the scope ends. Move out with TAKE or TAKE_FD. */
+/* Frees or closes when the scope ends. TAKE and TAKE_FD move the value out. */
 #define AUTO_FREE __attribute__((cleanup(muster_cleanup_free)))
 #define AUTO_CLOSE __attribute__((cleanup(muster_cleanup_close)))
 
-/* Yields the value and leaves NULL (or -1) behind, so that the scope no longer cleans it up. */
+/* The value of the variable, which is NULL (or -1) afterwards: the scope no longer cleans it up. */
 #define TAKE(pointer)                         \
     __extension__({                           \
         __typeof__(pointer) taken_ = pointer; \

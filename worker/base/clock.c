@@ -1,25 +1,23 @@
+/* The monotonic clock, and deadlines of it. */
 #include "worker/base/clock.h"
 
 #include <limits.h>
-#include <time.h>
-
-enum { NS_PER_MS = 1000000 };
 
 int64_t muster_clock_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
+    return (int64_t)now.tv_sec * MUSTER_NS_PER_S + now.tv_nsec;
 }
 
 int64_t muster_clock_ms(void)
 {
-    return muster_clock_ns() / NS_PER_MS;
+    return muster_clock_ns() / MUSTER_NS_PER_MS;
 }
 
 int64_t muster_clock_after_ms(uint32_t timeout_ms)
 {
-    return muster_clock_ns() + (int64_t)timeout_ms * NS_PER_MS;
+    return muster_clock_ns() + (int64_t)timeout_ms * MUSTER_NS_PER_MS;
 }
 
 int muster_clock_left_ms(int64_t deadline_ns)
@@ -31,6 +29,6 @@ int muster_clock_left_ms(int64_t deadline_ns)
     if (left_ns <= 0) {
         return 0;
     }
-    int64_t left_ms = (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    int64_t left_ms = (left_ns + MUSTER_NS_PER_MS - 1) / MUSTER_NS_PER_MS;
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }

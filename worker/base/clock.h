@@ -1,20 +1,29 @@
-/* The floor: time. Only shells include this; the cores get `now` as an argument. */
+/* The floor: time. Only shells include this header; the pure cores get the time as an argument. */
 #ifndef MUSTER_WORKER_BASE_CLOCK_H
 #define MUSTER_WORKER_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
+
+enum { MUSTER_NS_PER_MS = 1000000, MUSTER_NS_PER_S = 1000000000 };
 
 /* A deadline that never comes. */
 #define MUSTER_NEVER INT64_MAX
 
-/* CLOCK_MONOTONIC. */
+/* The time of CLOCK_MONOTONIC. */
 int64_t muster_clock_ns(void);
 int64_t muster_clock_ms(void);
 
-/* The deadline (in muster_clock_ns() time) that lies so far ahead. */
+/* The deadline, as a time of muster_clock_ns(), that is so far from now. */
 int64_t muster_clock_after_ms(uint32_t timeout_ms);
 
-/* Milliseconds from now to the deadline, rounded up; 0 when it has passed, at most INT_MAX. */
+/* Milliseconds from now to the deadline, rounded up; 0 if it has passed; at most INT_MAX. */
 int muster_clock_left_ms(int64_t deadline_ns);
+
+/* The same time or duration, not negative, as system calls take it. */
+static inline struct timespec muster_clock_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / MUSTER_NS_PER_S, .tv_nsec = ns % MUSTER_NS_PER_S};
+}
 
 #endif

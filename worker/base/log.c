@@ -1,3 +1,4 @@
+/* The log: one line on standard error, written as a whole. */
 #include "worker/base/log.h"
 
 #include <stdarg.h>
@@ -50,6 +51,8 @@ static int level_from_environment(void)
     return atomic_load(&current_level);
 }
 
+/* The line is built in a buffer and written by one write(), so that lines of several processes do
+ * not mix. What is too long is cut. */
 void muster_log(enum muster_log_level level, const char *format, ...)
 {
     int limit = atomic_load(&current_level);
@@ -76,5 +79,5 @@ void muster_log(enum muster_log_level level, const char *format, ...)
     }
     line[used] = '\n';
     ssize_t written = write(STDERR_FILENO, line, (size_t)used + 1);
-    (void)written; /* nowhere left to say that the log is gone */
+    (void)written; /* there is nowhere to report that the log is gone */
 }

@@ -11,19 +11,19 @@ enum muster_log_level {
     MUSTER_LOG_DEBUG = 3,
 };
 
-/* Lines above this level are dropped. At start it is MUSTER_LOG from the environment ("error",
- * "warn", "info", "debug"), else "warn". */
+/* Lines above this level are dropped. The first level is that of MUSTER_LOG ("error", "warn",
+ * "info", "debug"), else "warn". */
 void muster_log_set_level(enum muster_log_level level);
 
 /* "error", "warn", "info" or "debug" -> level. MUSTER_INVALID names the word. */
 MUSTER_CHECKED muster_status muster_log_parse_level(const char *word,
                                                     enum muster_log_level *ret_level);
 
-/* Says who logs, once its rank is known: the line then has rank= and generation=. */
+/* Sets who logs, once its rank is known: lines then have rank= and generation=. */
 void muster_log_set_identity(uint32_t rank, uint64_t generation);
 
-/* Writes "muster LEVEL rank=R generation=G what" with one write(2). Fields of the moment come first
- * in `what`, as key=value. Never payloads, tokens or other secrets. */
+/* Writes "muster LEVEL rank=R generation=G TEXT" with one write(2). TEXT is the format's: fields
+ * first, as key=value, then words. Never payloads, tokens or other secrets. */
 void muster_log(enum muster_log_level level, const char *format, ...) MUSTER_PRINTF(2, 3);
 
 #endif

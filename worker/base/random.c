@@ -1,3 +1,4 @@
+/* Random numbers of the kernel, and the texts made of them. */
 #include "worker/base/random.h"
 
 #include <assert.h>

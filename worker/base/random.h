@@ -1,4 +1,4 @@
-/* The floor: randomness from the kernel. Only shells include this; the cores get seeds. */
+/* The floor: randomness from the kernel. Only shells draw it; the pure cores get seeds. */
 #ifndef MUSTER_WORKER_BASE_RANDOM_H
 #define MUSTER_WORKER_BASE_RANDOM_H
 

@@ -1,7 +1,7 @@
 /* The rules of the spin policy, and the parameters of its two users. */
 #include "worker/base/spin_policy.h"
 
-enum { MILLIS = 1000 }; /* in a core */
+#include "worker/base/cores.h"
 
 const struct muster_spin_parameters muster_spin_on_links = {
     .poll_ns = 200 * 1000,
@@ -39,7 +39,7 @@ void muster_spin_policy_init(struct muster_spin_policy *policy,
     bool crowded = host->members > host->cores;
     *policy = (struct muster_spin_policy){
         .parameters = parameters,
-        .polls = host->quota_millis / MILLIS >= needed,
+        .polls = host->quota_millis / MUSTER_CORE_MILLIS >= needed,
         .crowded = crowded,
         .index = host->index,
         .poll_ns = host->has_device && !crowded ? parameters->poll_device_ns : parameters->poll_ns,

@@ -22,8 +22,8 @@
  *                                                 not one that has yielded.
  *
  * Where a quota pays for fewer cores than the members can use, each wait sleeps at once: polling
- * would spend what the work needs. Where there are more members than cores, a thread never polls
- * for longer between two yields, and never moves.
+ * would spend what the work needs. Where there are more members than cores, the pause between two
+ * yields stays 0, and no thread moves.
  */
 #ifndef MUSTER_WORKER_BASE_SPIN_POLICY_H
 #define MUSTER_WORKER_BASE_SPIN_POLICY_H
@@ -34,33 +34,35 @@
 enum {
     MUSTER_SPIN_ALONE_NS = 2 * 1000,
     MUSTER_SPIN_SLICE_NS = 500 * 1000,
-    MUSTER_SPIN_DOUBLINGS = 4, /* of shared_max */
+    MUSTER_SPIN_DOUBLINGS = 4,
     MUSTER_SPIN_RESTS_MAX = 4096,
 };
 
-/* What differs between the users of the policy. A pause is how long the thread polls between two
+/* What differs between the users of the policy. The pause is how long the thread polls between two
  * yields, in the unit of its user; it begins with 0. */
 struct muster_spin_parameters {
-    /* How long a wait polls, at most. Some times what a sleep and a wake cost, up to 50 us on a
-     * virtual machine: with less, two threads that wait for each other sleep in turn for good once
-     * one of them was late. */
+    /* How long a wait polls, at most. Several times the cost of a sleep and a wake, which is up to
+     * 50 us on a virtual machine: with less, two threads that wait for each other sleep in turn for
+     * good once one of them was late. */
     int64_t poll_ns;
-    /* The same for a member that may have links over RDMA and a core of its own: a device that
-     * wakes a thread costs more, namely a request, an interrupt and an acknowledgement. */
+    /* The same for a member that may have links over RDMA, and a core of its own: a wake by a
+     * device costs more, namely a request, an interrupt and an acknowledgement. */
     int64_t poll_device_ns;
-    /* Polls of memory before descriptors are polled. One after a yield that found others. */
+    /* Polls of memory before descriptors are polled, at most. 1 after a yield that found others,
+     * and one more after each that found nobody. */
     uint32_t polls_max;
     /* After a yield that found nobody: pause x factor + step, within the bounds. After one that
      * found others: half the pause, or 0, within the bounds. */
     uint32_t pause_min, pause_max, pause_factor, pause_step;
     bool pause_halves;
-    /* With such a pause a thread is alone on its core: if it shares one again, it begins anew. */
+    /* A thread with at least this pause is alone on its core: sleeps and moves are forgotten. */
     uint32_t pause_alone;
-    /* Yields in a row that found another member, until the thread sleeps or moves; the first time.
-     * Then the same where there are more members than cores, where it is always a sleep. */
+    /* After so many yields in a row that found another member the thread sleeps, and the next time
+     * moves; after each move the number doubles, MUSTER_SPIN_DOUBLINGS times. With more members
+     * than cores the second number counts, which stays, and the thread always sleeps. */
     uint32_t shared_max, shared_max_crowded;
-    /* Waits that sleep at once after the first lost slice; doubled by each further one, and one
-     * fewer after each wait that polling ended. */
+    /* Waits that sleep at once after the first lost slice: doubled by each further slice, one fewer
+     * after each wait that polling ended. 0: none ever. */
     uint32_t rests_min;
 };
 
@@ -99,7 +101,7 @@ void muster_spin_policy_init(struct muster_spin_policy *policy,
 enum muster_spin_action {
     MUSTER_SPIN_SLEEP, /* at once, without a poll */
     MUSTER_SPIN_POLL,
-    MUSTER_SPIN_MOVE, /* to core number `index` of the member's (muster_cores_move()), then poll */
+    MUSTER_SPIN_MOVE, /* to core number `index` of the member's (muster_core_move()), then poll */
 };
 
 /* A wait begins. */
@@ -110,5 +112,16 @@ void muster_spin_policy_note_yield(struct muster_spin_policy *policy, int64_t to
 
 /* What the thread waited for came while it polled. */
 void muster_spin_policy_note_success(struct muster_spin_policy *policy);
+
+/* Between two polls of memory that another core writes: polls without a break slow that core down.
+ */
+static inline void muster_spin_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 #endif

@@ -1,3 +1,4 @@
+/* Statuses and the error text of each thread. */
 #include "worker/base/status.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ const char *muster_version(void)
     return MUSTER_VERSION;
 }
 
-/* Texts come from peers too (an abort says why): a line stays a line. */
+/* Texts come from peers, too (an abort has its reason): an error stays one line. */
 static void flatten(char *text)
 {
     for (char *c = text; *c != '\0'; c++) {
@@ -77,6 +78,6 @@ muster_status muster_error_errno(muster_status status, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
-    const char *said = strerror_r(number, words, sizeof words);
-    return muster_error_set(status, "%s: %s", prefix, said);
+    const char *reason = strerror_r(number, words, sizeof words);
+    return muster_error_set(status, "%s: %s", prefix, reason);
 }

@@ -1,4 +1,4 @@
-/* The floor: how a function says that it failed. */
+/* The floor: how a function reports that it failed. */
 #ifndef MUSTER_WORKER_BASE_STATUS_H
 #define MUSTER_WORKER_BASE_STATUS_H
 
@@ -14,14 +14,14 @@ enum { MUSTER_ERROR_MAX = 512 };
  * `return muster_error_set(MUSTER_INVALID, "count %zu: ...", count);`. */
 muster_status muster_error_set(muster_status status, const char *format, ...) MUSTER_PRINTF(2, 3);
 
-/* Puts "format: " before the error text that is there. Returns the status. */
+/* Puts "TEXT: " of the format before the present error text. Returns the status. */
 muster_status muster_error_prefix(muster_status status, const char *format, ...)
     MUSTER_PRINTF(2, 3);
 
-/* Sets "format: strerror(errno)". */
+/* Sets "TEXT: strerror(errno)". Returns the status. */
 muster_status muster_error_errno(muster_status status, const char *format, ...) MUSTER_PRINTF(2, 3);
 
-/* Returns early with any status but MUSTER_OK. */
+/* Returns from the function if the status is not MUSTER_OK. */
 #define TRY(call)                    \
     do {                             \
         muster_status try_ = (call); \

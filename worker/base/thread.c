@@ -1,11 +1,9 @@
+/* Locks that cannot fail, and conditions on the monotonic clock. */
 #include "worker/base/thread.h"
 
 #include "worker/base/clock.h"
 
 #include <assert.h>
-#include <time.h>
-
-enum { NS_PER_S = 1000000000 };
 
 void muster_mutex_init(pthread_mutex_t *mutex)
 {
@@ -44,7 +42,6 @@ bool muster_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, in
     if (deadline_ns == MUSTER_NEVER) {
         return pthread_cond_wait(condition, mutex) == 0;
     }
-    const struct timespec until = {.tv_sec = deadline_ns / NS_PER_S,
-                                   .tv_nsec = deadline_ns % NS_PER_S};
+    const struct timespec until = muster_clock_timespec(deadline_ns);
     return pthread_cond_timedwait(condition, mutex, &until) == 0;
 }

@@ -1,9 +1,8 @@
 /*
- * The agreement of a group's members on link figures: they take what rank 0 has chosen, or all
- * measure together because rank 0 says so.
+ * The agreement of a group's members on link figures: they take over the choice of rank 0, which
+ * may be that all measure together.
  *
- * May use: measure, figures, context, fabric, collectives, base. May not know: the session, the
- * service.
+ * May use: context, fabric, collectives, base. May not know: the session, the service.
  */
 #ifndef MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H
 #define MUSTER_WORKER_COMMUNICATOR_FIGURES_AGREEMENT_H

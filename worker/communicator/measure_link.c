@@ -47,8 +47,7 @@ enum {
     WINDOWS = 3,
 };
 
-/* Latency --------------------------------------------------------------------------------------
- */
+/* Latency -------------------------------------------------------------------------------------- */
 
 /* Which of the two ranks send. */
 enum direction {
@@ -149,8 +148,7 @@ muster_status muster_measure_latency(struct muster_measure_pair *pair, double *r
     return MUSTER_OK;
 }
 
-/* Streams --------------------------------------------------------------------------------------
- */
+/* Streams -------------------------------------------------------------------------------------- */
 
 /*
  * A stream is what goes in one direction. The receiver sends requests, each of which is the size of
@@ -414,7 +412,7 @@ static muster_status failed_status(struct streams *streams, muster_status status
     return status;
 }
 
-/* After a thread was not scheduled for a while, it finds several messages at once. Merges such
+/* A thread that was not scheduled for some time finds several messages at once. Merges such
  * messages into one that was received when the last of them was. Returns how many messages remain.
  */
 static uint32_t merge_bunched(struct stream *stream, uint32_t first)

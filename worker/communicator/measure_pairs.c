@@ -36,8 +36,7 @@ static uint32_t neighbour(uint32_t index, uint32_t count)
     return other < count ? other : index;
 }
 
-/* Partners --------------------------------------------------------------------------------------
- */
+/* Partners ------------------------------------------------------------------------------------- */
 
 /* The host that this one could measure with at a level, or NONE. Hosts of neighbouring racks are
  * paired by their place in the rack. */
@@ -185,8 +184,7 @@ void muster_measure_pairs_finish(struct muster_measure_pairs *pairs)
     }
 }
 
-/* Ranks ----------------------------------------------------------------------------------------
- */
+/* Ranks ---------------------------------------------------------------------------------------- */
 
 static struct muster_measure_role role_within(const struct muster_measure_pairs *pairs,
                                               const struct muster_position *here, uint32_t most)

@@ -37,7 +37,7 @@ struct muster_measure_pairs {
 /* The levels of the links between these ranks, as bits 1 << enum muster_link_level. */
 unsigned muster_measure_levels(const struct muster_topology *topology);
 
-/* Where ranks share cores, as `core` says, few measure at once. MUSTER_FATAL: no memory. */
+/* Where ranks share cores (`core`), few measure at once. MUSTER_FATAL: no memory. */
 MUSTER_CHECKED muster_status muster_measure_pairs_init(const struct muster_topology *topology,
                                                        const struct muster_core_figures *core,
                                                        struct muster_measure_pairs *ret_pairs);

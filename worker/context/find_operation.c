@@ -24,8 +24,8 @@ static bool may_tune(const struct muster_context *context, const struct muster_r
 static muster_status choose(struct muster_context *context, const struct muster_request_key *key,
                             const struct muster_plan *plan, struct muster_cached_operation *made)
 {
-    if (key->algorithm != MUSTER_KEY_BY_COST) {
-        made->algorithm = key->algorithm - 1;
+    if ((key->flags & MUSTER_KEY_NAMED) != 0) {
+        made->algorithm = key->algorithm;
         return MUSTER_OK;
     }
     if (may_tune(context, key, plan)) {
@@ -154,6 +154,7 @@ muster_status muster_context_find_with(struct muster_context *context,
                                        struct muster_cached_operation **ret_cached)
 {
     TRY(muster_request_key(request, context->topology.ranks, context->key));
-    context->key->algorithm = (uint32_t)algorithm + 1;
+    context->key->algorithm = (uint32_t)algorithm;
+    context->key->flags |= MUSTER_KEY_NAMED;
     return find_by_key(context, request, ret_cached);
 }

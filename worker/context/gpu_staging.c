@@ -116,11 +116,6 @@ static uint64_t aligned(uint64_t size_bytes)
     return (size_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static bool overlap(uintptr_t one, uint64_t one_bytes, uintptr_t other, uint64_t other_bytes)
-{
-    return one < other + other_bytes && other < one + one_bytes;
-}
-
 /* Places the pair in the staging memory from `offset` on, and returns where it ends. Buffers that
  * overlap do so in the same way there. */
 static uint64_t lay_out(struct muster_gpu_call *call, uint32_t index, uint64_t offset)
@@ -133,7 +128,8 @@ static uint64_t lay_out(struct muster_gpu_call *call, uint32_t index, uint64_t o
     pair->in_on_gpu = call->in_bytes > 0 && muster_gpu_find(input, &pair->in_memory);
     pair->out_on_gpu = call->out_bytes > 0 && muster_gpu_find(output, &pair->out_memory);
     pair->in_offset = pair->out_offset = offset;
-    if (pair->in_on_gpu && pair->out_on_gpu && overlap(in, call->in_bytes, out, call->out_bytes)) {
+    if (pair->in_on_gpu && pair->out_on_gpu &&
+        muster_buffers_overlap(input, call->in_bytes, output, call->out_bytes)) {
         uintptr_t first = in < out ? in : out;
         uint64_t in_end = in + call->in_bytes - first;
         uint64_t out_end = out + call->out_bytes - first;

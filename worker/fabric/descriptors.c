@@ -79,13 +79,13 @@ static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t
 
 static muster_status say_whether(struct muster_link *link, void *request)
 {
-    ((struct request *)request)->shares = link->ops == &muster_shm_ops;
+    ((struct request *)request)->shares = link->ops->shares_memory;
     return MUSTER_OK;
 }
 
 static muster_status require_memory(const struct muster_link *link)
 {
-    if (link->ops != &muster_shm_ops) {
+    if (!link->ops->shares_memory) {
         return muster_error_set(MUSTER_INVALID, "the link to rank %u (host %s) shares no memory",
                                 link->rank, link->peer.host);
     }
@@ -96,14 +96,14 @@ static muster_status give(struct muster_link *link, void *request)
 {
     const struct request *asked = request;
     TRY(require_memory(link));
-    return muster_shm_give(link, asked->generation, asked->tag, asked->fd);
+    return link->ops->give_descriptor(link, asked->generation, asked->tag, asked->fd);
 }
 
 static muster_status take(struct muster_link *link, void *request)
 {
     struct request *asked = request;
     TRY(require_memory(link));
-    asked->fd = muster_shm_take(link, asked->generation, asked->tag);
+    asked->fd = link->ops->take_descriptor(link, asked->generation, asked->tag);
     return asked->fd >= 0 ? MUSTER_OK
                           : muster_error_set(MUSTER_RETRY, "rank %u (host %s) has given none",
                                              link->rank, link->peer.host);

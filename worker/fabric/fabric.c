@@ -5,6 +5,7 @@
 #include "worker/base/cores.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
+#include "worker/fabric/transports.h"
 #include "worker/trace/timeline.h"
 
 #include <assert.h>
@@ -15,25 +16,22 @@
 
 enum { MEMBERS_MAX = 1 << 20, REACH_LOOK_MS = 20 };
 
-static const struct muster_link_ops *const transports[] = {&muster_inproc_ops, &muster_shm_ops,
-                                                           &muster_verbs_ops, &muster_tcp_ops};
-_Static_assert(sizeof transports / sizeof transports[0] <= MUSTER_TRANSPORTS_MAX, "raise it");
-
 /* Beginning and end -------------------------------------------------------------------------- */
 
 static muster_status start_transports(struct muster_fabric *fabric,
-                                      const struct muster_fabric_options *options)
+                                      const struct muster_transport_settings *settings)
 {
-    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+    for (uint32_t i = 0; i < settings->count; i++) {
+        const struct muster_transport *ops = settings->rows[i].transport;
         void *self = NULL;
-        TRY(transports[i]->start(fabric, options, &self));
+        TRY(ops->start(fabric, settings->rows[i].settings, &self));
         if (self != NULL) {
             uint32_t slot = fabric->transport_count++;
-            fabric->transports[slot].ops = transports[i];
+            fabric->transports[slot].ops = ops;
             fabric->transports[slot].self = self;
             uint32_t count = fabric->address_count;
-            fabric->address_count += transports[i]->addresses(self, MUSTER_ADDRESSES_MAX - count,
-                                                              fabric->addresses + count);
+            fabric->address_count +=
+                ops->addresses(self, MUSTER_ADDRESSES_MAX - count, fabric->addresses + count);
         }
     }
     return MUSTER_OK;
@@ -59,13 +57,15 @@ muster_status muster_fabric_create(const struct muster_fabric_options *options,
                    options->link_token != NULL ? options->link_token : "");
     fabric->segment_bytes = options->segment_bytes != 0 ? options->segment_bytes : UINT32_MAX;
     fabric->timeline = options->timeline;
+    (void)snprintf(fabric->first_address, sizeof fabric->first_address, "%s",
+                   options->first_address != NULL ? options->first_address : "");
     muster_status status = muster_progress_init(fabric);
     if (status != MUSTER_OK) {
         muster_progress_finish(fabric);
         free(fabric);
         return status;
     }
-    status = start_transports(fabric, options);
+    status = start_transports(fabric, options->transports);
     if (status != MUSTER_OK) {
         muster_fabric_destroy(fabric, 0);
         return status;
@@ -184,11 +184,6 @@ const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t i
     return fabric->addresses[index];
 }
 
-bool muster_fabric_address_is_local(const char *address)
-{
-    return muster_link_has_scheme(address, muster_shm_ops.scheme);
-}
-
 struct muster_fabric_figures muster_fabric_figures(struct muster_fabric *fabric)
 {
     AUTO_LOCK(&fabric->lock);
@@ -303,7 +298,7 @@ static struct muster_spin_host find_place(const struct muster_fabric *fabric,
         place.members += strcmp(peers[i].host, fabric->host) == 0;
     }
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        place.has_device = place.has_device || fabric->transports[i].ops == &muster_verbs_ops;
+        place.has_device = place.has_device || fabric->transports[i].ops->polls_device;
     }
     return place;
 }

@@ -31,15 +31,14 @@ enum {
     MUSTER_ADDRESS_SIZE = 128, /* "tcp://[fe80::1]:65535" and its terminator */
     MUSTER_TOKEN_SIZE = 129,   /* link token and its terminator */
     MUSTER_SEGMENT_BYTES_MIN = 256,
-    MUSTER_TCP_CONNECTIONS_MAX = 16, /* of one link */
-    MUSTER_VERBS_CONNECTIONS_MAX = 8,
-    MUSTER_REASON_SIZE = 256, /* why an operation was aborted or a generation revoked */
+    MUSTER_CONNECTIONS_MAX = 16, /* of one link, whatever the transport */
+    MUSTER_REASON_SIZE = 256,    /* why an operation was aborted or a generation revoked */
 };
 
 struct muster_fabric;
 struct muster_timeline;
 struct muster_gpu_memory;
-struct muster_hub; /* where inproc fabrics of one process find each other */
+struct muster_transport_settings;
 
 /* Identifies a message between two members. */
 struct muster_message_key {
@@ -106,47 +105,35 @@ struct muster_transfer {
     uint64_t link_word;
 };
 
-/* PEM files. All three or none: without them links are not encrypted. */
-struct muster_tls_files {
-    const char *certificate; /* this member's, and what leads from it to the authority */
-    const char *key;         /* that belongs to it */
-    const char *authority;   /* who has to have signed the peers' certificates: one or more */
-    const char *name;        /* DNS name that the peers' certificates have to carry; NULL: any */
-};
+/* Transports ---------------------------------------------------------------------------------- */
 
-/* Links over RDMA devices. */
-enum muster_verbs_use {
-    MUSTER_VERBS_OFF = 0,
-    MUSTER_VERBS_POSSIBLY = 1, /* a line in the log says why if there can be none */
-    MUSTER_VERBS_REQUIRED = 2, /* otherwise there is no fabric */
-};
+/* Each transport parses the options that it has, which are fields of muster_options or variables.
+ */
 
-struct muster_fabric_verbs {
-    enum muster_verbs_use use;
-    const char *device;   /* a name, or several with commas; NULL: any */
-    uint32_t port;        /* of each device, from 1; 0: any */
-    int32_t gid;          /* index; -1: the best */
-    uint32_t connections; /* queue pairs of each link that is dialled from here, at most
-                             MUSTER_VERBS_CONNECTIONS_MAX; 0: one a device */
-};
+/* Sets the fields that transports parse from their variables; part of muster_options_init(). */
+void muster_transports_read_environment(muster_options *options);
+
+/* What the transports have made of the options; fabrics are made of it. only: those transports that
+ * are named, "shm,tcp", and no fabric without each of them; NULL: those that the options ask for.
+ * MUSTER_INVALID names the option, its variable and the value. The settings are the caller's. */
+MUSTER_CHECKED muster_status
+muster_transports_parse(const muster_options *options, const char *only,
+                        struct muster_transport_settings **ret_settings);
+/* Accepts NULL. */
+void muster_transport_settings_destroy(struct muster_transport_settings *settings);
+
+/* A fabric ------------------------------------------------------------------------------------ */
 
 struct muster_fabric_options {
     const char *member;     /* this member's UUID; copied */
     const char *link_token; /* both ends of a link must have it; "" for none; copied */
-    const char *listen; /* TCP: numeric address, or "*" for all of this host's; ports may follow:
-                           "10.0.0.1:7000-7015", "*:7000". NULL: no TCP */
-    const char
-        *interfaces; /* which of all: see muster_interfaces_check(); NULL: all but loopback */
-    const char *first_address;   /* published before the others if it is one of them; or NULL */
-    bool shared_memory;          /* with members of this host; where the system has it */
-    uint32_t connections;        /* TCP: of each link that is dialled from here; 0 counts as 1 */
-    struct muster_tls_files tls; /* TCP; read by muster_fabric_create() */
-    struct muster_fabric_verbs verbs;
-    struct muster_hub *hub; /* inproc: the peers' hub; NULL: no inproc */
+    const struct muster_transport_settings *transports; /* borrowed for the call */
+    /* This host's address on the way to the others, "10.0.0.1": published before its other
+     * addresses. If it is of loopback it is the only one, unless the options say where to listen.
+     * NULL: none is known; copied. */
+    const char *first_address;
     uint32_t segment_bytes; /* what a large message moves at once, at most: MUSTER_SEGMENT_BYTES_MIN
                                or more; 0: what suits each transport. For tests */
-    uint32_t silence_ms; /* TCP: how long the peer's host may give no sign though one is due, before
-                            a connection is lost; 0: 10 s. For tests */
     struct muster_timeline *timeline; /* messages are added to it; borrowed; or NULL */
 };
 
@@ -178,14 +165,6 @@ const char *muster_fabric_address(const struct muster_fabric *fabric, uint32_t i
 /* True for an address that only members of one host can use. Whoever knows that two members are not
  * to share a host leaves it out of the peer's addresses, at both ends. */
 bool muster_fabric_address_is_local(const char *address);
-
-/* True for a numeric address of loopback, "127.0.0.1". */
-bool muster_fabric_is_loopback(const char *host);
-
-/* What muster_fabric_options.interfaces may say: a list with commas, of interfaces ("eth0", or what
- * begins so: "eth"; "=eth0" is that one only) and networks ("10.0.0.0/8", "fd00::/8", or one
- * address). "^docker,lo" is all but these. MUSTER_INVALID says what is wrong with it. */
-MUSTER_CHECKED muster_status muster_interfaces_check(const char *interfaces);
 
 /* A member as the others see it. */
 struct muster_peer {
@@ -304,10 +283,5 @@ struct muster_fabric_figures {
     uint64_t stale_dropped;              /* frames of older generations or withdrawn operations */
 };
 struct muster_fabric_figures muster_fabric_figures(struct muster_fabric *fabric);
-
-/* A hub joins the inproc fabrics of one process (threads as ranks, for tests and benchmarks). It
- * must outlive them. */
-MUSTER_CHECKED muster_status muster_hub_create(struct muster_hub **ret_hub);
-void muster_hub_destroy(struct muster_hub *hub);
 
 #endif

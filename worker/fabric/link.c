@@ -47,8 +47,7 @@ static bool choose_transport(struct muster_link *link)
     for (uint32_t i = 0; i < link->peer.address_count; i++) {
         for (uint32_t k = 0; k < fabric->transport_count; k++) {
             if ((link->tried >> k & 1) == 0 &&
-                muster_link_has_scheme(link->peer.addresses[i],
-                                       fabric->transports[k].ops->scheme)) {
+                muster_link_has_scheme(link->peer.addresses[i], fabric->transports[k].ops->name)) {
                 use_transport(link, k);
                 return true;
             }

@@ -1,5 +1,5 @@
 /*
- * Inside the fabric: what a link is, what a transport must provide (struct muster_link_ops), and
+ * Inside the fabric: what a link is, what a transport must provide (struct muster_transport), and
  * what it may call. Nothing outside worker/fabric includes this.
  *
  * Locks: everything here happens under the fabric's lock unless it says otherwise. A transport that
@@ -15,13 +15,14 @@
 #include "worker/fabric/ended_operations.h"
 #include "worker/fabric/known_calls.h"
 #include "worker/fabric/transfers.h"
+#include "worker/fabric/wire/hello.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <uthash.h>
 
 enum {
-    MUSTER_TRANSPORTS_MAX = 4, /* kinds of links in one fabric */
+    MUSTER_TRANSPORTS_MAX = 8, /* of one fabric */
     MUSTER_POSTED_MAX = 16384, /* receives, and sends, posted on one link */
     MUSTER_ELEMENT_MAX_BYTES = MUSTER_SEGMENT_BYTES_MIN, /* of a transfer's element_size_bytes */
     MUSTER_SEGMENT_BYTES = 256 * 1024 /* what one message moves before others have their turn */
@@ -38,9 +39,9 @@ enum muster_link_state {
 /* All that connects this process with one other member. */
 struct muster_link {
     struct muster_fabric *fabric;
-    const struct muster_link_ops *ops; /* chosen when the link is first opened */
-    void *transport;                   /* the ops' object in this fabric */
-    void *end;                         /* the transport's own; NULL when closed */
+    const struct muster_transport *ops; /* chosen when the link is first opened */
+    void *transport;                    /* the ops' object in this fabric */
+    void *end;                          /* the transport's own; NULL when closed */
     struct muster_peer peer;
     uint32_t rank; /* in the present generation */
     enum muster_link_state state;
@@ -55,18 +56,48 @@ struct muster_link {
     UT_hash_handle hh;                     /* fabric->by_member */
 };
 
-/* A transport: how links of one kind open, move messages and close. One const table each. */
-struct muster_link_ops {
-    /* Addresses that begin with "SCHEME://" are its own. */
-    const char *scheme;
+struct muster_watch;
+struct muster_dialler;
+struct muster_pending_connection;
+struct muster_pending_connections;
+struct muster_socket_address;
+
+/* A transport: its options, and how its links open, move messages and close. One const table each,
+ * which is a row of the registry (transports.c). */
+struct muster_transport {
+    /* Its addresses begin with "NAME://"; options of its own are variables MUSTER_NAME_... */
+    const char *name;
+
+    /* Its links share memory: only members of one host may use them, and the slots for descriptors
+     * are there. */
+    bool shares_memory;
 
     /* Sends may be out of memory of a GPU. */
     bool reads_gpu;
 
-    /* Makes this fabric's object of the transport and begins to accept. *ret_transport stays NULL
-     * if the options do not ask for this transport. Called without the lock. */
-    muster_status (*start)(struct muster_fabric *fabric,
-                           const struct muster_fabric_options *options, void **ret_transport);
+    /* Polling pays for longer than otherwise: a device writes, and a sleep costs an interrupt. */
+    bool polls_device;
+
+    /* Settings: what it has made of the options. Called without a lock, before there is a fabric.
+     */
+
+    /* Sets those fields that it parses from their variables; NULL: there are none. */
+    void (*read_environment)(muster_options *options);
+
+    /* Makes the settings of those options, and of variables that have no field. *ret_settings stays
+     * NULL if this transport is not to be used; `required`: it is, or there is to be no fabric. The
+     * error names the option, its variable and the value. */
+    muster_status (*parse)(const muster_options *options, bool required, void **ret_settings);
+
+    /* Frees the settings; not NULL. */
+    void (*free_settings)(void *settings);
+
+    /* The fabric's object of this transport. */
+
+    /* Makes it and begins to accept. *ret_transport stays NULL if there can be no such links and
+     * none are required. The settings are borrowed for the call. Called without the lock. */
+    muster_status (*start)(struct muster_fabric *fabric, const void *settings,
+                           void **ret_transport);
 
     /* Stops accepting and frees the object; all links are closed. */
     void (*stop)(void *transport);
@@ -100,6 +131,8 @@ struct muster_link_ops {
     /* The leader is about to sleep: peers that write are to wake it from now on; then it looks once
      * more. Or it is awake again. */
     void (*doze)(void *transport, bool dozing);
+
+    /* A link of this transport. */
 
     /* Begins to open; called once, in state IDLE. Sets the state to OPENING or OPEN, or calls
      * muster_link_fail(). */
@@ -145,12 +178,62 @@ struct muster_link_ops {
     /* Closes at once, whatever the state; moves the sends it holds to ret_sends; link->end is NULL
      * afterwards. The peer sees a death unless the goodbye is out. */
     void (*close)(struct muster_link *link, struct muster_transfer_list *ret_sends);
-};
 
-extern const struct muster_link_ops muster_inproc_ops;
-extern const struct muster_link_ops muster_shm_ops;
-extern const struct muster_link_ops muster_verbs_ops;
-extern const struct muster_link_ops muster_tcp_ops;
+    /* Descriptors over an open link. NULL in both where links share no memory. */
+
+    /* Hands the peer a copy, under this tag. MUSTER_RETRY: there is no room now. */
+    muster_status (*give_descriptor)(struct muster_link *link, uint64_t generation, uint64_t tag,
+                                     int fd);
+
+    /* Takes the one that the peer has given under this tag; -1: it has not come. */
+    int (*take_descriptor)(struct muster_link *link, uint64_t generation, uint64_t tag);
+
+    /* Connections that are not open yet, where links begin with one and a hello: see
+     * wire/pending_connections.h. Others have none of these. */
+    struct {
+        /* The verdict on a peer's connection to a link that is open, or opening, over another
+         * transport. */
+        enum muster_verdict elsewhere;
+
+        /* What link->end points to: its size, and what fills it when it is zeroed, but for the
+         * dialler's times and place. */
+        size_t end_size_bytes;
+        void (*init_end)(struct muster_link *link);
+
+        /* A new connection: makes its record by muster_pending_create() and returns it. Takes the
+         * descriptor, also on failure: NULL then. */
+        struct muster_pending_connection *(*accepted)(
+            struct muster_pending_connections *pending_list, int fd,
+            const struct muster_socket_address *remote);
+
+        /* There is news on a connection, open or not: see struct muster_watch. */
+        void (*ready)(struct muster_watch *watch, uint32_t events);
+
+        /* Sends the verdict; false if that failed. */
+        bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
+
+        /* Ends the connection, also an open one: muster_pending_leave(), muster_watch_retire(). */
+        void (*close)(struct muster_pending_connection *pending);
+
+        /* Whether our own call to it is under way; the link is this transport's. */
+        bool (*calls)(const struct muster_link *link);
+
+        /* A member of this generation calls, with the right token: answers, and opens or closes. */
+        void (*take)(struct muster_pending_connection *pending, struct muster_link *link);
+
+        /* The time of one that is DIALLING or PROVING is over. */
+        void (*expired)(struct muster_pending_connection *pending);
+
+        /* A call is due: the first to a link that is OPENING, or another. */
+        void (*dial)(struct muster_dialler *dialler);
+
+        /* State OPEN: whether the peer has ended the connection, or all of them. */
+        bool (*ended)(const struct muster_link *link);
+
+        /* Frees the transport's object. */
+        void (*free)(struct muster_pending_connections *pending_list);
+    } connection;
+};
 
 /* A descriptor that the leader waits for. Embedded in the transport's record. */
 struct muster_watch {
@@ -175,11 +258,12 @@ struct muster_fabric {
     pthread_cond_t idle; /* busy or wanted has changed */
     char member[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
+    char first_address[MUSTER_ADDRESS_SIZE]; /* see muster_fabric_options; "": none */
     uint32_t segment_bytes;           /* at most; UINT32_MAX: transports have bounds of their own */
     struct muster_timeline *timeline; /* borrowed; or NULL */
 
     struct {
-        const struct muster_link_ops *ops;
+        const struct muster_transport *ops;
         void *self;
     } transports[MUSTER_TRANSPORTS_MAX];
     uint32_t transport_count;
@@ -300,11 +384,6 @@ uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most
 /* True if what arrives with this key is for nobody: an older generation, an operation that was
  * withdrawn or aborted. */
 bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster_message_key *key);
-
-/* shm.c: over an open link of its own. Take: -1 if it has not come. */
-MUSTER_CHECKED muster_status muster_shm_give(struct muster_link *link, uint64_t generation,
-                                             uint64_t tag, int fd);
-int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag);
 
 /* Progress ------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * the generation is revoked, or the leader leaves and one of them takes over.
  */
 #include "worker/base/clock.h"
-#include "worker/base/cores.h"
+#include "worker/base/core_move.h"
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
@@ -17,10 +17,8 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_MAX = 64,          /* taken from epoll at a time */
-    TURNS_WITHOUT_EVENTS = 8, /* while there is other work */
-    NS_PER_S = 1000000000,
-    NS_PER_MS = 1000000,
+    EVENTS_MAX = 64,                /* taken from epoll at a time */
+    TURNS_WITHOUT_EVENTS = 8,       /* while there is other work */
     RELAXES = 16,                   /* between two looks at descriptors */
     PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
 };
@@ -253,7 +251,7 @@ static bool look(const struct muster_fabric *fabric)
 static void relax(void)
 {
     for (int i = 0; i < RELAXES; i++) {
-        muster_cores_relax();
+        muster_spin_relax();
     }
 }
 
@@ -270,7 +268,7 @@ static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t u
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
     if (moves) {
-        (void)muster_cores_move(fabric->spin_policy.index);
+        (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
         found = look(fabric);
@@ -302,14 +300,14 @@ static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t u
 static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
                      struct epoll_event *events)
 {
-    const struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    const struct timespec left = muster_clock_timespec(left_ns);
     int got = epoll_pwait2(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? NULL : &left, NULL);
     if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
         return got;
     }
     /* A kernel before Linux 5.11, or a filter of system calls that is as old: whole milliseconds,
      * rounded up, which lets nobody turn in circles before its time. */
-    int64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS > 0);
+    int64_t left_ms = left_ns / MUSTER_NS_PER_MS + (left_ns % MUSTER_NS_PER_MS > 0);
     int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
     return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
 }

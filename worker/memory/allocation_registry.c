@@ -1,3 +1,4 @@
+/* muster_alloc() and muster_free(), and the table of what they have given out. */
 #include "worker/memory/allocation_registry.h"
 
 #include "worker/base/thread.h"
@@ -8,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
+enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
 
 static struct {
     pthread_mutex_t mutex;
@@ -16,14 +17,14 @@ static struct {
     uint32_t count;
     uint64_t last_id;
     atomic_uint_fast64_t freed;
-    atomic_uint occupied; /* count, for those who look without the lock whether there is any */
+    atomic_uint occupied; /* the count again, for a check without the lock */
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static muster_status add(struct muster_allocation allocation)
 {
     AUTO_LOCK(&registry.mutex);
     if (registry.count == MUSTER_ALLOCATIONS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "more than %d pieces of memory",
+        return muster_error_set(MUSTER_INVALID, "more than %d allocations of muster_alloc()",
                                 MUSTER_ALLOCATIONS_MAX);
     }
     allocation.id = ++registry.last_id;
@@ -32,10 +33,13 @@ static muster_status add(struct muster_allocation allocation)
     return MUSTER_OK;
 }
 
+/* Makes sealed memory, maps it, and adds it to the table. The table is bounded, so that may fail,
+ * too: then all is undone. */
 muster_status muster_alloc(size_t size_bytes, void **ret_memory)
 {
-    size_t rounded = (size_bytes + PAGE_BYTES - 1) & -(size_t)PAGE_BYTES;
-    rounded = rounded == 0 ? PAGE_BYTES : rounded;
+    size_t rounded =
+        (size_bytes + MUSTER_SHARED_PAGE_BYTES - 1) & -(size_t)MUSTER_SHARED_PAGE_BYTES;
+    rounded = rounded == 0 ? MUSTER_SHARED_PAGE_BYTES : rounded;
     if (rounded < size_bytes || rounded > PTRDIFF_MAX) {
         return muster_error_set(MUSTER_INVALID, "%zu bytes of memory are too many", size_bytes);
     }
@@ -45,7 +49,7 @@ muster_status muster_alloc(size_t size_bytes, void **ret_memory)
     muster_status status = muster_shared_memory_map(fd, rounded, &base);
     if (status == MUSTER_OK) {
         if (rounded >= HUGE_PAGE_BYTES) {
-            (void)madvise(base, rounded, MADV_HUGEPAGE); /* without, it is only slower */
+            (void)madvise(base, rounded, MADV_HUGEPAGE); /* without huge pages it is only slower */
         }
         status = add((struct muster_allocation){.base = base, .size_bytes = rounded, .fd = fd});
     }
@@ -60,13 +64,13 @@ muster_status muster_alloc(size_t size_bytes, void **ret_memory)
     return MUSTER_OK;
 }
 
-/* Takes it out of the table; false if it is not there. */
-static bool take(const void *memory, struct muster_allocation *ret_piece)
+/* Removes the allocation that begins there; false if there is none. */
+static bool take(const void *memory, struct muster_allocation *ret_allocation)
 {
     AUTO_LOCK(&registry.mutex);
     for (uint32_t i = 0; i < registry.count; i++) {
         if (registry.entries[i].base == memory) {
-            *ret_piece = registry.entries[i];
+            *ret_allocation = registry.entries[i];
             registry.entries[i] = registry.entries[--registry.count];
             atomic_store(&registry.occupied, registry.count);
             atomic_fetch_add(&registry.freed, 1);

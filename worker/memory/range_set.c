@@ -1,8 +1,9 @@
+/* Sorted ranges of addresses: found by bisection, merged and split in place. */
 #include "worker/memory/range_set.h"
 
 #include <string.h>
 
-/* The first whose end is at least this. */
+/* The index of the first range whose end is at least `at`. */
 static size_t first_ending(const struct muster_range_set *set, uintptr_t at)
 {
     size_t low = 0;
@@ -18,7 +19,7 @@ static size_t first_ending(const struct muster_range_set *set, uintptr_t at)
     return low;
 }
 
-/* Puts these in the place of those from index to index_end - 1. */
+/* Replaces the ranges index to index_end - 1 by others. */
 static bool replace(struct muster_range_set *set, size_t index, size_t index_end,
                     const struct muster_range *by, size_t by_count)
 {
@@ -58,6 +59,8 @@ bool muster_range_set_add(struct muster_range_set *set, struct muster_range rang
     return replace(set, index, index_end, &range, 1);
 }
 
+/* All ranges that the removed one touches are replaced by what is left of them: at most one below
+ * it and one above. */
 void muster_range_set_remove(struct muster_range_set *set, struct muster_range range)
 {
     size_t index = first_ending(set, range.begin + 1);

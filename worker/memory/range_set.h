@@ -1,6 +1,6 @@
 /*
- * The floor: a set of bytes of the address space, as the fewest stretches that it is made of. Pure;
- * of a fixed size, so that it needs no memory while it changes.
+ * The floor: a set of bytes of the address space, kept as the fewest address ranges. Pure. Its size
+ * is fixed, so that a change needs no memory.
  */
 #ifndef MUSTER_WORKER_MEMORY_RANGE_SET_H
 #define MUSTER_WORKER_MEMORY_RANGE_SET_H
@@ -19,17 +19,17 @@ struct muster_range {
 /* Zeroed: the empty set. */
 struct muster_range_set {
     size_t count;
-    struct muster_range ranges[MUSTER_RANGES_MAX]; /* sorted; gaps between them */
+    struct muster_range ranges[MUSTER_RANGES_MAX]; /* sorted, with gaps between them */
 };
 
-/* Whether all of it is in the set. */
+/* Whether all of the range is in the set. */
 bool muster_range_set_contains(const struct muster_range_set *set, struct muster_range range);
 
-/* False, and nothing has changed, if there would be too many. */
+/* False, and no change, if the set would have too many ranges. */
 bool muster_range_set_add(struct muster_range_set *set, struct muster_range range);
 
-/* Takes it out. If there would be too many then, more is taken out: the rest of a stretch, above.
- */
+/* Removes the range. If the set would have too many ranges then, it removes more: what is left of
+ * the highest range, above the gap. */
 void muster_range_set_remove(struct muster_range_set *set, struct muster_range range);
 
 #endif

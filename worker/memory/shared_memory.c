@@ -1,3 +1,4 @@
+/* Makes, checks and maps a sealed memfd. */
 #include "worker/memory/shared_memory.h"
 
 #include <fcntl.h>
@@ -8,7 +9,7 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* Beyond the limit of the size of files the kernel would kill this process (SIGXFSZ). */
+/* The kernel kills a process that exceeds the limit of the size of files (SIGXFSZ), here, too. */
 static muster_status check_limit(size_t size_bytes)
 {
     struct rlimit limit;

@@ -1,3 +1,4 @@
+/* The watch over unmapped memory: one userfaultfd, its monitor thread, and the log of events. */
 #include "worker/memory/unmap_watch.h"
 
 #include "worker/base/log.h"
@@ -17,43 +18,43 @@
 enum {
     STACK_BYTES = 256 * 1024,
     EVENTS_AT_ONCE = 16,
-    SETTLE_TRIES = 32, /* some 20 us */
+    COMPLETE_TRIES = 32, /* then "not now"; some 20 us */
     PAGES_AT_ONCE = 64,
 };
 
-/* Of an entry of /proc/self/pagemap. */
+/* Bits of an entry of /proc/self/pagemap. */
 static const uint64_t page_present = UINT64_C(1) << 63;
 static const uint64_t page_swapped = UINT64_C(1) << 62;
 static const uint64_t page_of_file = UINT64_C(1) << 61;
 
 static struct {
-    /* Who starts and stops the monitor. */
-    pthread_mutex_t starting;
+    /* Held while the monitor is started or stopped. Guards what follows. */
+    pthread_mutex_t start_mutex;
     uint32_t users;
     bool running;
-    bool refused;      /* could not be started; it is tried again when others come */
-    bool fork_handled; /* at most once a process */
+    bool refused;      /* it could not be started; tried again after the last release */
+    bool fork_handled; /* the handler is installed, once a process */
     pthread_t monitor;
-    int wake; /* ends the monitor */
+    int wake; /* an eventfd that ends the monitor */
 
-    /* What follows. The monitor needs it to let a munmap() return, which somebody may do who is in
-     * the midst of malloc() or free(): who holds it neither allocates, frees, nor unmaps. */
+    /* Guards what follows. The monitor needs it so that a munmap() can return, which may be inside
+     * malloc() or free(): a thread that holds it neither allocates, frees nor unmaps. */
     pthread_mutex_t mutex;
     int fd; /* -1: no watch */
     int pagemap;
     struct muster_range_set watched;
     struct muster_range log[MUSTER_UNMAP_LOG_MAX];
-    uint64_t next;   /* position of the next to be logged */
-    uint64_t oldest; /* that is still known */
+    uint64_t next;   /* position of the next entry */
+    uint64_t oldest; /* position of the oldest entry that is still there */
 } state = {
-    .starting = PTHREAD_MUTEX_INITIALIZER,
+    .start_mutex = PTHREAD_MUTEX_INITIALIZER,
     .mutex = PTHREAD_MUTEX_INITIALIZER,
     .fd = -1,
     .pagemap = -1,
     .wake = -1,
 };
 
-static void note_locked(struct muster_range gone)
+static void add_to_log_locked(struct muster_range gone)
 {
     state.log[state.next++ % MUSTER_UNMAP_LOG_MAX] = gone;
     if (state.next - state.oldest > MUSTER_UNMAP_LOG_MAX) {
@@ -61,7 +62,7 @@ static void note_locked(struct muster_range gone)
     }
 }
 
-static void heed_locked(const struct uffd_msg *event)
+static void handle_event_locked(const struct uffd_msg *event)
 {
     struct muster_range gone = {0};
     if (event->event == UFFD_EVENT_REMAP) {
@@ -73,33 +74,33 @@ static void heed_locked(const struct uffd_msg *event)
     } else {
         return;
     }
-    note_locked(gone);
-    if (event->event != UFFD_EVENT_REMOVE) { /* its pages have gone, it is still watched */
+    add_to_log_locked(gone);
+    if (event->event != UFFD_EVENT_REMOVE) { /* its pages are gone, but it is still watched */
         muster_range_set_remove(&state.watched, gone);
     }
 }
 
-/* Lets those return whose events are read. */
+/* The calls whose events are read return then. */
 static void read_events_locked(void)
 {
     struct uffd_msg events[EVENTS_AT_ONCE];
     ssize_t got = 0;
     while ((got = read(state.fd, events, sizeof events)) > 0) {
         for (size_t i = 0; i < (size_t)got / sizeof *events; i++) {
-            heed_locked(&events[i]);
+            handle_event_locked(&events[i]);
         }
     }
 }
 
 /*
- * Whether all that has gone is in the log. Memory is unmapped first and its event comes a moment
- * later; in between, another thread may have been given the same addresses. But from before the one
- * until after the other the kernel refuses with EAGAIN to change the protection of anything, even
- * of nothing, which is otherwise EINVAL.
+ * Whether all memory that is gone is in the log. Memory is unmapped first and its event comes a
+ * moment later; in between, another thread may get the same addresses. During this time, and a
+ * little longer at both ends, the kernel refuses with EAGAIN to change the protection of any range,
+ * even of an empty one, which is EINVAL at other times.
  */
-static bool settle_locked(void)
+static bool log_is_complete_locked(void)
 {
-    for (int i = 0; i < SETTLE_TRIES && state.watched.count > 0; i++) {
+    for (int i = 0; i < COMPLETE_TRIES && state.watched.count > 0; i++) {
         struct uffdio_writeprotect nothing = {.range = {.len = 0}};
         if (ioctl(state.fd, UFFDIO_WRITEPROTECT, &nothing) == 0 || errno != EAGAIN) {
             return true;
@@ -109,10 +110,10 @@ static bool settle_locked(void)
     return state.watched.count == 0;
 }
 
-/* Watches nothing any more; whoever asks is told that all has gone. */
-static void forget_locked(void)
+/* Ends the watch: from now on everything is reported as gone. */
+static void end_watch_locked(void)
 {
-    close(state.fd); /* who waited for an event to be read returns */
+    close(state.fd); /* calls that wait until their event is read return */
     close(state.pagemap);
     state.fd = -1;
     state.pagemap = -1;
@@ -122,35 +123,35 @@ static void forget_locked(void)
 
 static void *watch_events(void *unused)
 {
-    struct pollfd looked_at[] = {{.fd = state.fd, .events = POLLIN},
-                                 {.fd = state.wake, .events = POLLIN}};
+    struct pollfd polled[] = {{.fd = state.fd, .events = POLLIN},
+                              {.fd = state.wake, .events = POLLIN}};
     do {
-        (void)poll(looked_at, 2, -1);
+        (void)poll(polled, 2, -1);
         AUTO_LOCK(&state.mutex);
         read_events_locked();
-    } while (looked_at[1].revents == 0);
+    } while (polled[1].revents == 0);
     AUTO_LOCK(&state.mutex);
-    forget_locked();
+    end_watch_locked();
     return unused;
 }
 
-/* The child has the descriptors, which mean its parent's memory, and not the monitor. Whoever held
- * the locks is not there either. */
-static void begin_child(void)
+/* The child has inherited the descriptors, which are about its parent's memory, but not the
+ * monitor, nor the threads that may hold the locks. */
+static void reset_in_child(void)
 {
-    muster_mutex_init(&state.starting);
+    muster_mutex_init(&state.start_mutex);
     muster_mutex_init(&state.mutex);
     if (state.running) {
         close(state.wake);
         state.wake = -1;
-        forget_locked();
+        end_watch_locked();
     }
     state.running = false;
     state.refused = false;
 }
 
-/* Kernels before 5.11 do not know the flag, with which no right is needed. */
-static int open_events(void)
+/* With UFFD_USER_MODE_ONLY no privilege is needed; kernels before 5.11 do not know the flag. */
+static int open_userfaultfd(void)
 {
     int flags = O_CLOEXEC | O_NONBLOCK;
     long fd = syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
@@ -171,7 +172,7 @@ static int open_events(void)
     return (int)fd;
 }
 
-static int begin_monitor(void)
+static int start_monitor(void)
 {
     pthread_attr_t attributes;
     sigset_t all;
@@ -188,12 +189,14 @@ static int begin_monitor(void)
     return failed;
 }
 
+/* Opens what the monitor needs, then starts it. All is tried before the first failure is returned
+ * (an errno), so that one clean-up serves for all. */
 static int start(void)
 {
     if (!state.fork_handled) {
-        state.fork_handled = pthread_atfork(NULL, NULL, begin_child) == 0;
+        state.fork_handled = pthread_atfork(NULL, NULL, reset_in_child) == 0;
     }
-    int fd = open_events();
+    int fd = open_userfaultfd();
     int failed = fd < 0 ? errno : 0;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     failed = failed == 0 && pagemap < 0 ? errno : failed;
@@ -205,26 +208,25 @@ static int start(void)
         state.pagemap = pagemap;
     }
     failed = failed == 0 && !state.fork_handled ? ENOMEM : failed;
-    failed = failed == 0 ? begin_monitor() : failed;
+    failed = failed == 0 ? start_monitor() : failed;
     if (failed != 0) {
         AUTO_LOCK(&state.mutex);
-        forget_locked();
+        end_watch_locked();
         close(state.wake);
         state.wake = -1;
     }
     return failed;
 }
 
-static bool started(void)
+static bool ensure_started(void)
 {
-    AUTO_LOCK(&state.starting);
+    AUTO_LOCK(&state.start_mutex);
     if (!state.running && !state.refused && state.users > 0) {
         int failed = start();
         state.running = failed == 0;
         state.refused = failed != 0;
         if (failed != 0) {
-            muster_log(MUSTER_LOG_DEBUG, "memory that is freed cannot be watched: %s",
-                       strerror(failed));
+            muster_log(MUSTER_LOG_DEBUG, "freed memory cannot be watched: %s", strerror(failed));
         }
     }
     return state.running;
@@ -233,7 +235,7 @@ static bool started(void)
 static uint64_t hold(void)
 {
     {
-        AUTO_LOCK(&state.starting);
+        AUTO_LOCK(&state.start_mutex);
         state.users++;
     }
     AUTO_LOCK(&state.mutex);
@@ -242,7 +244,7 @@ static uint64_t hold(void)
 
 static void release(void)
 {
-    AUTO_LOCK(&state.starting);
+    AUTO_LOCK(&state.start_mutex);
     if (--state.users > 0) {
         return;
     }
@@ -256,7 +258,7 @@ static void release(void)
     state.refused = false;
 }
 
-/* Whether these pages are there, and none belongs to a file or is shared. */
+/* Whether all of these pages exist, and none belongs to a file or is shared. */
 static bool is_private(const void *base, size_t size_bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -284,7 +286,7 @@ static bool is_private(const void *base, size_t size_bytes)
 static bool watch_locked(const void *base, size_t size_bytes)
 {
     struct muster_range range = {(uintptr_t)base, (uintptr_t)base + size_bytes};
-    if (state.fd < 0 || !settle_locked()) {
+    if (state.fd < 0 || !log_is_complete_locked()) {
         return false;
     }
     if (muster_range_set_contains(&state.watched, range)) {
@@ -292,7 +294,7 @@ static bool watch_locked(const void *base, size_t size_bytes)
     }
     struct uffdio_register watched = {
         .range = {.start = range.begin, .len = size_bytes},
-        .mode = UFFDIO_REGISTER_MODE_WP, /* nothing is ever protected, so there are no faults */
+        .mode = UFFDIO_REGISTER_MODE_WP, /* no page is ever protected, so there are no faults */
     };
     return is_private(base, size_bytes) && ioctl(state.fd, UFFDIO_REGISTER, &watched) == 0 &&
            muster_range_set_add(&state.watched, range);
@@ -300,7 +302,7 @@ static bool watch_locked(const void *base, size_t size_bytes)
 
 static bool watch(const void *base, size_t size_bytes)
 {
-    if (!started()) {
+    if (!ensure_started()) {
         return false;
     }
     AUTO_LOCK(&state.mutex);
@@ -310,7 +312,7 @@ static bool watch(const void *base, size_t size_bytes)
 static bool collect(uint64_t *position, struct muster_unmap_report *ret_report)
 {
     AUTO_LOCK(&state.mutex);
-    if (state.fd >= 0 && !settle_locked()) {
+    if (state.fd >= 0 && !log_is_complete_locked()) {
         return false;
     }
     ret_report->everything = *position < state.oldest;

@@ -186,7 +186,7 @@ static muster_status create_context(struct muster_session *session, muster_scope
 
 /* Beginning and end ---------------------------------------------------------------------------- */
 
-/* Takes the lists that the generation keeps out of the response. */
+/* Fills in the generation and opens its links. Takes the lists that it owns out of the response. */
 static muster_status fill(struct muster_session *session, struct muster_join_response *response)
 {
     struct muster_generation *generation = &session->generation;

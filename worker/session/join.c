@@ -21,51 +21,26 @@ enum {
     PAUSE_MAX_MS = 200,    /* after failures that the client does not back off from by itself */
 };
 
-/* The fabric ---------------------------------------------------------------------------------- */
+/* The fabric ----------------------------------------------------------------------------------- */
 
-/* Who reaches the rendezvous by loopback has all its peers on this host. The address that reaches
- * it is the likeliest to reach the peers; it is written to `way`, which the options borrow. */
-static muster_status choose_listening(const struct muster_session *session, size_t size, char *way,
-                                      struct muster_fabric_options *options)
-{
-    const struct muster_settings *settings = &session->settings;
-    TRY(muster_client_local_address(session->caller_client, way, size));
-    bool alone = settings->interface == NULL && muster_fabric_is_loopback(way);
-    options->listen = settings->listen != NULL ? settings->listen : alone ? way : "*";
-    options->interfaces = settings->interface;
-    options->first_address = way;
-    options->verbs = (struct muster_fabric_verbs){.use = settings->verbs ? MUSTER_VERBS_POSSIBLY
-                                                                         : MUSTER_VERBS_OFF,
-                                                  .device = settings->verbs_device,
-                                                  .port = settings->verbs_port,
-                                                  .connections = settings->verbs_connections,
-                                                  .gid = settings->verbs_gid};
-    return MUSTER_OK;
-}
-
+/* The address that reaches the rendezvous is the likeliest to reach the peers. */
 static muster_status make_fabric(struct muster_session *session)
 {
     char way[MUSTER_ADDRESS_SIZE];
-    struct muster_fabric_options options = {
-        .member = session->member,
-        .link_token = "",
-        .connections = session->settings.tcp_connections,
-        .tls = {.certificate = session->settings.tls_certificate,
-                .key = session->settings.tls_key,
-                .authority = session->settings.tls_authority,
-                .name = session->settings.tls_name},
-        .shared_memory = session->settings.shared_memory,
-        .timeline = session->timeline,
-    };
+    TRY(muster_client_local_address(session->caller_client, way, sizeof way));
+    const struct muster_fabric_options options = {.member = session->member,
+                                                  .link_token = "",
+                                                  .transports = session->settings.transports,
+                                                  .first_address = way,
+                                                  .timeline = session->timeline};
     struct muster_fabric *fabric = NULL;
-    TRY(choose_listening(session, sizeof way, way, &options));
     TRY(muster_fabric_create(&options, &fabric));
     AUTO_LOCK(&session->mutex);
     session->fabric = fabric;
     return MUSTER_OK;
 }
 
-/* Asking -------------------------------------------------------------------------------------- */
+/* Asking --------------------------------------------------------------------------------------- */
 
 static void fill_request(struct muster_session *session, struct muster_join_request *request)
 {

@@ -24,7 +24,7 @@ enum {
     REPORT_ATTEMPT_MS = 500,
     REPORT_TOTAL_MS = 1000,
     WATCH_MARGIN_LEAST_MS = 100,
-    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then progress and generation are read anew */
+    ATTEMPTS_IN_A_ROW = 12, /* of one Watch; then the request is filled in again */
     REFUSED_PAUSE_MS = 1000,
     REVOKED_PAUSE_MAX_MS = 250, /* between signs of life in a generation that is revoked */
     REVOKED_PAUSES = 4,         /* in the time that a Watch would have been held */

@@ -2,12 +2,13 @@
  * Settings of a session: muster_options, checked and copied.
  *
  * May use: rendezvous_client (to check the URL), elastic/messages (bounds), collectives/forced,
- * fabric.h (its bounds and checks), base.
+ * fabric.h (transports parse their options), base.
  */
 #ifndef MUSTER_WORKER_SESSION_OPTIONS_H
 #define MUSTER_WORKER_SESSION_OPTIONS_H
 
 #include "elastic/messages/messages.h"
+#include "worker/fabric/fabric.h"
 
 #include <stdbool.h>
 
@@ -15,14 +16,11 @@
 struct muster_settings {
     char *rendezvous;
     char *job;
-    char *token;     /* "": none */
-    char *host;      /* the name of the host that this member is on */
-    char *rack;      /* "": the one without a name */
-    char *listen;    /* NULL: found out from the way to the rendezvous */
-    char *interface; /* NULL: all of them */
-    char *tls_certificate, *tls_key, *tls_authority, *tls_name; /* NULL: not given */
-    char *algorithm; /* MUSTER_ALGORITHM; NULL: chosen by cost */
-    uint32_t tcp_connections;
+    char *token;                                  /* "": none */
+    char *host;                                   /* the name of the host that this member is on */
+    char *rack;                                   /* "": the one without a name */
+    char *algorithm;                              /* MUSTER_ALGORITHM; NULL: chosen by cost */
+    struct muster_transport_settings *transports; /* of the links */
     uint32_t min_size, max_size, target_size;
     uint32_t order;
     uint32_t join_timeout_ms, call_timeout_ms;
@@ -30,13 +28,7 @@ struct muster_settings {
     bool measure; /* the links, when there is reason to */
     bool tune;    /* find out what is fast */
     bool reproducible;
-    bool shared_memory; /* with members of this host, if it is proved */
-    bool verbs;
-    char *verbs_device; /* or several, with commas; NULL: any */
-    uint32_t verbs_port;
-    uint32_t verbs_connections; /* 0: one for each device */
-    int32_t verbs_gid;          /* -1: any */
-    char *timeline;             /* the prefix of its file; NULL: none */
+    char *timeline; /* the prefix of its file; NULL: none */
 };
 
 /* options may be NULL: the environment then says everything. MUSTER_INVALID names the option, its

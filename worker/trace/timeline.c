@@ -1,3 +1,4 @@
+/* The ring of events, and the thread that writes them to the file. */
 #include "worker/trace/timeline.h"
 
 #include "worker/base/log.h"
@@ -10,17 +11,17 @@
 
 enum {
     RING_EVENTS = 32768,
-    BATCH_EVENTS = 256,     /* taken out of the ring at once */
-    WRITE_AFTER_MS = 100,   /* since the first span that is not written */
-    FILE_BYTES_MIN = 65536, /* less makes no sense */
+    BATCH_EVENTS = 256,     /* removed from the ring at a time */
+    WRITE_AFTER_MS = 100,   /* since the first event that is not written */
+    FILE_BYTES_MIN = 65536, /* a smaller bound is raised to this */
 };
 #define FILE_BYTES_MAX (UINT64_C(256) << 20)
 
-/* In the ring: a span, or the begin of a generation. */
+/* An entry of the ring: an event, or the beginning of a generation. */
 struct record {
     struct muster_timeline_event event;
     int64_t end_ns;
-    uint64_t generation; /* that begins; 0: none */
+    uint64_t generation; /* the one that begins; 0: this is an event */
     uint32_t rank, size;
 };
 
@@ -32,10 +33,10 @@ struct muster_timeline {
     pthread_cond_t changed;
     struct record *ring; /* [capacity] */
     uint32_t capacity, first, count;
-    uint64_t lost; /* there was no room for, since the thread last looked */
-    bool idle;     /* the thread waits for the first one */
+    uint64_t dropped; /* events without room in the ring, since the last batch */
+    bool waiting;     /* the thread waits for the first event */
     bool closing;
-    bool over; /* nothing is written any more */
+    bool failed; /* the file has ended: events are ignored */
 };
 
 /* Adding -------------------------------------------------------------------------------------- */
@@ -43,17 +44,17 @@ struct muster_timeline {
 static void add(struct muster_timeline *timeline, const struct record *record)
 {
     AUTO_LOCK(&timeline->mutex);
-    if (timeline->over) {
+    if (timeline->failed) {
         return;
     }
     if (timeline->count == timeline->capacity) {
-        timeline->lost++;
+        timeline->dropped++;
         return;
     }
     timeline->ring[(timeline->first + timeline->count) % timeline->capacity] = *record;
     timeline->count++;
-    if (timeline->idle || timeline->count == timeline->capacity / 2) {
-        timeline->idle = false;
+    if (timeline->waiting || timeline->count == timeline->capacity / 2) {
+        timeline->waiting = false;
         (void)pthread_cond_signal(&timeline->changed);
     }
 }
@@ -79,13 +80,13 @@ void muster_timeline_begin(struct muster_timeline *timeline, uint64_t generation
 
 /* The thread ---------------------------------------------------------------------------------- */
 
-static bool write_begin(struct muster_timeline *timeline, const struct record *record)
+static bool write_generation(struct muster_timeline *timeline, const struct record *record)
 {
     struct muster_timeline_file *file = &timeline->file;
     const struct muster_timeline_mark mark = {
         .name = "generation begins",
         .at_ns = record->end_ns,
-        .words = {"generation", "rank", "size"},
+        .names = {"generation", "rank", "size"},
         .numbers = {record->generation, record->rank, record->size}};
     if (file->path == NULL &&
         !muster_timeline_file_open(file, timeline->prefix, record->generation, record->rank)) {
@@ -94,28 +95,28 @@ static bool write_begin(struct muster_timeline *timeline, const struct record *r
     return muster_timeline_file_mark(file, &mark);
 }
 
-/* What is added before the first generation has no file yet. */
+/* Events before the first generation are ignored: there is no file yet. */
 static bool write_record(struct muster_timeline *timeline, const struct record *record)
 {
     if (record->generation != 0) {
-        return write_begin(timeline, record);
+        return write_generation(timeline, record);
     }
     return timeline->file.path == NULL ||
            muster_timeline_file_event(&timeline->file, &record->event, record->end_ns);
 }
 
-static bool write_lost(struct muster_timeline *timeline, uint64_t lost, int64_t now_ns)
+static bool write_dropped(struct muster_timeline *timeline, uint64_t dropped, int64_t now_ns)
 {
     const struct muster_timeline_mark mark = {.name = "spans are missing: there were too many",
                                               .at_ns = now_ns,
-                                              .words = {"spans"},
-                                              .numbers = {lost}};
-    return lost == 0 || timeline->file.path == NULL ||
+                                              .names = {"spans"},
+                                              .numbers = {dropped}};
+    return dropped == 0 || timeline->file.path == NULL ||
            muster_timeline_file_mark(&timeline->file, &mark);
 }
 
-static uint32_t take_batch(struct muster_timeline *timeline, struct record *batch,
-                           uint64_t *ret_lost)
+static uint32_t remove_batch(struct muster_timeline *timeline, struct record *batch,
+                             uint64_t *ret_dropped)
 {
     AUTO_LOCK(&timeline->mutex);
     uint32_t count = timeline->count < BATCH_EVENTS ? timeline->count : BATCH_EVENTS;
@@ -124,40 +125,40 @@ static uint32_t take_batch(struct muster_timeline *timeline, struct record *batc
     }
     timeline->first = (timeline->first + count) % timeline->capacity;
     timeline->count -= count;
-    *ret_lost = timeline->lost;
-    timeline->lost = 0;
+    *ret_dropped = timeline->dropped;
+    timeline->dropped = 0;
     return count;
 }
 
-/* All there is. */
+/* Writes all entries of the ring. */
 static bool write_all(struct muster_timeline *timeline)
 {
     struct record batch[BATCH_EVENTS];
-    uint64_t lost = 0;
-    uint32_t count = take_batch(timeline, batch, &lost);
+    uint64_t dropped = 0;
+    uint32_t count = remove_batch(timeline, batch, &dropped);
     while (count > 0) {
         for (uint32_t i = 0; i < count; i++) {
             if (!write_record(timeline, &batch[i])) {
                 return false;
             }
         }
-        if (!write_lost(timeline, lost, batch[count - 1].end_ns)) {
+        if (!write_dropped(timeline, dropped, batch[count - 1].end_ns)) {
             return false;
         }
-        count = take_batch(timeline, batch, &lost);
+        count = remove_batch(timeline, batch, &dropped);
     }
     return timeline->file.path == NULL || muster_timeline_file_flush(&timeline->file);
 }
 
-/* Until there is something to write. False: no more will come. */
+/* Waits until there are events to write. False: the timeline is closing, and there are none. */
 static bool wait_for_events(struct muster_timeline *timeline)
 {
     AUTO_LOCK(&timeline->mutex);
     while (timeline->count == 0 && !timeline->closing) {
-        timeline->idle = true;
+        timeline->waiting = true;
         (void)muster_condition_wait(&timeline->changed, &timeline->mutex, MUSTER_NEVER);
     }
-    timeline->idle = false;
+    timeline->waiting = false;
     int64_t until_ns = muster_clock_after_ms(WRITE_AFTER_MS);
     while (timeline->count < timeline->capacity / 2 && !timeline->closing &&
            muster_condition_wait(&timeline->changed, &timeline->mutex, until_ns)) {
@@ -171,17 +172,17 @@ static void *run(void *argument)
     while (wait_for_events(timeline)) {
         if (!write_all(timeline)) {
             AUTO_LOCK(&timeline->mutex);
-            timeline->over = true;
+            timeline->failed = true;
             return NULL;
         }
     }
     return NULL;
 }
 
-/* Making -------------------------------------------------------------------------------------- */
+/* Creating ------------------------------------------------------------------------------------ */
 
-/* Its signals are the user's threads'; a limit of the size of files, too, is an error of the write.
- */
+/* Signals are for the user's threads. Without SIGXFSZ a limit of the size of files is an error of
+ * the write. */
 static bool start_thread(struct muster_timeline *timeline)
 {
     sigset_t all;
@@ -193,7 +194,7 @@ static bool start_thread(struct muster_timeline *timeline)
     return failed == 0;
 }
 
-static void free_parts(struct muster_timeline *timeline)
+static void free_timeline(struct muster_timeline *timeline)
 {
     muster_timeline_file_finish(&timeline->file);
     (void)pthread_cond_destroy(&timeline->changed);
@@ -203,6 +204,7 @@ static void free_parts(struct muster_timeline *timeline)
     free(timeline);
 }
 
+/* The thread starts last: it uses all of the rest. The file is opened by the first generation. */
 struct muster_timeline *muster_timeline_create(const struct muster_timeline_options *options)
 {
     struct muster_timeline *timeline = options->prefix != NULL ? calloc(1, sizeof *timeline) : NULL;
@@ -222,7 +224,7 @@ struct muster_timeline *muster_timeline_create(const struct muster_timeline_opti
     if (timeline->ring == NULL || timeline->prefix == NULL || !start_thread(timeline)) {
         muster_log(MUSTER_LOG_WARN, "timeline %s: no memory or no thread; nothing is recorded",
                    options->prefix);
-        free_parts(timeline);
+        free_timeline(timeline);
         return NULL;
     }
     return timeline;
@@ -238,5 +240,5 @@ void muster_timeline_destroy(struct muster_timeline *timeline)
     (void)pthread_cond_signal(&timeline->changed);
     muster_mutex_unlock(&timeline->mutex);
     (void)pthread_join(timeline->thread, NULL);
-    free_parts(timeline);
+    free_timeline(timeline);
 }

@@ -2,16 +2,15 @@
  * The floor: a timeline of what a member does, in a file for chrome://tracing, Perfetto and
  * `muster timeline`.
  *
- * Whoever has done a piece of work adds a span, which is copied into a ring in memory. A thread of
- * the timeline's own takes them out about every 100 ms, or when the ring is half full, and writes
- * them down. Who adds never waits for the file: what the ring has no room for is counted and left
- * out, and a file that cannot be written ends the timeline with one line of the log, and nothing
- * else.
+ * Code that has done a piece of work adds an event, which is copied into a ring in memory. The
+ * timeline's own thread writes the events to the file, 100 ms after the first one or when the ring
+ * is half full. Code that adds never waits for the file: events that the ring has no room for are
+ * counted and dropped, and a file that cannot be written ends the timeline with one line of the
+ * log.
  *
- * The file is a list of Chrome trace events, one a line. It ends with whole events at every moment,
- * and but for the moment of a write it is valid JSON.
- *
- * Without a timeline (NULL) nothing is done, and no clock is read.
+ * The file is a list of Chrome trace events, one a line (timeline_file.h). An event costs two reads
+ * of the clock and a copy into memory. Without a timeline (NULL) nothing is done, and no clock is
+ * read.
  */
 #ifndef MUSTER_WORKER_TRACE_TIMELINE_H
 #define MUSTER_WORKER_TRACE_TIMELINE_H
@@ -20,9 +19,10 @@
 #include "worker/trace/timeline_event.h"
 
 struct muster_timeline_options {
-    const char *prefix; /* copied; the file is PREFIX.GENERATION.RANK.json, by those that the member
-                           begins with; what is there already is replaced */
-    /* Writes the name of an algorithm; called by the timeline's thread. NULL: they have none. */
+    /* Copied. The file is PREFIX.GENERATION.RANK.json, of the first generation and of the rank in
+     * it; an older file is replaced. */
+    const char *prefix;
+    /* Prints the name of an algorithm; called by the timeline's thread. NULL: names stay empty. */
     void (*print_algorithm)(size_t algorithm, char *ret_name, size_t size);
     uint64_t file_bytes_max; /* 0: 256 MiB */
     uint32_t ring_events;    /* 0: 32,768 */
@@ -30,27 +30,29 @@ struct muster_timeline_options {
 
 struct muster_timeline;
 
-/* NULL if the prefix is NULL, or it cannot be made: then the log says why. */
+/* NULL if the prefix is NULL, or without memory or a thread: then the log says so. */
 struct muster_timeline *muster_timeline_create(const struct muster_timeline_options *options);
 
-/* Writes what has been added, and closes the file. No other thread adds any more. Accepts NULL. */
+/* Writes the events that were added, and closes the file. No other thread may add now. Accepts
+ * NULL. */
 void muster_timeline_destroy(struct muster_timeline *timeline);
 
-/* A generation begins: shown as a mark. The first one opens the file. Accepts NULL. Any thread. */
+/* Marks where a generation begins. The first one opens the file. Accepts NULL. Any thread. */
 void muster_timeline_begin(struct muster_timeline *timeline, uint64_t generation, uint32_t rank,
                            uint32_t size);
 
-/* When a span starts; 0 without a timeline. */
+/* The start time of an event; 0 without a timeline. */
 static inline int64_t muster_timeline_clock(const struct muster_timeline *timeline)
 {
     return timeline != NULL ? muster_clock_ns() : 0;
 }
 
-/* The span ends now. Any thread, with or without locks; takes one that is nobody else's. */
+/* Adds an event that ends now. Any thread, with or without locks held: the timeline's own lock is
+ * the last in the order. */
 void muster_timeline_add(struct muster_timeline *timeline,
                          const struct muster_timeline_event *event);
 
-/* Which operation an event belongs to: within its context, from 1; 0: none. */
+/* The operation that an event belongs to: its number within its context, from 1; 0: none. */
 struct muster_timeline_operation {
     uint64_t sequence;
     uint32_t context;

@@ -5,20 +5,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MUSTER_TIMELINE_NAME_SIZE = 192 }; /* of a text that an event has, with its end */
+enum { MUSTER_TIMELINE_NAME_SIZE = 192 }; /* of a text in an event, with its terminator */
 
-/* What kind of work; in the order in which they are shown. */
+/* Kinds of work, in the order in which they are shown. */
 enum muster_timeline_stage {
     MUSTER_TIMELINE_CALL = 0,            /* a whole collective */
-    MUSTER_TIMELINE_REGISTER = 1,        /* memory with a device */
+    MUSTER_TIMELINE_REGISTER = 1,        /* memory is registered with a device */
     MUSTER_TIMELINE_SEND = 2,            /* a message, from its first byte to its last */
-    MUSTER_TIMELINE_SEND_SEGMENT = 3,    /* a part of it, as the transport takes it */
+    MUSTER_TIMELINE_SEND_SEGMENT = 3,    /* a segment of it, while the transport sends it */
     MUSTER_TIMELINE_WRITE = 4,           /* a device writes into the peer's memory */
     MUSTER_TIMELINE_RECEIVE = 5,         /* a message, from its first byte to its last */
-    MUSTER_TIMELINE_RECEIVE_SEGMENT = 6, /* a part of it, until all of it is here */
+    MUSTER_TIMELINE_RECEIVE_SEGMENT = 6, /* a segment of it, until all has arrived */
     MUSTER_TIMELINE_REDUCE = 7,
     MUSTER_TIMELINE_COPY = 8,
-    MUSTER_TIMELINE_GPU_COPY = 9, /* from memory of a GPU, or into it */
+    MUSTER_TIMELINE_GPU_COPY = 9, /* out of memory of a GPU, or into it */
     MUSTER_TIMELINE_DEREGISTER = 10,
     MUSTER_TIMELINE_STAGES
 };
@@ -29,14 +29,14 @@ const char *muster_timeline_stage_name(enum muster_timeline_stage stage);
 #define MUSTER_TIMELINE_NOBODY UINT32_MAX
 #define MUSTER_TIMELINE_NO_ALGORITHM SIZE_MAX
 
-/* A piece of work. It ends when it is added. */
+/* A piece of work. It ends at the moment at which it is added. */
 struct muster_timeline_event {
     enum muster_timeline_stage stage;
     uint32_t peer; /* global rank; MUSTER_TIMELINE_NOBODY */
     int64_t start_ns;
-    int64_t waited_ns; /* before that */
+    int64_t waited_ns; /* before the start */
     uint64_t bytes;
-    /* The operation, from 1, within its context, and which of its messages, where there is one. */
+    /* The number of the operation within its context, from 1 (0: none), and its message, if any. */
     uint64_t sequence;
     uint32_t context, lane, message;
     uint64_t offset_bytes; /* within the message */

@@ -1,3 +1,5 @@
+/* Prints events as JSON, chooses their tracks, and writes them so that the file can always be read.
+ */
 #include "worker/trace/timeline_file.h"
 
 #include "worker/base/log.h"
@@ -11,17 +13,17 @@
 #include <unistd.h>
 
 enum {
-    PAGE_BYTES = 4096,       /* or more: what the kernel takes of a write as a whole */
-    EVENT_MAX_BYTES = 1024,  /* less than a page */
-    RESERVE_BYTES = 8 * 1024 /* of the bound: for what says that it is reached */
+    PAGE_BYTES = 4096,       /* the smallest page: the kernel writes pages as a whole */
+    EVENT_MAX_BYTES = 1024,  /* less than a page: an event does not cross one */
+    RESERVE_BYTES = 8 * 1024 /* of the bound, for the mark that it is reached */
 };
 
 static const char list_end[] = "\n]\n";
 
 /* Writing ------------------------------------------------------------------------------------- */
 
-/* The job goes on without. */
-static bool give_up(struct muster_timeline_file *file, const char *what)
+/* The job continues without a timeline. */
+static bool end_file(struct muster_timeline_file *file, const char *what)
 {
     muster_log(MUSTER_LOG_WARN, "timeline %s: %s; nothing more is recorded", file->path, what);
     (void)close(file->fd);
@@ -29,17 +31,18 @@ static bool give_up(struct muster_timeline_file *file, const char *what)
     return false;
 }
 
-/* What stood there before is whole; its end may have been overwritten. */
-static bool give_up_writing(struct muster_timeline_file *file, int error)
+/* The events before this write are whole; the end of the list may be overwritten, and is restored.
+ */
+static bool end_after_error(struct muster_timeline_file *file, int error)
 {
     if (file->at == 0) {
         (void)unlink(file->path);
     } else if (pwrite(file->fd, list_end, strlen(list_end), (off_t)file->at) > 0 &&
                ftruncate(file->fd, (off_t)(file->at + strlen(list_end))) != 0) {
-        muster_log(MUSTER_LOG_WARN, "timeline %s: %s; it cannot be cut", file->path,
+        muster_log(MUSTER_LOG_WARN, "timeline %s: %s; it cannot be truncated", file->path,
                    strerror(errno));
     }
-    return give_up(file, strerror(error));
+    return end_file(file, strerror(error));
 }
 
 bool muster_timeline_file_flush(struct muster_timeline_file *file)
@@ -54,7 +57,7 @@ bool muster_timeline_file_flush(struct muster_timeline_file *file)
         ssize_t written =
             pwrite(file->fd, file->buffer + done, size - done, (off_t)(file->at + done));
         if (written < 0 && errno != EINTR) {
-            return give_up_writing(file, errno);
+            return end_after_error(file, errno);
         }
         done += written > 0 ? (size_t)written : 0;
     }
@@ -63,7 +66,7 @@ bool muster_timeline_file_flush(struct muster_timeline_file *file)
     return true;
 }
 
-/* An event with what stands before it, as a whole in one page. */
+/* Appends an event, with the comma before it. Blanks fill up the page if the event does not fit. */
 static bool append(struct muster_timeline_file *file, const char *text, size_t size)
 {
     size_t room = PAGE_BYTES - (file->at + file->used) % PAGE_BYTES;
@@ -82,10 +85,10 @@ static bool end_at_bound(struct muster_timeline_file *file, int64_t now_ns)
     if (!muster_timeline_file_mark(file, &mark) || !muster_timeline_file_flush(file)) {
         return false;
     }
-    return give_up(file, "it is full");
+    return end_file(file, "it is full");
 }
 
-/* The text is there without what stands before an event. */
+/* Appends an event, or ends the file if it would exceed its bound. */
 static bool append_event(struct muster_timeline_file *file, int64_t now_ns, const char *text)
 {
     char whole[EVENT_MAX_BYTES];
@@ -116,7 +119,7 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
 {
     file->fd = -1;
     file->rank = rank;
-    /* With room for what does not fit any more, and the end of the list. */
+    /* With room for the event that fills the buffer, and for the end of the list. */
     file->buffer = malloc(MUSTER_TIMELINE_BUFFER_BYTES + PAGE_BYTES + sizeof list_end);
     if (file->buffer == NULL ||
         asprintf(&file->path, "%s.%" PRIu64 ".%" PRIu32 ".json", prefix, generation, rank) < 0) {
@@ -124,7 +127,8 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
         muster_log(MUSTER_LOG_WARN, "timeline %s: out of memory; nothing is recorded", prefix);
         return false;
     }
-    /* A new file: not what somebody has put there to be followed, nor what another still writes. */
+    /* Always a new file: neither one that a symbolic link leads to, nor one that is still written.
+     */
     (void)unlink(file->path);
     file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->fd < 0) {
@@ -141,60 +145,62 @@ void muster_timeline_file_finish(struct muster_timeline_file *file)
         (void)close(file->fd);
     }
     for (int stage = 0; stage < MUSTER_TIMELINE_STAGES; stage++) {
-        for (uint32_t i = 0; i < file->lanes_count[stage]; i++) {
-            free(file->lanes[stage][i].ends_ns);
+        for (uint32_t i = 0; i < file->track_counts[stage]; i++) {
+            free(file->tracks[stage][i].ends_ns);
         }
-        free(file->lanes[stage]);
+        free(file->tracks[stage]);
     }
     free(file->buffer);
     free(file->path);
     *file = (struct muster_timeline_file){.fd = -1};
 }
 
-/* Lanes --------------------------------------------------------------------------------------- */
+/* Tracks -------------------------------------------------------------------------------------- */
 
-/* Those of a stage and peer; NULL when memory is out. */
-static struct muster_timeline_lanes *find_lanes(struct muster_timeline_file *file,
-                                                enum muster_timeline_stage stage, uint32_t index)
+/* The tracks of a stage and peer; NULL: out of memory. */
+static struct muster_timeline_tracks *find_tracks(struct muster_timeline_file *file,
+                                                  enum muster_timeline_stage stage, uint32_t index)
 {
-    uint32_t count = file->lanes_count[stage];
+    uint32_t count = file->track_counts[stage];
     if (index >= count) {
-        struct muster_timeline_lanes *grown =
-            realloc(file->lanes[stage], (index + (size_t)1) * sizeof *grown);
+        struct muster_timeline_tracks *grown =
+            realloc(file->tracks[stage], (index + (size_t)1) * sizeof *grown);
         if (grown == NULL) {
             return NULL;
         }
         memset(grown + count, 0, (index + (size_t)1 - count) * sizeof *grown);
-        file->lanes[stage] = grown;
-        file->lanes_count[stage] = index + 1;
+        file->tracks[stage] = grown;
+        file->track_counts[stage] = index + 1;
     }
-    return &file->lanes[stage][index];
+    return &file->tracks[stage][index];
 }
 
-/* The first on which the span overlaps no other. Spans come by their ends, so it overlaps if it
- * starts before the last end. */
-static uint32_t find_lane(struct muster_timeline_lanes *lanes, int64_t start_ns, bool *ret_new)
+/* The first track on which the event overlaps no other. Events come in the order of their ends, so
+ * an event overlaps if it starts before the last end. */
+static uint32_t find_track(struct muster_timeline_tracks *tracks, int64_t start_ns, bool *ret_new)
 {
     *ret_new = false;
-    for (uint32_t i = 0; i < lanes->count; i++) {
-        if (lanes->ends_ns[i] <= start_ns) {
+    for (uint32_t i = 0; i < tracks->count; i++) {
+        if (tracks->ends_ns[i] <= start_ns) {
             return i;
         }
     }
-    int64_t *grown = lanes->count < MUSTER_TIMELINE_LANES_MAX
-                         ? realloc(lanes->ends_ns, (lanes->count + (size_t)1) * sizeof *grown)
+    int64_t *grown = tracks->count < MUSTER_TIMELINE_TRACKS_MAX
+                         ? realloc(tracks->ends_ns, (tracks->count + (size_t)1) * sizeof *grown)
                          : NULL;
     if (grown == NULL) {
-        return lanes->count > 0 ? lanes->count - 1 : 0; /* then they do overlap */
+        return tracks->count > 0 ? tracks->count - 1 : 0; /* events overlap then */
     }
-    grown[lanes->count] = INT64_MIN;
-    lanes->ends_ns = grown;
+    grown[tracks->count] = INT64_MIN;
+    tracks->ends_ns = grown;
     *ret_new = true;
-    return lanes->count++;
+    return tracks->count++;
 }
 
-static bool name_lane(struct muster_timeline_file *file, uint32_t number,
-                      const struct muster_timeline_event *event, uint32_t lane)
+/* Adds the two metadata events of a new track: its name ("send to 4 (2)") and its place among the
+ * tracks. */
+static bool name_track(struct muster_timeline_file *file, uint32_t number,
+                       const struct muster_timeline_event *event, uint32_t track)
 {
     static const char *const links[MUSTER_TIMELINE_STAGES] = {
         [MUSTER_TIMELINE_SEND] = "to",
@@ -204,20 +210,21 @@ static bool name_lane(struct muster_timeline_file *file, uint32_t number,
         [MUSTER_TIMELINE_RECEIVE_SEGMENT] = "from",
         [MUSTER_TIMELINE_REDUCE] = "from",
     };
-    char who[32] = "";
-    char which[32] = "";
+    char peer_text[32] = "";
+    char track_text[32] = "";
     char text[EVENT_MAX_BYTES];
     if (event->peer != MUSTER_TIMELINE_NOBODY) {
-        (void)snprintf(who, sizeof who, " %s %" PRIu32,
+        (void)snprintf(peer_text, sizeof peer_text, " %s %" PRIu32,
                        links[event->stage] != NULL ? links[event->stage] : "for", event->peer);
     }
-    if (lane > 0) {
-        (void)snprintf(which, sizeof which, " (%" PRIu32 ")", lane + 1);
+    if (track > 0) {
+        (void)snprintf(track_text, sizeof track_text, " (%" PRIu32 ")", track + 1);
     }
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
                    ",\"args\":{\"name\":\"%s%s%s\"}}",
-                   file->rank, number, muster_timeline_stage_name(event->stage), who, which);
+                   file->rank, number, muster_timeline_stage_name(event->stage), peer_text,
+                   track_text);
     if (!append_event(file, event->start_ns, text)) {
         return false;
     }
@@ -228,36 +235,36 @@ static bool name_lane(struct muster_timeline_file *file, uint32_t number,
     return append_event(file, event->start_ns, text);
 }
 
-/* The number of the line that the span is shown on, in the order in which they are to be shown. */
-static bool choose_lane(struct muster_timeline_file *file,
-                        const struct muster_timeline_event *event, int64_t end_ns,
-                        uint32_t *ret_number)
+/* Chooses the number of the event's track. Viewers sort tracks by their numbers. */
+static bool choose_track(struct muster_timeline_file *file,
+                         const struct muster_timeline_event *event, int64_t end_ns,
+                         uint32_t *ret_number)
 {
     uint32_t index = event->peer < MUSTER_TIMELINE_PEERS_MAX ? event->peer + 1 : 0;
     uint32_t first = ((uint32_t)event->stage * (MUSTER_TIMELINE_PEERS_MAX + 1) + index) *
-                         MUSTER_TIMELINE_LANES_MAX +
+                         MUSTER_TIMELINE_TRACKS_MAX +
                      1;
-    struct muster_timeline_lanes *lanes = find_lanes(file, event->stage, index);
+    struct muster_timeline_tracks *tracks = find_tracks(file, event->stage, index);
     *ret_number = first;
-    if (lanes == NULL) {
+    if (tracks == NULL) {
         return true;
     }
     bool is_new = false;
-    uint32_t lane = find_lane(lanes, event->start_ns, &is_new);
-    if (lane < lanes->count) {
-        lanes->ends_ns[lane] = end_ns;
+    uint32_t track = find_track(tracks, event->start_ns, &is_new);
+    if (track < tracks->count) {
+        tracks->ends_ns[track] = end_ns;
     }
-    *ret_number = first + lane;
-    return !is_new || name_lane(file, first + lane, event, lane);
+    *ret_number = first + track;
+    return !is_new || name_track(file, first + track, event, track);
 }
 
 /* Events -------------------------------------------------------------------------------------- */
 
-/* A number of nanoseconds as one of microseconds, for printf. */
+/* Prints nanoseconds as microseconds. */
 #define US_FORMAT "%" PRId64 ".%03" PRId64
 #define US_ARGUMENTS(ns) (ns) / 1000, (ns) % 1000
 
-/* What belongs to the stage; the text has room. */
+/* Prints the arguments that depend on the stage. The text has room for them. */
 static void print_details(const struct muster_timeline_file *file,
                           const struct muster_timeline_event *event, char *text, size_t size)
 {
@@ -292,7 +299,7 @@ bool muster_timeline_file_event(struct muster_timeline_file *file,
     char details[EVENT_MAX_BYTES / 2] = "";
     char text[EVENT_MAX_BYTES];
     uint32_t number = 0;
-    if (!choose_lane(file, event, end_ns, &number)) {
+    if (!choose_track(file, event, end_ns, &number)) {
         return false;
     }
     const char *stage = muster_timeline_stage_name(event->stage);
@@ -313,9 +320,9 @@ bool muster_timeline_file_mark(struct muster_timeline_file *file,
     char details[EVENT_MAX_BYTES / 2] = "";
     char text[EVENT_MAX_BYTES];
     int used = 0;
-    for (int i = 0; i < 3 && mark->words[i] != NULL; i++) {
+    for (int i = 0; i < 3 && mark->names[i] != NULL; i++) {
         used += snprintf(details + used, sizeof details - (size_t)used, "%s\"%s\":%" PRIu64,
-                         i > 0 ? "," : "", mark->words[i], mark->numbers[i]);
+                         i > 0 ? "," : "", mark->names[i], mark->numbers[i]);
     }
     (void)snprintf(text, sizeof text,
                    "{\"name\":\"%s\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu32

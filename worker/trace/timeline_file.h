@@ -1,10 +1,13 @@
 /*
- * The file of a timeline: which events stand in it, and that it can be read at every moment.
+ * The file of a timeline: its events, and the rule that it can be read at every moment.
  *
- * Whatever is written ends with whole events and with the end of the list, which the next write
- * takes the place of. A process can be killed within a write, which the kernel does page by page:
- * no event crosses the border of a page, so that what is then left are whole events, only without
- * the end of the list, which readers of such files do without.
+ * Each write ends with whole events and the end of the list, which the next write overwrites. So
+ * between writes the file is valid JSON. A process may be killed during a write, which the kernel
+ * does page by page. No event crosses a page, so whole events are left, only without the end of the
+ * list; the readers of such files accept that.
+ *
+ * Events that overlap in time would be shown one inside the other. So events of one stage and peer
+ * are spread over tracks ("threads" of the format), and no two on one track overlap.
  *
  * One thread. Private to the timeline.
  */
@@ -17,14 +20,14 @@
 
 enum {
     MUSTER_TIMELINE_BUFFER_BYTES = 64 * 1024,
-    MUSTER_TIMELINE_LANES_MAX = 32, /* beside each other: spans of one kind and peer that overlap */
+    MUSTER_TIMELINE_TRACKS_MAX = 32, /* of one stage and peer; then events overlap */
     MUSTER_TIMELINE_PEERS_MAX = 65536,
 };
 
-/* Lines that spans are shown on, so that those on one do not overlap. */
-struct muster_timeline_lanes {
+/* The tracks of one stage and peer. */
+struct muster_timeline_tracks {
     uint32_t count;
-    int64_t *ends_ns; /* [count] of the last span on each */
+    int64_t *ends_ns; /* [count] end of the last event on each */
 };
 
 struct muster_timeline_file {
@@ -33,37 +36,38 @@ struct muster_timeline_file {
     uint32_t rank;
     uint64_t bytes_max;
     void (*print_algorithm)(size_t algorithm, char *ret_name, size_t size);
-    uint64_t at; /* where the buffer goes: the end of the list stands there */
+    uint64_t at; /* offset of the next write: where the end of the list is */
     size_t used;
     char *buffer;
-    /* By peer, the first for those without. */
-    struct muster_timeline_lanes *lanes[MUSTER_TIMELINE_STAGES];
-    uint32_t lanes_count[MUSTER_TIMELINE_STAGES];
+    /* By stage and peer + 1; index 0 is for events without a peer. */
+    struct muster_timeline_tracks *tracks[MUSTER_TIMELINE_STAGES];
+    uint32_t track_counts[MUSTER_TIMELINE_STAGES];
 };
 
-/* `file` is zeroed but for what the options say. False: it cannot be written, and the log says why;
- * so for all that follow. */
+/* `file` has bytes_max and print_algorithm, fd -1, and zeros. Like all that follow this returns
+ * false if the file cannot be written; the log then says why. */
 bool muster_timeline_file_open(struct muster_timeline_file *file, const char *prefix,
                                uint64_t generation, uint32_t rank);
 
-/* end_ns: when it was added. */
+/* Adds an event. end_ns: when it was added to the timeline. */
 bool muster_timeline_file_event(struct muster_timeline_file *file,
                                 const struct muster_timeline_event *event, int64_t end_ns);
 
-/* A point in time: with up to three numbers that have names, the others' names being NULL. */
+/* A point in time, with up to three named numbers; unused names are NULL. */
 struct muster_timeline_mark {
     const char *name;
     int64_t at_ns;
-    const char *words[3];
+    const char *names[3];
     uint64_t numbers[3];
 };
 bool muster_timeline_file_mark(struct muster_timeline_file *file,
                                const struct muster_timeline_mark *mark);
 
-/* Writes what is in the buffer. */
+/* Writes the buffer. */
 bool muster_timeline_file_flush(struct muster_timeline_file *file);
 
-/* Closes it, too; frees what it holds. Accepts one that was never opened. */
+/* Writes the buffer, closes the file, and frees what it holds. Accepts one that was never opened.
+ */
 void muster_timeline_file_finish(struct muster_timeline_file *file);
 
 #endif

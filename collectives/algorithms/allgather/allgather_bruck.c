@@ -1,7 +1,7 @@
 /*
- * Bruck allgather(v): in round k every rank gives the blocks that it has to the one 2^k before it,
- * so that everyone's blocks double. ceil(log2 P) rounds, each rank sends P-1 blocks: both the least
- * there can be. Far partners exchange most, so between hosts the ring may be better.
+ * Bruck allgather(v): in round k every rank sends all its blocks to the rank 2^k before it, so that
+ * every rank's number of blocks doubles. ceil(log2 P) rounds, each rank sends P-1 blocks: both are
+ * the least that is possible. Far partners exchange most, so between hosts the ring may be faster.
  *
  * Source: J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
  * communications in multiport message-passing systems. IEEE Transactions on Parallel and
@@ -12,13 +12,14 @@
  *   round 0    0 -> 3: 0     1 -> 0: 1     2 -> 1: 2     3 -> 2: 3
  *   round 1    0 -> 2: 01    1 -> 3: 12    2 -> 0: 23    3 -> 1: 30
  *
- * Blocks that wrap around the end of the buffer go in two messages, so nothing is rotated later.
+ * Blocks that wrap around the end of the buffer are sent in two messages, so nothing is rotated
+ * later.
  */
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-/* `many` blocks from number `first` on, modulo the ranks, sent or received as one or two
- * messages. */
+/* Sends or receives `many` blocks from number `first` on, modulo the ranks, as one or two messages.
+ */
 static void move(const struct muster_blocks *blocks, struct muster_builder *builder, uint32_t peer,
                  uint64_t first, uint64_t many, bool send)
 {
@@ -38,7 +39,7 @@ static void move(const struct muster_blocks *blocks, struct muster_builder *buil
     }
 }
 
-/* Blocks that go in the round at this distance. */
+/* The number of blocks that are sent in the round at this distance. */
 static uint32_t blocks_at(uint32_t ranks, uint32_t distance)
 {
     return distance < ranks - distance ? distance : ranks - distance;
@@ -57,7 +58,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         uint32_t before = (plan->rank + ranks - distance) % ranks;
         uint32_t after = (plan->rank + distance) % ranks;
         if (round == 0) {
-            muster_builder_send(builder, before, MUSTER_INPUT, mine); /* being copied meanwhile */
+            muster_builder_send(builder, before, MUSTER_INPUT,
+                                mine); /* its copy is made in this round */
         } else {
             move(&blocks, builder, before, plan->rank, many, true);
         }

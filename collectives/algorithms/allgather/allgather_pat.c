@@ -1,7 +1,8 @@
 /*
- * PAT allgather(v): every block down a binomial tree of its own, far ranks first, while it is
- * alone; small blocks that go between the same ranks in one message. Between log2 P rounds, if all
- * blocks of a round fit one message, and P-1, if each has its own; each rank sends P-1 blocks.
+ * PAT allgather(v): every block goes down a binomial tree of its own, to far ranks first, while it
+ * is the only one to send; small blocks between the same two ranks share a message. It has from
+ * log2 P rounds, if all blocks of a round fit into one message, to P-1, if each has its own. Each
+ * rank sends P-1 blocks.
  *
  * Source: S. Jeaugey (see pat.h).
  *
@@ -27,7 +28,7 @@ static void move(const struct muster_pat *pat, struct muster_builder *builder,
         if (!muster_pat_message(pat, round, i, &message)) {
             continue;
         }
-        /* It is being copied meanwhile, at first. */
+        /* At first its copy is still being made. */
         bool own = round->from == 0 && message.end == 1;
         if (own) {
             message.from.offset = 0;
@@ -38,7 +39,7 @@ static void move(const struct muster_pat *pat, struct muster_builder *builder,
     }
 }
 
-/* Some message has this rank's own block together with others. */
+/* True if some message has this rank's own block together with others. */
 static bool aggregates_own(const struct muster_pat *pat)
 {
     for (uint32_t number = 0; number < muster_pat_rounds(pat); number++) {
@@ -50,7 +51,7 @@ static bool aggregates_own(const struct muster_pat *pat)
     return false;
 }
 
-/* What came in this round goes to OUTPUT. */
+/* Copies what this round received to OUTPUT. */
 static void unpack(const struct muster_pat *pat, struct muster_builder *builder,
                    const struct muster_pat_round *round)
 {
@@ -66,6 +67,7 @@ static void unpack(const struct muster_pat *pat, struct muster_builder *builder,
     }
 }
 
+/* Messages go from SCRATCH to SCRATCH; what a round received is unpacked during the next round. */
 static void generate_aggregated(struct muster_pat *pat, struct muster_builder *builder,
                                 struct muster_span mine)
 {
@@ -117,7 +119,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* A block goes on from every node that has nodes below. */
+/* Elements that this rank sends: each block from every node that has nodes below it. */
 static uint64_t elements_at(const struct muster_pat *pat)
 {
     uint64_t elements = 0;

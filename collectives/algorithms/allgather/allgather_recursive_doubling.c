@@ -1,11 +1,12 @@
 /*
  * Recursive doubling allgather(v): in round k partners at distance 2^k exchange all blocks that
- * they have. Each has the blocks of its 2^k neighbours then, which lie next to each other: one
- * message each way. log2 P rounds, each rank sends P-1 blocks; near partners exchange least.
+ * they have. A rank then has the blocks of 2^k neighbouring ranks, which are adjacent in the
+ * buffer, so that one message in each direction is enough. log2 P rounds, each rank sends P-1
+ * blocks; near partners exchange least.
  *
- * Where P is not a power of two, each of the first 2(P - 2^k) even ranks first gives its block to
- * its neighbour, and gets all the others from it at the end: two more rounds, and nearly twice the
- * elements at those neighbours.
+ * Where P is not a power of two, each of the first 2(P - 2^k) ranks of even number first sends its
+ * block to the next rank, and receives all other blocks from it at the end: two more rounds, and
+ * nearly twice the elements at those next ranks.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.1; other numbers
  * of ranks as in section 4.5.
@@ -18,7 +19,7 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-/* The blocks that the place has before this exchange. */
+/* The blocks that the place has before this round. */
 static struct muster_span held(const struct muster_blocks *blocks,
                                const struct muster_places *places, uint32_t place, uint32_t round)
 {
@@ -26,7 +27,7 @@ static struct muster_span held(const struct muster_blocks *blocks,
     return muster_places_range(places, blocks, first, UINT32_C(1) << round);
 }
 
-/* All blocks but that of `rank`, to the peer or from it. */
+/* Sends all blocks but that of `rank` to the peer, or receives them from it. */
 static void move_others(struct muster_builder *builder, const struct muster_blocks *blocks,
                         uint32_t peer, uint32_t rank, bool send)
 {
@@ -41,6 +42,7 @@ static void move_others(struct muster_builder *builder, const struct muster_bloc
     }
 }
 
+/* A place with an extra first receives the extra's block, and sends it the others at the end. */
 static void exchange(struct muster_builder *builder, const struct muster_blocks *blocks,
                      const struct muster_places *places, uint32_t place, struct muster_span mine)
 {
@@ -54,7 +56,8 @@ static void exchange(struct muster_builder *builder, const struct muster_blocks 
         uint32_t other = place ^ (UINT32_C(1) << round);
         uint32_t peer = muster_places_rank(places, other);
         if (round == 0 && !folds) {
-            muster_builder_send(builder, peer, MUSTER_INPUT, mine); /* being copied meanwhile */
+            muster_builder_send(builder, peer, MUSTER_INPUT,
+                                mine); /* its copy is made in this round */
         } else {
             muster_builder_send(builder, peer, MUSTER_OUTPUT, held(blocks, places, place, round));
         }
@@ -84,8 +87,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* Elements that the rank at this place sends; the extra ranks send no more than their neighbours.
- */
+/* Elements that the rank at this place sends; extra ranks send no more than their neighbours. */
 static uint64_t elements_at(const struct muster_blocks *blocks, const struct muster_places *places,
                             uint32_t place)
 {
@@ -100,7 +102,7 @@ static uint64_t elements_at(const struct muster_blocks *blocks, const struct mus
     return elements;
 }
 
-/* Where all blocks have one size, nobody sends more than the first. */
+/* If all blocks have one size, the rank at place 0 is the busiest one. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
@@ -109,8 +111,8 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     uint32_t folds = places.extras > 0 ? 2 : 0;
     *ret_formula =
         (struct muster_formula){.rounds = blocks.ranks == 1 ? total > 0 : places.levels + folds};
-    uint32_t looked = blocks.bounds == NULL ? 1 : UINT32_C(1) << places.levels;
-    for (uint32_t place = 0; place < looked; place++) {
+    uint32_t examined = blocks.bounds == NULL ? 1 : UINT32_C(1) << places.levels;
+    for (uint32_t place = 0; place < examined; place++) {
         uint64_t elements = elements_at(&blocks, &places, place);
         ret_formula->elements = elements > ret_formula->elements ? elements : ret_formula->elements;
     }

@@ -1,6 +1,6 @@
 /*
- * Ring allgather(v): every block travels once around the ring. P-1 rounds, each rank sends P-1
- * blocks: the least there can be.
+ * Ring allgather(v): every block travels once around the ring. P-1 rounds; each rank sends P-1
+ * blocks, the least that is possible.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations
  * in MPICH. International Journal of High Performance Computing Applications 19 (2005),
@@ -31,7 +31,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         struct muster_span outgoing = muster_blocks_at(&blocks, out);
         struct muster_span incoming = muster_blocks_at(&blocks, out + ranks - 1);
         if (round == 0) {
-            muster_builder_send(builder, next, MUSTER_INPUT, mine); /* being copied meanwhile */
+            muster_builder_send(builder, next, MUSTER_INPUT,
+                                mine); /* its copy is made in this round */
         } else {
             muster_builder_send(builder, next, MUSTER_OUTPUT, outgoing);
         }

@@ -1,11 +1,11 @@
 /*
- * Allreduce by one rank: everybody sends to rank 0, which reduces all and sends the result back.
- * What every other algorithm is measured against.
+ * Allreduce by one rank: every rank sends its data to rank 0, which reduces all of it and sends the
+ * result back. This is the baseline for all other algorithms.
  *
- * Rank 0 receives from up to four ranks at a time, each into a sum of its own, the first in OUTPUT
- * and three in scratch, so that messages overlap; at the end it reduces the four sums. Large data,
- * where latency is the lesser matter, comes from one after the other and needs no scratch. Then
- * rank 0 sends to all at once.
+ * Rank 0 receives from up to four ranks at a time, so that messages overlap. It keeps a partial sum
+ * for each of the four, the first in OUTPUT and three in scratch, and reduces these sums at the
+ * end. For large data, where bandwidth matters more than latency, it receives from one rank after
+ * the other and needs no scratch. Then rank 0 sends to all ranks at once.
  *
  * Source: the linear reduce and broadcast that MPI libraries fall back to, as in Open MPI's
  * coll/basic.
@@ -13,17 +13,17 @@
  * Four ranks:
  *
  *   round 0    0 <- 1, 0 <- 2, 0 <- 3
- *   round 1    0 reduces what came
+ *   round 1    0 reduces its partial sums
  *   round 2    0 -> 1, 0 -> 2, 0 -> 3
  *
- * All is reduced at rank 0 and then copied: all ranks end with the same bits.
+ * All data is reduced at rank 0 and then copied, so all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
 
 enum {
     SUMS_MAX = 4,
-    OVERLAPPED_MAX = 16384, /* elements: data of this size at most comes from several at once */
+    OVERLAPPED_MAX = 16384, /* elements: only up to this size are several received at once */
 };
 
 static uint32_t sums_of(uint64_t count, uint32_t size)
@@ -37,6 +37,8 @@ struct sum {
     struct muster_span span;
 };
 
+/* From as many ranks at a time as there are partial sums. The first message of all is reduced with
+ * rank 0's own data. */
 static void receive_all(struct muster_builder *builder, const struct muster_group *group,
                         enum muster_buffer source, const struct sum *sums, uint32_t count)
 {
@@ -59,7 +61,7 @@ static void receive_all(struct muster_builder *builder, const struct muster_grou
     muster_builder_next_round(builder);
 }
 
-/* Leaves the sum of all in the first. */
+/* Leaves the whole sum in the first one. */
 static void reduce_sums(struct muster_builder *builder, const struct sum *sums, uint32_t count)
 {
     for (uint32_t distance = 1; distance < count; distance *= 2) {
@@ -71,6 +73,7 @@ static void reduce_sums(struct muster_builder *builder, const struct sum *sums, 
     }
 }
 
+/* Rank 0's part: receive, reduce, send the result. */
 static void serve(struct muster_builder *builder, const struct muster_group *group,
                   enum muster_buffer source, struct muster_span span)
 {
@@ -118,13 +121,6 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return receiving + (count > 0 ? muster_log2_up(sums) : 0) + 1;
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
@@ -136,7 +132,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     ret_formula->rounds = part_rounds(plan->count, ranks, 0);
     ret_formula->elements = elements;
     ret_formula->reduced = elements;
-    /* All go through rank 0's port, in and out. */
+    /* All messages go through rank 0's port, in both directions. */
     struct muster_path path = {.messages = ranks, .elements = 2 * elements};
     muster_formula_flat(plan->topology, path, ret_formula);
 }
@@ -144,7 +140,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_all_to_one_generator = {
     .rounds_text = "P; n <= 16384: ceil((P-1)/4) + 3, P = 2: 2, P = 3: 3",
     .elements_text = "n(P-1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

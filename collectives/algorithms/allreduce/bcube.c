@@ -1,11 +1,12 @@
 /*
- * BCube allreduce: the ranks are numbered with digits, and in each round those that differ in one
- * digit only exchange parts, all with all. With base B that is halving-doubling with B - 1 partners
- * at a time: fewer rounds, and messages that overlap.
+ * BCube allreduce: ranks are written as numbers with several digits, and in each round the ranks
+ * that differ in one digit only exchange parts, each with each. With base B this is
+ * halving-doubling with B - 1 partners at a time: fewer rounds, and messages that overlap.
  *
- * Each digit has the largest base, of B at most, that divides what is left of P. Where P has prime
- * factors over B, the largest number below that has none is taken, and the other ranks are folded
- * in (see generators.h). B is 4 where nothing is said: fewer rounds take longer ones.
+ * Each digit has the largest base, at most B, that divides what is left of P. Where P has prime
+ * factors over B, the algorithm runs on the largest smaller number of ranks that has none, and the
+ * other ranks are folded in (see generators.h). The default B is 4: with a larger base there are
+ * fewer rounds, but each takes longer.
  *
  * Source: C. Guo et al.: BCube: a high performance, server-centric network architecture for modular
  * data centers. SIGCOMM 2009; the allreduce as in Gloo's allreduce_bcube, with a base for each
@@ -14,13 +15,13 @@
  *
  * Four ranks, one digit of base 4; the data are quarters abcd:
  *
- *   round 0        0 gets a from 1, 2 and 3; 1 gets b, 2 gets c, 3 gets d from all others
+ *   round 0        0 receives a from 1, 2 and 3; 1 receives b, 2 c and 3 d from all others
  *   rounds 1, 2    0 reduces its a, ...
  *   round 3        0 sends a to 1, 2 and 3; ...
  *
  * The first message of a round is reduced as it arrives, the others wait in scratch. Where parts
- * are large, where latency is the lesser matter, they come one after the other in as many rounds,
- * and all are reduced as they arrive. Each part is reduced at one rank and then copied: all ranks
+ * are large, so that bandwidth matters more than latency, each message has a round of its own and
+ * all are reduced as they arrive. Each part is reduced at one rank and then copied, so all ranks
  * end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
@@ -34,12 +35,13 @@
 #include "worker/base/status.h"
 
 enum {
-    BASE_USUAL = 4,
+    BASE_DEFAULT = 4,
     BASE_MAX = 16,
     DIGITS_MAX = 32,
-    OVERLAPPED_MAX = 16384, /* elements: parts of this size at most come together */
+    OVERLAPPED_MAX = 16384, /* elements: only parts up to this size share a round */
 };
 
+/* The largest divisor of the value up to `most`. */
 static uint32_t digit_base(uint32_t value, uint32_t most)
 {
     uint32_t base = most;
@@ -49,7 +51,7 @@ static uint32_t digit_base(uint32_t value, uint32_t most)
     return base;
 }
 
-/* The largest number up to the limit with no prime factors but 2 and some of these. */
+/* The largest number up to the limit whose prime factors are 2 and some of `primes`. */
 static uint32_t largest_product(uint32_t limit, const uint32_t *primes, size_t count)
 {
     if (count == 0) {
@@ -64,7 +66,7 @@ static uint32_t largest_product(uint32_t limit, const uint32_t *primes, size_t c
     return best;
 }
 
-/* Those that exchange. */
+/* Which members run the exchanges, and which are folded in. */
 static struct muster_fold fold_of(uint32_t size, uint32_t base)
 {
     static const uint32_t primes[] = {3, 5, 7, 11, 13};
@@ -75,7 +77,8 @@ static struct muster_fold fold_of(uint32_t size, uint32_t base)
     return muster_fold_of(size, largest_product(size, primes, count));
 }
 
-/* A digit's exchange: those at the same place but for this digit each keep a part of the span. */
+/* A digit's exchange: the members whose places differ in this digit only each keep a part of the
+ * span. */
 struct digit {
     uint32_t base;
     uint32_t stride; /* between places that differ by one in this digit */
@@ -84,7 +87,7 @@ struct digit {
     struct muster_span kept;
 };
 
-/* From the first digit on, the largest base first. Returns how many. */
+/* Lists the digits from the lowest on, the largest base first. Returns their number. */
 static uint32_t find_digits(uint32_t kept, uint32_t most, uint32_t place, struct muster_span span,
                             struct digit digits[DIGITS_MAX])
 {
@@ -102,7 +105,7 @@ static uint32_t find_digits(uint32_t kept, uint32_t most, uint32_t place, struct
     return count;
 }
 
-/* What one rank's generator knows. */
+/* One rank's view while its steps are generated. */
 struct cube {
     struct muster_builder *builder;
     const struct muster_group *group;
@@ -112,7 +115,7 @@ struct cube {
     uint64_t area; /* of scratch */
 };
 
-/* All that exchange this digit have the same span, so all say the same. */
+/* All members that exchange this digit have the same span, so they agree. */
 static bool is_overlapped(const struct digit *digit)
 {
     return digit->span.count / digit->base <= OVERLAPPED_MAX;
@@ -124,7 +127,7 @@ static uint32_t peer_at(const struct cube *cube, const struct digit *digit, uint
     return muster_group_rank(cube->group, muster_fold_index(&cube->fold, place));
 }
 
-/* The digit's value so far above this rank's, modulo the base. */
+/* The value of the digit at this distance above this rank's, modulo the base. */
 static uint32_t value_at(const struct digit *digit, uint32_t distance)
 {
     return (digit->value + distance) % digit->base;
@@ -137,6 +140,7 @@ static struct muster_span area_at(const struct cube *cube, const struct digit *d
                                 .count = digit->kept.count};
 }
 
+/* Reduce-scatter among the members of a digit: each sends every other one its part. */
 static void scatter(const struct cube *cube, const struct digit *digit, enum muster_buffer source)
 {
     struct muster_builder *builder = cube->builder;
@@ -164,6 +168,7 @@ static void scatter(const struct cube *cube, const struct digit *digit, enum mus
     }
 }
 
+/* Allgather among the members of a digit, on the way back. */
 static void gather(const struct cube *cube, const struct digit *digit)
 {
     for (uint32_t distance = 1; distance < digit->base; distance++) {
@@ -176,6 +181,8 @@ static void gather(const struct cube *cube, const struct digit *digit)
     muster_builder_next_round(cube->builder);
 }
 
+/* A member with an extra first reduces the extra's data with its own, and sends it the result at
+ * the end. In between come the digits up, and back. */
 static void exchange(struct cube *cube, enum muster_buffer source, struct muster_span span)
 {
     struct digit digits[DIGITS_MAX];
@@ -246,22 +253,22 @@ static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32
 static void allreduce(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span)
 {
-    run(builder, group, source, span, BASE_USUAL);
+    run(builder, group, source, span, BASE_DEFAULT);
 }
 
 static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
-    return totals_of(count, size, index, BASE_USUAL).elements;
+    return totals_of(count, size, index, BASE_DEFAULT).elements;
 }
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    return totals_of(count, size, index, BASE_USUAL).rounds;
+    return totals_of(count, size, index, BASE_DEFAULT).rounds;
 }
 
 static uint32_t base_of(const struct muster_plan *plan)
 {
-    return plan->variant != 0 ? plan->variant : BASE_USUAL;
+    return plan->variant != 0 ? plan->variant : BASE_DEFAULT;
 }
 
 bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t size)
@@ -269,7 +276,7 @@ bool muster_bcube_fits(const struct muster_plan *plan, char *ret_why, size_t siz
     if (base_of(plan) >= 2 && base_of(plan) <= BASE_MAX) {
         return true;
     }
-    (void)snprintf(ret_why, size, "its base is from 2 to %d", BASE_MAX);
+    (void)snprintf(ret_why, size, "its base must be from 2 to %d", BASE_MAX);
     return false;
 }
 
@@ -280,7 +287,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* Place 0 has the largest part of each digit, and an extra if there is one. */
+/* The busiest member is at place 0: it has the largest part of each digit, and an extra if there is
+ * any. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_topology *topology = plan->topology;
@@ -307,7 +315,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     }
 }
 
-/* Variants: "base=8" is 8. */
+/* Variants: the number of "base=8" is 8. */
 
 static muster_status parse(const char *text, uint32_t *ret_variant)
 {

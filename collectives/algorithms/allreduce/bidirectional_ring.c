@@ -1,7 +1,8 @@
 /*
- * Bidirectional ring allreduce: half the data goes around the ring one way, half the other way,
- * each as in ring_two_phase.c. Rounds and elements are those of one ring, but every rank sends to
- * both neighbours and receives from both, so that both directions of every link carry data.
+ * Bidirectional ring allreduce: one half of the data goes around the ring in one direction, the
+ * other half in the opposite direction, each as in ring_two_phase.c. Rounds and elements are those
+ * of one ring, but every rank sends to both neighbours and receives from both, so that both
+ * directions of every link carry data.
  *
  * Source: N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus
  * interconnects. ICS 2010 (the bucket algorithm along one dimension, in both directions).
@@ -14,12 +15,12 @@
  *   rank 2 sends    2 5      1 4      0 7    |  3 6      2 5      1 4
  *   rank 3 sends    3 4      2 7      1 6    |  0 5      3 4      2 7
  *
- * Each chunk is reduced along one way and then copied: all ranks end with the same bits.
+ * Each chunk is reduced in one direction and then copied, so all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
 
-enum { WAYS = 2 };
+enum { DIRECTIONS = 2 };
 
 static void allreduce(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span)
@@ -30,9 +31,9 @@ static void allreduce(struct muster_builder *builder, const struct muster_group 
 static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     struct muster_span whole = {.count = count};
-    return muster_ring_two_phase_part_elements(muster_span_part(whole, WAYS, 0).count, size,
+    return muster_ring_two_phase_part_elements(muster_span_part(whole, DIRECTIONS, 0).count, size,
                                                index) +
-           muster_ring_two_phase_part_elements(muster_span_part(whole, WAYS, 1).count, size,
+           muster_ring_two_phase_part_elements(muster_span_part(whole, DIRECTIONS, 1).count, size,
                                                size - 1 - index);
 }
 
@@ -49,24 +50,25 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         muster_builder_copy(builder, MUSTER_INPUT, whole, MUSTER_OUTPUT, 0);
         return MUSTER_OK;
     }
-    for (uint32_t way = 0; way < WAYS; way++) {
-        muster_builder_set_lane(builder, (uint16_t)way);
+    for (uint32_t direction = 0; direction < DIRECTIONS; direction++) {
+        muster_builder_set_lane(builder, (uint16_t)direction);
         for (uint32_t round = 0; round < 2 * (all.size - 1); round++) {
             muster_ring_two_phase_round(builder, &all, MUSTER_INPUT,
-                                        muster_span_part(whole, WAYS, way), round, way == 1);
+                                        muster_span_part(whole, DIRECTIONS, direction), round,
+                                        direction == 1);
             muster_builder_next_round(builder);
         }
     }
     return MUSTER_OK;
 }
 
-/* Of the rank that sends most. As larger chunks come first, how many of them a rank leaves out
- * changes only at the ranks below. */
+/* Elements that the busiest rank sends. Larger chunks come first, so the number of larger chunks
+ * that a rank leaves out changes only at the ranks listed here. */
 static uint64_t elements_of_busiest(uint64_t count, uint32_t ranks)
 {
     struct muster_span whole = {.count = count};
-    uint64_t forward = muster_span_part(whole, WAYS, 0).count % ranks;
-    uint64_t backward = muster_span_part(whole, WAYS, 1).count % ranks;
+    uint64_t forward = muster_span_part(whole, DIRECTIONS, 0).count % ranks;
+    uint64_t backward = muster_span_part(whole, DIRECTIONS, 1).count % ranks;
     const uint64_t places[] = {0,
                                1,
                                2,
@@ -89,10 +91,11 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     uint32_t ranks = plan->topology->ranks;
     uint64_t elements = elements_of_busiest(plan->count, ranks);
     uint32_t rounds = part_rounds(plan->count, ranks, 0);
-    *ret_formula = (struct muster_formula){.rounds = ranks == 1 ? plan->count > 0 : rounds,
-                                           .elements = elements,
-                                           .reduced = elements / 4}; /* the other way's meanwhile */
-    /* The same goes for most of the latency, as in ring_chunked.c. */
+    *ret_formula = (struct muster_formula){
+        .rounds = ranks == 1 ? plan->count > 0 : rounds,
+        .elements = elements,
+        .reduced = elements / 4}; /* the rest while the other direction sends */
+    /* Most of the second direction's latency is hidden too, as in ring_chunked.c. */
     struct muster_path path = {.messages = rounds + rounds / 2, .elements = elements};
     muster_formula_ring(plan->topology, path, ret_formula);
 }

@@ -1,16 +1,17 @@
 /*
- * What halving_doubling.c and swing.c share: reduce-scatter by halving what partners exchange, then
- * allgather by doubling it, on any number of ranks.
+ * What halving_doubling.c and swing.c share: a reduce-scatter in which partners exchange ever
+ * smaller halves of the data, then an allgather in which they exchange ever larger ones, on any
+ * number of ranks.
  *
- * Where P is not a power of two, the ranks form blocks of falling powers of two (13 = 8 + 4 + 1).
- * Each block reduces its own ranks' data, every block gives its sums to the next larger one, and
- * results come back the other way. Shares nest: a rank's share is a part of the share of one rank
- * of the next smaller block.
+ * Where P is not a power of two, the ranks form blocks of decreasing powers of two (13 = 8 + 4 +
+ * 1). Each block reduces the data of its own ranks, sends its sums to the next larger block, and
+ * receives the results from it. Shares nest: a rank's share is a part of the share of one rank of
+ * the next smaller block.
  *
  * Source: R. Rabenseifner, J. L. Traeff: More efficient reduction algorithms for non-power-of-two
  * number of processors in message-passing parallel systems. EuroPVM/MPI 2004, section 2.
  *
- * Each share is reduced at one rank of the largest block and then copied: all ranks end with the
+ * Each share is reduced at one rank of the largest block and then copied, so all ranks end with the
  * same bits.
  */
 #include "collectives/algorithms/generators.h"
@@ -54,7 +55,7 @@ static struct muster_span half(struct muster_span span, uint32_t which)
                : (struct muster_span){.offset = span.offset + lower, .count = span.count - lower};
 }
 
-/* What is left after so many halvings. */
+/* The part of the span that is kept after so many halvings. */
 static struct muster_span share(struct muster_span span, uint32_t number, uint32_t levels)
 {
     for (uint32_t level = 0; level < levels; level++) {
@@ -63,7 +64,7 @@ static struct muster_span share(struct muster_span span, uint32_t number, uint32
     return span;
 }
 
-/* What one rank's generator knows. */
+/* One rank's view while its steps are generated. */
 struct place {
     struct muster_builder *builder;
     const struct muster_group *group;
@@ -79,7 +80,7 @@ static uint32_t peer_at(const struct place *place, uint32_t level)
     return muster_group_rank(place->group, (uint64_t)block->first + index);
 }
 
-/* The rank that has this share in the block of 2^levels from first on. */
+/* The rank that has this share in the block of 2^levels ranks from `first` on. */
 static uint32_t rank_with(const struct place *place, uint32_t first, uint32_t levels,
                           uint32_t number)
 {
@@ -87,7 +88,8 @@ static uint32_t rank_with(const struct place *place, uint32_t first, uint32_t le
     return muster_group_rank(place->group, (uint64_t)first + index);
 }
 
-/* Returns where the rank's sum stands: in OUTPUT, or still in the source if it is alone. */
+/* Reduce-scatter within the block. Returns the buffer that has the rank's sum: OUTPUT, or the
+ * source if the rank is alone in its block. */
 static enum muster_buffer halve(const struct place *place, enum muster_buffer source)
 {
     struct muster_span span = place->whole;
@@ -104,6 +106,7 @@ static enum muster_buffer halve(const struct place *place, enum muster_buffer so
     return source;
 }
 
+/* Allgather within the block. */
 static void collect(const struct place *place)
 {
     for (uint32_t level = place->block.levels; level-- > 0;) {
@@ -116,15 +119,16 @@ static void collect(const struct place *place)
     }
 }
 
-/* To or from the ranks of the next larger block whose shares make up this one's. */
-static void meet_larger(const struct place *place, enum muster_buffer source, bool give)
+/* Sends this rank's share to the ranks of the next larger block whose shares make it up, or
+ * receives it from them. */
+static void exchange_with_larger(const struct place *place, enum muster_buffer source, bool send)
 {
     const struct block *block = &place->block;
     uint32_t larger = UINT32_C(1) << block->larger_levels;
     for (uint32_t number = block->share; number < larger; number += UINT32_C(1) << block->levels) {
         uint32_t peer = rank_with(place, block->first - larger, block->larger_levels, number);
         struct muster_span part = share(place->whole, number, block->larger_levels);
-        if (give) {
+        if (send) {
             muster_builder_send(place->builder, peer, source, part);
         } else {
             muster_builder_recv(place->builder, peer, MUSTER_OUTPUT, part);
@@ -133,6 +137,8 @@ static void meet_larger(const struct place *place, enum muster_buffer source, bo
     muster_builder_next_round(place->builder);
 }
 
+/* Reduces within the block, then with the next smaller and the next larger one, and spreads the
+ * result the same way back. */
 void muster_binary_blocks_part(struct muster_builder *builder, const struct muster_group *group,
                                const struct muster_butterfly *butterfly, enum muster_buffer source,
                                struct muster_span whole)
@@ -148,7 +154,7 @@ void muster_binary_blocks_part(struct muster_builder *builder, const struct must
                           .whole = whole};
     const struct block *block = &place.block;
     struct muster_span mine = share(whole, block->share, block->levels);
-    uint32_t smaller = 0; /* the rank of the next smaller block that has what this one needs */
+    uint32_t smaller = 0; /* the rank of the next smaller block whose share contains this one */
     enum muster_buffer held = halve(&place, source);
     if (block->has_smaller) {
         uint32_t number = block->share & ((UINT32_C(1) << block->smaller_levels) - 1);
@@ -158,11 +164,11 @@ void muster_binary_blocks_part(struct muster_builder *builder, const struct must
         held = MUSTER_OUTPUT;
     }
     if (block->first > 0) {
-        meet_larger(&place, held, true);
-        meet_larger(&place, held, false);
+        exchange_with_larger(&place, held, true);
+        exchange_with_larger(&place, held, false);
     }
     if (block->has_smaller) {
-        /* Together with the first round of doubling: both only read this rank's share. */
+        /* In the same round as the first one of collect(): both only read this rank's share. */
         muster_builder_send(builder, smaller, MUSTER_OUTPUT, mine);
     }
     collect(&place);
@@ -187,11 +193,11 @@ uint32_t muster_binary_blocks_part_rounds(const struct muster_butterfly *butterf
                                           uint32_t index)
 {
     struct block block = block_of(butterfly, size, index);
-    /* What goes to the smaller block shares a round with the doubling. */
+    /* The send to the smaller block shares a round with collect(). */
     return 2 * block.levels + (block.first > 0 ? 2 : 0) + (block.has_smaller ? 1 : 0);
 }
 
-/* Rounds and elements are largest at the first rank of some block, whose share is number 0. */
+/* The busiest rank is the first rank of some block; its share is number 0. */
 void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
                                   const struct muster_plan *plan,
                                   struct muster_formula *ret_formula)
@@ -217,7 +223,7 @@ void muster_binary_blocks_formula(const struct muster_butterfly *butterfly,
         ret_formula->reduced += sent;
     }
     if (UINT32_C(1) << levels != ranks) {
-        /* The smallest block's way up and down the chain of blocks. */
+        /* The data of the smallest block goes up and down the chain of blocks. */
         muster_formula_add(ret_formula, plan->topology, UINT64_MAX, 2, 2 * (plan->count >> levels));
     }
 }

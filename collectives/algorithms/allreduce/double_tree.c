@@ -1,15 +1,15 @@
 /*
  * Double binary tree allreduce: each half of the data is reduced up a binary tree and broadcast
- * down it, in segments. Who has children in one tree has none in the other, so that all ranks send
- * and receive at the same time, about 2n elements in all, and data goes no further than up and down
- * log2 P levels.
+ * down it, in segments. A rank that has children in one tree has none in the other, so that all
+ * ranks send and receive at the same time, about 2n elements each. Data passes no more than log2 P
+ * levels up and down.
  *
  * Source: P. Sanders, J. Speck, J. L. Traeff: Two-tree algorithms for full bandwidth broadcast,
  * reduction and scan. Parallel Computing 35 (2009).
  *
  * The trees are in-order: ranks 0..P-1 have the places 1..P, a place's height is the number of its
- * trailing zero bits, and its parent the nearest place of a greater height. The second tree is the
- * first one moved on by one rank. Four ranks, each tree with the ranks' numbers:
+ * trailing zero bits, and its parent is the nearest place of a greater height. The second tree is
+ * the first one shifted by one rank. Four ranks, each tree with the ranks' numbers:
  *
  *   lane 0         3             lane 1         2
  *                /                            /
@@ -17,12 +17,13 @@
  *            /   \                        /   \
  *          0       2                    3       1
  *
- * All is put into slots. In slot 2(h-1) + s a place of height h gets segment s from its left child
- * and in the next slot from its right child; the child may have had it for longer. The root has
- * height k. In slot 3k-h + s a place of height h gives the result of segment s to its children. So
- * data waits for less than 3k slots, and a slot's messages only for those of slots before.
+ * Messages are assigned to time slots. A place of height h receives segment s from its left child
+ * in slot 2(h-1) + s, and from its right child in the next slot; the child may have had it for
+ * longer. The root has height k. A place of height h sends the result of segment s to its children
+ * in slot 3k-h + s. So data waits for less than 3k slots, and the messages of a slot wait only for
+ * those of earlier slots.
  *
- * Each segment is reduced along one tree and then copied: all ranks end with the same bits.
+ * Each segment is reduced along one tree and then copied, so all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
@@ -31,7 +32,7 @@ enum {
     TREES = 2,
     SEGMENTS_MAX = 64,
     SEGMENT_ELEMENTS_MIN = 32768, /* below, latency outweighs the overlap */
-    INTERVALS_MAX = 5, /* of slots in which a place does the same for one segment after the other */
+    INTERVALS_MAX = 5, /* of slots in which a place handles one segment after the other */
 };
 
 static uint32_t segments_of(uint64_t count)
@@ -39,10 +40,10 @@ static uint32_t segments_of(uint64_t count)
     return muster_segment_count(count / TREES, SEGMENT_ELEMENTS_MIN, SEGMENTS_MAX);
 }
 
-/* A place of the tree and its neighbours' places; 0: there is none. */
+/* The neighbours of a place in the tree; 0: there is none. */
 struct node {
     uint32_t parent, left, right;
-    /* The slots of segment 0. */
+    /* The slots of segment 0; those of the next segments follow. */
     uint32_t from_left, from_right, to_parent, from_parent, to_children;
 };
 
@@ -81,7 +82,7 @@ static struct node node_at(uint32_t size, uint32_t place)
     return node;
 }
 
-/* A member's place in a tree, and the member at a place. */
+/* A member's place in a tree, and the index of the member at a place. */
 static uint32_t place_of(uint32_t size, uint32_t index, uint32_t tree)
 {
     return (uint32_t)(((uint64_t)index + tree) % size) + 1;
@@ -92,7 +93,7 @@ static uint64_t member_at(uint32_t size, uint32_t place, uint32_t tree)
     return (uint64_t)place - 1 + size - tree;
 }
 
-/* What one rank does in one tree. */
+/* One rank's part in one tree. */
 struct part {
     struct muster_builder *builder;
     const struct muster_group *group;
@@ -120,7 +121,7 @@ static uint32_t rank_at(const struct part *part, uint32_t place)
     return muster_group_rank(part->group, member_at(part->group->size, place, part->tree));
 }
 
-/* True if a segment's turn is in this slot, the first one's being in slot `first`. */
+/* True if there is a segment for this slot, the first segment being that of slot `first`. */
 static bool find_segment(const struct part *part, uint32_t first, uint32_t slot,
                          struct muster_span *ret_segment)
 {
@@ -131,6 +132,7 @@ static bool find_segment(const struct part *part, uint32_t first, uint32_t slot,
     return true;
 }
 
+/* The messages of a slot on the way up. */
 static void go_up(const struct part *part, uint32_t slot)
 {
     const struct node *node = &part->node;
@@ -149,6 +151,7 @@ static void go_up(const struct part *part, uint32_t slot)
     }
 }
 
+/* The messages of a slot on the way down. */
 static void go_down(const struct part *part, uint32_t slot)
 {
     const struct node *node = &part->node;
@@ -200,7 +203,7 @@ static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
     return elements;
 }
 
-/* Adds where a place's slots begin; returns how many there are now. */
+/* Adds the slots in which a place's intervals begin; returns their new number. */
 static uint32_t add_firsts(const struct node *node, uint32_t *firsts, uint32_t count)
 {
     if (node->parent != 0) {
@@ -217,11 +220,12 @@ static uint32_t add_firsts(const struct node *node, uint32_t *firsts, uint32_t c
     return count;
 }
 
-/* Slots with something to do: each of the intervals is as long as there are segments. */
+/* The number of slots in which the place has a message. Each interval has one slot a segment; the
+ * intervals are sorted by their first slot while they are counted. */
 static uint32_t used_slots(uint32_t *firsts, uint32_t count, uint32_t segments)
 {
     uint32_t slots = 0;
-    uint32_t end = 0; /* of those counted */
+    uint32_t end = 0; /* of the slots counted so far */
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t j = i + 1; j < count; j++) {
             if (firsts[j] < firsts[i]) {
@@ -275,8 +279,8 @@ static uint32_t rounds_at(uint32_t size, uint32_t place, uint32_t segments)
     return used_slots(firsts, add_firsts(&node, firsts, 0), segments);
 }
 
-/* Of the busiest rank. Of each height, all places are like the first or the second one, but for the
- * last, whose parent or right child may be nearer. */
+/* Rounds of the busiest rank. All places of one height are like the first or the second one of it,
+ * except the last one, whose parent or right child may be nearer. */
 static uint32_t rounds_of_busiest(uint32_t size, uint32_t segments)
 {
     uint32_t most = 0;
@@ -292,8 +296,8 @@ static uint32_t rounds_of_busiest(uint32_t size, uint32_t segments)
     return most;
 }
 
-/* Of the busiest rank: up and down to two children in the first tree, up in the second one. With
- * two or three ranks nobody who has two children has a parent. */
+/* Elements that the busiest rank sends: to its parent and to two children in the first tree, and to
+ * its parent in the second. With two or three ranks no rank with two children has a parent. */
 static uint64_t elements_of_busiest(uint64_t count, uint32_t size)
 {
     struct muster_span whole = {.count = count};
@@ -312,7 +316,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     uint32_t segments = segments_of(plan->count);
     ret_formula->rounds = rounds_of_busiest(ranks, segments);
     ret_formula->elements = elements_of_busiest(plan->count, ranks);
-    ret_formula->reduced = plan->count / segments; /* the rest while other segments come */
+    ret_formula->reduced = plan->count / segments; /* the rest while other segments arrive */
     struct muster_path path = {.messages = slots_of(ranks, segments),
                                .elements = ret_formula->elements};
     muster_formula_flat(plan->topology, path, ret_formula);

@@ -1,13 +1,13 @@
 /*
  * Halving-doubling allreduce: reduce-scatter by recursive halving, then allgather by recursive
- * doubling. 2 log2 P rounds with about 2(P-1)/P of the data in all: few rounds and few bytes.
+ * doubling. 2 log2 P rounds, and about 2(P-1)/P of the data in all: few rounds and few bytes.
  *
- * Partners are near first, so that most bytes stay within a host where its ranks are a power of
- * two. Where P is not a power of two, see binary_blocks.c.
+ * The first partners are near ones, so that most bytes stay within a host if it has a power of two
+ * of ranks. Where P is not a power of two, see binary_blocks.c.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.5.
  *
- * Four ranks; the data are quarters abcd, in brackets what a rank gives away:
+ * Four ranks; the data are quarters abcd, in brackets the part that a rank sends:
  *
  *   round 0    0 <-> 1    0 keeps ab (cd), 1 keeps cd (ab)    2 <-> 3 likewise
  *   round 1    0 <-> 2    0 keeps a (b), 2 keeps b (a)        1 <-> 3: 1 keeps c, 3 keeps d
@@ -45,15 +45,8 @@ static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    (void)count; /* empty messages are messages */
+    (void)count; /* empty messages are sent too */
     return muster_binary_blocks_part_rounds(&hypercube, size, index);
-}
-
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
 }
 
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
@@ -64,7 +57,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_halving_doubling_generator = {
     .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
     .elements_text = "2n(P-1)/P; other P: up to 2n",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

@@ -1,13 +1,13 @@
 /*
- * Allreduce in the order of contributors, for small calls: everybody gets everything, as in Bruck's
- * allgather, and reduces it along the contributors' tree. ceil(log2 P) rounds of messages, and P-1
+ * Reproducible allreduce for small calls: every rank collects all inputs, as in Bruck's allgather,
+ * and reduces them along the tree of the reduction order. ceil(log2 P) rounds of messages, and P-1
  * times the data.
  *
  * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for
  * all-to-all communications in multiport message-passing systems. IEEE TPDS 8 (1997); the order as
  * in ordered.h.
  *
- * Four members; what member 0 has, by whose it is:
+ * Four members, numbered in the reduction order; the inputs and sums that member 0 has:
  *
  *   round    0          1              2            3
  *            0 1        0 1 2 3        0+1 2+3      (0+1)+(2+3)
@@ -21,7 +21,8 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Slot number i of scratch gets what the member i further on has. */
+/* Bruck's allgather: slot number i of scratch receives the input of the member i places further on.
+ */
 static void gather(const struct muster_plan *plan, struct muster_builder *builder,
                    const struct muster_group *group, uint64_t slots)
 {
@@ -32,11 +33,11 @@ static void gather(const struct muster_plan *plan, struct muster_builder *builde
         uint32_t to = muster_group_rank(group, (uint64_t)group->index + group->size - have);
         uint32_t from = muster_group_rank(group, (uint64_t)group->index + have);
         struct muster_span sent = {.offset = slots, .count = more * plan->count};
-        struct muster_span taken = {.offset = slots + have * plan->count,
-                                    .count = more * plan->count};
+        struct muster_span received = {.offset = slots + have * plan->count,
+                                       .count = more * plan->count};
         muster_builder_send(builder, to, have == 1 ? MUSTER_INPUT : MUSTER_SCRATCH,
                             have == 1 ? all : sent);
-        muster_builder_recv(builder, from, MUSTER_SCRATCH, taken);
+        muster_builder_recv(builder, from, MUSTER_SCRATCH, received);
         muster_builder_next_round(builder);
     }
 }
@@ -49,7 +50,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
         return MUSTER_OK;
     }
-    AUTO_FREE struct muster_ordered *nodes = calloc(group.size, sizeof *nodes);
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(group.size, sizeof *nodes);
     if (nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
                                 group.size);
@@ -60,7 +61,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         uint32_t member = (uint32_t)(((uint64_t)group.index + place) % group.size);
         slots = place == 0 ? at : slots;
         nodes[member] =
-            (struct muster_ordered){.first = member, .buffer = MUSTER_SCRATCH, .at = at};
+            (struct muster_partial_sum){.first = member, .buffer = MUSTER_SCRATCH, .at = at};
     }
     gather(plan, builder, &group, slots);
     uint32_t count = group.size;

@@ -1,13 +1,13 @@
 /*
- * Reduce-scatter and allreduce in the order of contributors: every member collects its block from
- * all others, directly, and reduces along the contributors' tree; in an allreduce it then gives the
- * result to all others. It sends no more than any: n(P-1)/P each way. What it takes is memory for
- * all that comes, and that nothing is reduced before all is there.
+ * Reproducible reduce-scatter and allreduce: every member collects its block from all others
+ * directly, and reduces it along the tree of the reduction order; in an allreduce it then sends the
+ * result to all others. It sends as little as any algorithm: n(P-1)/P in each phase. The cost is
+ * scratch for everything that arrives, and that nothing is reduced before everything has arrived.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 (pairwise
  * exchange) and 4.1; the order as in ordered.h.
  *
- * Four members; a letter is a block, and member 0's part is drawn:
+ * Four members, numbered in the reduction order; a letter is a block; member 0's part:
  *
  *   round    0             1             2             3            4
  *            b -> 1        c -> 2        d -> 3
@@ -24,18 +24,19 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* One member's part: which block of INPUT goes to whom, and where its own ends in OUTPUT. */
-struct collection {
+/* One member's part. */
+struct part {
     const struct muster_plan *plan;
     struct muster_group group;
-    struct muster_span own;
-    uint64_t at;
+    struct muster_span own; /* its block of INPUT */
+    uint64_t at;            /* where the sum of that block goes in OUTPUT */
 };
 
-static struct muster_span block_of(const struct collection *collection, uint32_t place)
+/* The block of INPUT that goes to the member at this place. */
+static struct muster_span block_of(const struct part *part, uint32_t place)
 {
-    const struct muster_plan *plan = collection->plan;
-    uint32_t rank = muster_group_rank(&collection->group, place);
+    const struct muster_plan *plan = part->plan;
+    uint32_t rank = muster_group_rank(&part->group, place);
     if (plan->collective == MUSTER_REDUCE_SCATTER) {
         const struct muster_shape shape = muster_plan_shape(plan);
         return muster_shape_input_block(&shape, rank);
@@ -44,24 +45,26 @@ static struct muster_span block_of(const struct collection *collection, uint32_t
                             place);
 }
 
-/* nodes[place] is what comes from there; returns with the sum in OUTPUT. */
-static void collect(struct muster_builder *builder, const struct collection *collection,
-                    struct muster_ordered *nodes)
+/* Receives all members' inputs, nodes[place] being that of the member there, and reduces them. The
+ * sum ends in OUTPUT. */
+static void collect(struct muster_builder *builder, const struct part *part,
+                    struct muster_partial_sum *nodes)
 {
-    const struct muster_group *group = &collection->group;
-    const struct muster_span own = collection->own;
-    muster_builder_copy(builder, MUSTER_INPUT, own, MUSTER_OUTPUT, collection->at);
-    nodes[group->index] = (struct muster_ordered){
-        .first = group->index, .buffer = MUSTER_OUTPUT, .at = collection->at};
+    const struct muster_group *group = &part->group;
+    const struct muster_span own = part->own;
+    muster_builder_copy(builder, MUSTER_INPUT, own, MUSTER_OUTPUT, part->at);
+    nodes[group->index] =
+        (struct muster_partial_sum){.first = group->index, .buffer = MUSTER_OUTPUT, .at = part->at};
     for (uint32_t distance = 1; distance < group->size; distance++) {
         uint32_t to = (uint32_t)(((uint64_t)group->index + distance) % group->size);
         uint32_t from = (uint32_t)(((uint64_t)group->index + group->size - distance) % group->size);
         uint64_t at = muster_builder_reserve(builder, own.count);
         muster_builder_send(builder, muster_group_rank(group, to), MUSTER_INPUT,
-                            block_of(collection, to));
+                            block_of(part, to));
         muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_SCRATCH,
                             (struct muster_span){.offset = at, .count = own.count});
-        nodes[from] = (struct muster_ordered){.first = from, .buffer = MUSTER_SCRATCH, .at = at};
+        nodes[from] =
+            (struct muster_partial_sum){.first = from, .buffer = MUSTER_SCRATCH, .at = at};
         muster_builder_next_round(builder);
     }
     muster_builder_next_round(builder);
@@ -71,25 +74,25 @@ static void collect(struct muster_builder *builder, const struct collection *col
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
 {
-    struct collection collection = {.plan = plan, .group = muster_group_all(plan)};
-    uint32_t ranks = collection.group.size;
-    AUTO_FREE struct muster_ordered *nodes = calloc(ranks, sizeof *nodes);
+    struct part part = {.plan = plan, .group = muster_group_all(plan)};
+    uint32_t ranks = part.group.size;
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(ranks, sizeof *nodes);
     if (nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks", ranks);
     }
     bool allreduce = plan->collective == MUSTER_ALLREDUCE;
-    collection.own = block_of(&collection, collection.group.index);
-    collection.at = allreduce ? collection.own.offset : 0;
-    collect(builder, &collection, nodes);
+    part.own = block_of(&part, part.group.index);
+    part.at = allreduce ? part.own.offset : 0;
+    collect(builder, &part, nodes);
     if (allreduce) {
         const struct muster_level level = {
-            .group = collection.group, .span = {.count = plan->count}, .owners = ranks};
+            .group = part.group, .span = {.count = plan->count}, .owners = ranks};
         muster_pairwise_allgather(builder, &level);
     }
     return MUSTER_OK;
 }
 
-/* The tree has a sum to make at each of its levels. */
+/* Every level of the tree has sums to reduce. */
 static uint32_t rounds_to_collect(uint32_t ranks, uint64_t elements)
 {
     uint32_t copies = ranks == 1 && elements > 0 ? 1 : 0;
@@ -119,7 +122,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     fill_path(plan, (ranks - 1) * largest, ret_formula);
 }
 
-/* The rank of the smallest block gives away most. */
+/* The rank with the smallest block sends most. */
 static void find_scatter_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     const struct muster_shape shape = muster_plan_shape(plan);

@@ -1,23 +1,24 @@
 /*
- * Pairwise exchange: the buffer is cut in P parts, and in step p partners swap part p: rank r with
- * rank p - r modulo P. Everybody meets everybody once, one at a time, and itself. For measuring
- * what the links between all pairs carry.
+ * Pairwise exchange: the buffer is cut into P parts, and in step p partners swap part p: rank r
+ * with rank p - r modulo P. Every rank exchanges with every other one once, one at a time, and with
+ * itself. It is for measuring the links between all pairs.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3: the pairs of an
  * all-to-all; those of a round-robin tournament, so that P may be any number.
  *
- * Four ranks; digits are parts, in brackets those that a rank has for itself:
+ * Four ranks; in brackets the ranks whose own part it is:
  *
  *   part 0    1 <-> 3, (0), (2)
  *   part 1    0 <-> 1, 2 <-> 3
  *   part 2    0 <-> 2, (1), (3)
  *   part 3    0 <-> 3, 1 <-> 2
  *
- * In place what is sent stands where the same part is received: it is copied to scratch first.
+ * In place, a part is sent from where it is received, so all parts are copied to scratch first.
  */
 #include "collectives/algorithms/generators.h"
 
-/* The part that a rank has for itself. With an even number of ranks two have the same. */
+/* The part that a rank exchanges with itself. With an even number of ranks, two ranks have the same
+ * one. */
 static uint64_t own_part(const struct muster_plan *plan, uint32_t rank)
 {
     return 2 * (uint64_t)rank % plan->topology->ranks;
@@ -36,7 +37,7 @@ static void save(const struct muster_plan *plan, struct muster_builder *builder)
     uint64_t end = own.offset + own.count;
     struct muster_span before = {.count = own.offset};
     struct muster_span after = {.offset = end, .count = plan->count - end};
-    (void)muster_builder_reserve(builder, plan->count); /* nobody else has any */
+    (void)muster_builder_reserve(builder, plan->count); /* the only scratch, so it begins at 0 */
     muster_builder_copy(builder, MUSTER_INPUT, before, MUSTER_SCRATCH, before.offset);
     muster_builder_copy(builder, MUSTER_INPUT, after, MUSTER_SCRATCH, after.offset);
     muster_builder_next_round(builder);
@@ -64,7 +65,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* The busiest is the last of those whose own part is smallest. */
+/* The busiest rank is the last of those with the smallest own part. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;

@@ -1,8 +1,8 @@
 /*
- * Recursive doubling allreduce: in round k partners at distance 2^k exchange all they have and both
- * reduce it. Fewest rounds, but the whole data in each: for small calls.
+ * Recursive doubling allreduce: in round k partners at distance 2^k exchange all their data, and
+ * both reduce it. It has the fewest rounds, but sends the whole data in each: for small calls.
  *
- * Where P is not a power of two, the others are folded in (see generators.h).
+ * Where P is not a power of two, the ranks beyond one are folded in (see generators.h).
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.5.
  *
@@ -12,13 +12,14 @@
  *   round 1    0 <-> 2    1 <-> 3
  *
  * Both partners reduce the same two values, and the kernels give the same bits for either order, so
- * all ranks end with the same bits. As the data is still being sent while what comes is reduced,
- * the results of the rounds alternate between two areas of scratch; the last goes to OUTPUT.
+ * all ranks end with the same bits. While a message is reduced on arrival, the rank's own data is
+ * still being sent, so the results of the rounds alternate between two areas of scratch. The last
+ * result goes to OUTPUT.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
 
-/* Exchanges. */
+/* The number of exchanges. */
 static uint32_t exchanges_of(uint32_t size)
 {
     return muster_log2_down(size);
@@ -29,11 +30,13 @@ static struct muster_fold fold_of(uint32_t size)
     return muster_fold_of(size, UINT32_C(1) << exchanges_of(size));
 }
 
-static bool takes_extra(const struct muster_fold *fold, uint32_t index)
+static bool has_extra(const struct muster_fold *fold, uint32_t index)
 {
     return muster_fold_place(fold, index) < fold->extras;
 }
 
+/* A member with an extra first reduces the extra's data with its own, and sends it the result at
+ * the end. */
 static void exchange(struct muster_builder *builder, const struct muster_group *group,
                      const struct muster_fold *fold, enum muster_buffer source,
                      struct muster_span span)
@@ -41,8 +44,8 @@ static void exchange(struct muster_builder *builder, const struct muster_group *
     uint32_t exchanges = exchanges_of(group->size);
     uint32_t place = muster_fold_place(fold, group->index);
     uint32_t extra = muster_group_rank(group, (uint64_t)group->index + group->size - 1);
-    bool folds = takes_extra(fold, group->index);
-    /* The first area; the second is needed from three exchanges on, or for what an extra gives. */
+    bool folds = has_extra(fold, group->index);
+    /* The second area is needed for three exchanges and more, and for the data of an extra. */
     uint64_t first = muster_builder_reserve(builder, span.count);
     uint64_t second = first;
     if (exchanges > 2 || folds) {
@@ -58,7 +61,7 @@ static void exchange(struct muster_builder *builder, const struct muster_group *
     for (uint32_t round = 0; round < exchanges; round++) {
         uint32_t other = muster_fold_index(fold, place ^ (UINT32_C(1) << round));
         uint32_t peer = muster_group_rank(group, other);
-        /* In place OUTPUT is INPUT, which must not change while it is sent. */
+        /* In place OUTPUT is INPUT, which must not change while it is being sent. */
         bool last = round == exchanges - 1 && source == MUSTER_SCRATCH;
         enum muster_buffer target = last ? MUSTER_OUTPUT : MUSTER_SCRATCH;
         uint64_t at = last ? span.offset : round % 2 == 0 ? first : second;
@@ -94,7 +97,7 @@ static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
     if (muster_fold_is_extra(&fold, index)) {
         return count;
     }
-    return (exchanges_of(size) + (takes_extra(&fold, index) ? 1 : 0)) * count;
+    return (exchanges_of(size) + (has_extra(&fold, index) ? 1 : 0)) * count;
 }
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
@@ -104,17 +107,10 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
         return 2;
     }
     uint32_t exchanges = exchanges_of(size);
-    /* With one exchange the result waits in scratch; a rank that folds in an extra has it there
-     * from the start. */
+    /* A single exchange leaves its result in scratch, and it is copied. With an extra, the first
+     * sum is in scratch before, so the exchange can write to OUTPUT. */
     uint32_t copies = exchanges == 1 && count > 0 ? 1 : 0;
-    return exchanges + (takes_extra(&fold, index) ? 2 : copies);
-}
-
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
+    return exchanges + (has_extra(&fold, index) ? 2 : copies);
 }
 
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
@@ -137,7 +133,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_recursive_doubling_generator = {
     .rounds_text = "log2 P; other P: floor(log2 P) + 2; P = 2: 2",
     .elements_text = "n log2 P; other P: n (floor(log2 P) + 1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

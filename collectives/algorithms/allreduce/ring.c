@@ -1,12 +1,12 @@
 /*
- * Ring allreduce of whole buffers: in P-1 rounds every rank passes on what it got in the round
- * before, and so sees the data of all. One message a round, nothing but the next rank to know; but
- * P-1 times the data: for small calls on few ranks, and as a yardstick.
+ * Ring allreduce of whole buffers: in P-1 rounds every rank passes on the buffer that it received
+ * in the round before, and so receives the data of all ranks. It has one message a round, to the
+ * next rank only, but sends P-1 times the data: for small calls on few ranks, and as a baseline.
  *
- * Source: Gloo's allreduce_ring (P. Noordhuis et al.), with the order of reductions fixed: there
- * each rank reduces in the order in which data passes it, so that floats differ between ranks. Here
- * all ranks build the same balanced tree over the ranks and reduce neighbouring blocks of it as
- * soon as both are complete.
+ * Source: Gloo's allreduce_ring (P. Noordhuis et al.), but with a fixed order of reductions. In
+ * Gloo each rank reduces in the order in which data arrives, so that floats differ between ranks.
+ * Here all ranks reduce along the same balanced tree over the ranks, and reduce two neighbouring
+ * blocks of it as soon as both are complete.
  *
  * Four ranks; what rank r receives, and what it can then reduce:
  *
@@ -16,20 +16,21 @@
  *   2        1+0  2+3       2+3            3+2  0+1       0+1
  *   3        01+23          01+23          01+23          01+23
  *
- * What passes by stays in scratch until its block is reduced. Blocks wait only at either end of the
- * ranks whose data came, so scratch holds no more than 2 ceil(log2 P) times the data.
+ * What is received stays in scratch until its block is reduced. Only blocks at the two ends of the
+ * received range of ranks wait, so scratch holds at most 2 ceil(log2 P) times the data.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
 
-/* More than ever wait: a few for each level of a tree over 2^32 ranks. */
+/* More blocks than ever wait: a few for each level of a tree over 2^32 ranks. */
 enum { BLOCKS_MAX = 256 };
 
-/* The sum over the ranks index << level .. ((index + 1) << level) - 1, as far as there are. */
+/* A node of the tree: the sum over ranks index << level .. ((index + 1) << level) - 1, as far as
+ * there are any. */
 struct block {
     uint32_t level;
     uint32_t index;
-    uint32_t ready; /* the round from which it may be read */
+    uint32_t ready; /* the first round that may read it */
     enum muster_buffer buffer;
     uint64_t at;
 };
@@ -39,15 +40,15 @@ struct ring {
     const struct muster_group *group;
     struct muster_span span;
     uint32_t round;
-    struct block passing; /* is being sent in this round */
+    struct block passing; /* the one that is sent in this round */
     struct block blocks[BLOCKS_MAX];
     uint32_t block_count;
-    uint64_t areas[BLOCKS_MAX]; /* of scratch that are free */
-    uint32_t area_count;        /* to be used in this round */
-    uint32_t area_count_next;   /* with those that this round frees */
+    uint64_t areas[BLOCKS_MAX]; /* free areas of scratch */
+    uint32_t area_count;        /* those that this round may use */
+    uint32_t area_count_next;   /* with those that this round frees, which come behind */
 };
 
-/* A block without a sibling is its parent. */
+/* A block whose sibling has no ranks is its own parent. */
 static void climb(struct block *block, uint32_t size)
 {
     uint32_t top = muster_log2_up(size);
@@ -76,7 +77,7 @@ static uint64_t take_area(struct ring *ring)
         return muster_builder_reserve(ring->builder, ring->span.count);
     }
     uint64_t area = ring->areas[--ring->area_count];
-    /* Those freed in this round stay behind those that are free already. */
+    /* Areas that this round frees stay behind those that were free before. */
     ring->areas[ring->area_count] = ring->areas[--ring->area_count_next];
     return area;
 }
@@ -91,7 +92,7 @@ static struct muster_span span_of(const struct ring *ring, const struct block *b
     return (struct muster_span){.offset = block->at, .count = ring->span.count};
 }
 
-/* The waiting block that makes a larger one with this; NULL if it is not there yet. */
+/* The waiting block that is the other half of this one's parent; NULL: it is not complete yet. */
 static struct block *sibling(struct ring *ring, const struct block *block)
 {
     for (uint32_t i = 0; i < ring->block_count; i++) {
@@ -104,14 +105,15 @@ static struct block *sibling(struct ring *ring, const struct block *block)
     return NULL;
 }
 
-/* The rank's own block always ends in OUTPUT; what is being sent must not change. */
+/* Which of two siblings receives the sum. The rank's own block stays in OUTPUT; a block that is
+ * being sent must not change. */
 static bool is_target(const struct ring *ring, const struct block *block, const struct block *other)
 {
     return block->buffer == MUSTER_OUTPUT ||
            (other->buffer != MUSTER_OUTPUT && same_place(other, &ring->passing));
 }
 
-/* Reduces every two blocks that have become siblings. */
+/* Reduces all pairs of siblings that are complete. */
 static void reduce_siblings(struct ring *ring)
 {
     uint32_t i = 0;
@@ -133,16 +135,17 @@ static void reduce_siblings(struct ring *ring)
     }
 }
 
-/* The last one is not passed on, so it can be reduced as it arrives. */
-static bool receive_last(struct ring *ring, uint32_t previous, struct block *came)
+/* The last message is not passed on, so it can be reduced on arrival, if its sibling is complete.
+ */
+static bool receive_last(struct ring *ring, uint32_t previous, struct block *received)
 {
-    struct block *other = sibling(ring, came);
+    struct block *other = sibling(ring, received);
     if (other == NULL || ring->round == 0) {
-        return false; /* in round 0 the rank's own data is being sent */
+        return false; /* in round 0 the sibling is the rank's own data, which is being sent */
     }
     struct block was = *other;
     if (was.buffer != MUSTER_SCRATCH) {
-        other->buffer = MUSTER_OUTPUT; /* from the source, if it was not copied */
+        other->buffer = MUSTER_OUTPUT; /* also from the source, if it was not copied */
     } else if (same_place(other, &ring->passing)) {
         other->at = take_area(ring);
     }
@@ -153,6 +156,7 @@ static bool receive_last(struct ring *ring, uint32_t previous, struct block *cam
     return true;
 }
 
+/* Sends what was received in the round before, and receives the next buffer. */
 static void pass(struct ring *ring)
 {
     uint32_t size = ring->group->size;
@@ -161,22 +165,22 @@ static void pass(struct ring *ring)
     uint32_t previous = muster_group_rank(ring->group, (uint64_t)index + size - 1);
     muster_builder_send(ring->builder, next, ring->passing.buffer, span_of(ring, &ring->passing));
     uint32_t from = (uint32_t)(((uint64_t)index + size - 1 - ring->round) % size);
-    struct block came = {.index = from, .ready = ring->round + 1, .buffer = MUSTER_SCRATCH};
-    climb(&came, size);
-    if (ring->round == size - 2 && receive_last(ring, previous, &came)) {
+    struct block received = {.index = from, .ready = ring->round + 1, .buffer = MUSTER_SCRATCH};
+    climb(&received, size);
+    if (ring->round == size - 2 && receive_last(ring, previous, &received)) {
         return;
     }
-    came.at = take_area(ring);
-    muster_builder_recv(ring->builder, previous, MUSTER_SCRATCH, span_of(ring, &came));
-    ring->blocks[ring->block_count++] = came;
-    ring->passing = came;
+    received.at = take_area(ring);
+    muster_builder_recv(ring->builder, previous, MUSTER_SCRATCH, span_of(ring, &received));
+    ring->blocks[ring->block_count++] = received;
+    ring->passing = received;
 }
 
 static void allreduce(struct muster_builder *builder, const struct muster_group *group,
                       enum muster_buffer source, struct muster_span span)
 {
-    /* What comes last is the sibling of every rank of even number that has one: it is reduced with
-     * the source then, which needs no copy. */
+    /* For a rank of even number that has a sibling, the last message is that sibling: it is reduced
+     * with the source, so the rank's own data need not be copied first. */
     bool copied = group->size <= 2 || group->index % 2 == 1 || group->index + 1 == group->size;
     struct block own = {.index = group->index,
                         .ready = 1,
@@ -204,12 +208,12 @@ static void allreduce(struct muster_builder *builder, const struct muster_group 
 
 static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
-    (void)index; /* all ranks of a ring do alike */
+    (void)index; /* all ranks of a ring send the same */
     return count * (size - 1);
 }
 
-/* The round from which a member has all of a block: first, and so many levels up from single ranks.
- * What comes last is reduced as it comes, if the other half is there by then. */
+/* The first round in which a member may read the node of 2^levels ranks from `first` on. The last
+ * message is reduced on arrival if the other half is complete by then. */
 static uint32_t ready_round(uint32_t size, uint32_t index, uint32_t first, uint32_t levels)
 {
     if (levels == 0) {
@@ -236,15 +240,8 @@ static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
     return count == 0 ? size - 1 : ready_round(size, index, 0, muster_log2_up(size));
 }
 
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
-}
-
-/* After the last message come the reductions up to the top of the tree; but for two ranks the first
- * of them happens as the message arrives. */
+/* After the last message come the reductions up to the root of the tree. With more than two ranks
+ * the first of these happens as the message arrives. */
 static uint32_t rounds_of_busiest(uint64_t count, uint32_t ranks)
 {
     if (count == 0) {
@@ -267,7 +264,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_ring_generator = {
     .rounds_text = "P + ceil(log2 P) - 2; P = 2: 2",
     .elements_text = "n(P-1)",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

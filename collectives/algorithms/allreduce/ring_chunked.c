@@ -1,19 +1,19 @@
 /*
- * Chunked ring allreduce: two rings of half the data each, in two lanes, 2P chunks in all. While
- * one lane reduces what it received, the other keeps the link busy, and a late message holds up
- * only half of the work. Rounds and elements are the ring's.
+ * Chunked ring allreduce: two rings with half of the data each, in two lanes, 2P chunks in all.
+ * While one lane reduces what it received, the other one keeps the link busy, and a late message
+ * delays only half of the work. Rounds and elements are those of one ring.
  *
  * Source: P. Patarasuk, X. Yuan (see ring_two_phase.c), doubly buffered as in Gloo's
  * allreduce_ring_chunked.
  *
- * Four ranks, chunks 0..3 in lane 0 and 4..7 in lane 1; rank 0's side of it:
+ * Four ranks, chunks 0..3 in lane 0 and 4..7 in lane 1; what rank 0 does:
  *
  *   lane 0   send 0, reduce 3 | send 3, reduce 2 | ... 2(P-1) rounds
  *   lane 1       send 4, reduce 7 | send 7, reduce 6 | ...
  *   time     ------------------------------------------>
  *
- * As a part of another algorithm, which has one lane, both rings are in the same rounds: while one
- * chunk is reduced, the other is on its way.
+ * As a part of another algorithm, which has one lane, both rings share the rounds: while one chunk
+ * is reduced, the other is in flight.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
@@ -77,14 +77,15 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
-    /* In both lanes the same rank leaves out the two smallest chunks. */
+    /* The busiest rank is that which leaves out the two smallest chunks; in both lanes it is the
+     * same. */
     uint64_t elements = part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
         .rounds =
             ranks == 1 ? plan->count > 0 : muster_ring_two_phase_part_rounds(plan->count, ranks, 0),
         .elements = elements,
-        .reduced = elements / (2 * LANES)}; /* the rest hides behind the other lane */
-    /* So does most of the second lane's latency, but for the posting. */
+        .reduced = elements / (2 * LANES)}; /* the rest is hidden behind the other lane */
+    /* Most of the second lane's latency is hidden too, except for the posting. */
     uint64_t messages = ret_formula->rounds + ret_formula->rounds / 2;
     muster_formula_ring(plan->topology,
                         (struct muster_path){.messages = messages, .elements = elements},

@@ -1,6 +1,6 @@
 /*
  * Ring allreduce in two phases: reduce-scatter around the ring, then allgather around it. P chunks,
- * 2(P-1) rounds, every rank sends about 2(P-1)/P of the data: the least there can be.
+ * 2(P-1) rounds; every rank sends about 2(P-1)/P of the data, the least that is possible.
  *
  * Source: P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of
  * workstations. Journal of Parallel and Distributed Computing 69 (2009).
@@ -14,8 +14,8 @@
  *   rank 3 sends    3        2        1     |   0        3        2
  *                   the receiver reduces    |   the receiver keeps
  *
- * After round 2, rank r has all of chunk r+1. Each chunk is reduced at one place at a time, in one
- * order, and then copied: all ranks end with the same bits.
+ * After round 2, rank r has the sum of chunk r+1. Each chunk is reduced at one rank after the
+ * other, in one order, and then copied, so all ranks end with the same bits.
  */
 #include "collectives/algorithms/generators.h"
 
@@ -24,11 +24,11 @@ void muster_ring_two_phase_round(struct muster_builder *builder, const struct mu
                                  bool backward)
 {
     uint32_t size = group->size;
-    /* The other way around it is the same ring with the members numbered from the other end. */
+    /* Backward it is the same ring, with the members numbered from the other end. */
     uint64_t place = backward ? size - 1 - group->index : group->index;
     uint32_t after = muster_group_rank(group, (uint64_t)group->index + 1);
     uint32_t before = muster_group_rank(group, (uint64_t)group->index + size - 1);
-    /* Stays above 0 for any round: 2 x size is added. */
+    /* 2 x size is added so that it is never negative. */
     uint64_t out = (place + 2 * (uint64_t)size - round) % size;
     struct muster_span outgoing = muster_span_part(span, size, out);
     struct muster_span incoming = muster_span_part(span, size, (out + size - 1) % size);
@@ -55,7 +55,7 @@ void muster_ring_two_phase_part(struct muster_builder *builder, const struct mus
     }
 }
 
-/* Of the chunks, it never sends index+1 in the first half and index+2 in the second. */
+/* In each phase a member sends all chunks but one: index+1 in the first, index+2 in the second. */
 uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint32_t index)
 {
     if (size == 1) {
@@ -68,23 +68,15 @@ uint64_t muster_ring_two_phase_part_elements(uint64_t count, uint32_t size, uint
 
 uint32_t muster_ring_two_phase_part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    (void)count; /* empty messages are messages */
-    (void)index; /* all ranks of a ring do alike */
+    (void)count; /* empty messages are sent too */
+    (void)index; /* all ranks of a ring have the same rounds */
     return 2 * (size - 1);
-}
-
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    muster_ring_two_phase_part(builder, &all, MUSTER_INPUT,
-                               (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
 }
 
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;
-    /* Larger chunks come first, so the rank that leaves out the last two sends most. */
+    /* Larger chunks come first, so the rank that leaves out the last two chunks sends most. */
     uint64_t elements =
         muster_ring_two_phase_part_elements(plan->count, ranks, (2 * ranks - 3) % ranks);
     *ret_formula = (struct muster_formula){
@@ -100,6 +92,6 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_ring_two_phase_generator = {
     .rounds_text = "2(P-1)",
     .elements_text = "2n(P-1)/P",
-    .generate = generate,
+    .part = muster_ring_two_phase_part,
     .formula = find_formula,
 };

@@ -1,24 +1,25 @@
 /*
- * Swing allreduce: halving and doubling as in halving_doubling.c, but with partners that lie on
- * alternating sides and closer: in round s an even rank meets the one r(s) further on, an odd rank
- * the one r(s) before, where r(s) = 1, -1, 3, -5, 11, ... = (1 - (-2)^(s+1)) / 3. On rings and tori
- * messages cross fewer links than with distances 1, 2, 4, 8, ...
+ * Swing allreduce: halving and doubling as in halving_doubling.c, but with partners that are closer
+ * and on alternating sides. In round s the partner of an even rank is r(s) ranks further on, and
+ * that of an odd rank r(s) ranks before it, where r(s) = 1, -1, 3, -5, 11, ... =
+ * (1 - (-2)^(s+1)) / 3. On rings and tori messages cross fewer links than with distances 1, 2, 4,
+ * 8, ...
  *
  * Source: D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: Short-cutting rings for higher
  * bandwidth allreduce. NSDI 2024. Where P is not a power of two, see binary_blocks.c.
  *
- * Four ranks; the data are quarters abcd, in brackets what a rank gives away:
+ * Four ranks; the data are quarters abcd, in brackets the part that a rank sends:
  *
  *   round 0    0 <-> 1    0 keeps ab (cd), 1 keeps cd (ab)    2 <-> 3: 2 keeps cd, 3 keeps ab
  *   round 1    0 <-> 3    0 keeps a (b), 3 keeps b (a)        1 <-> 2: 1 keeps d, 2 keeps c
  *   round 2    0 <-> 3    both have ab                        1 <-> 2: both have cd
  *   round 3    0 <-> 1    both have abcd                      2 <-> 3 likewise
  *
- * Who keeps which half. The ranks that still meet a rank from round s on must hold what it holds.
- * From there on every partner of an even rank e is e + r(s) modulo 2^(s+1), as r(s+1) = r(s) +
- * (-2)^(s+1). So what they have in common is e modulo 2^(s+1), if r(s) is taken off odd ranks
- * first; each round doubles the modulus and so decides one bit. The last round's bit is whether the
- * rank is odd.
+ * Which half a rank keeps. The ranks that are still connected to a rank from round s on must hold
+ * the same part of the data as it. From there on, every partner of an even rank e is e + r(s)
+ * modulo 2^(s+1), as r(s+1) = r(s) + (-2)^(s+1). So these ranks have e modulo 2^(s+1) in common, if
+ * r(s) is subtracted from odd ranks first. Each round doubles the modulus and so decides one bit of
+ * the share's number. The bit of the last round is whether the rank is odd.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/exchange.h"
@@ -77,15 +78,8 @@ static uint64_t part_elements(uint64_t count, uint32_t size, uint32_t index)
 
 static uint32_t part_rounds(uint64_t count, uint32_t size, uint32_t index)
 {
-    (void)count; /* empty messages are messages */
+    (void)count; /* empty messages are sent too */
     return muster_binary_blocks_part_rounds(&swing, size, index);
-}
-
-static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)
-{
-    struct muster_group all = muster_group_all(plan);
-    allreduce(builder, &all, MUSTER_INPUT, (struct muster_span){.count = plan->count});
-    return MUSTER_OK;
 }
 
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
@@ -96,7 +90,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
 const struct muster_generator muster_swing_generator = {
     .rounds_text = "2 log2 P; other P: 2 floor(log2 P) + 1",
     .elements_text = "2n(P-1)/P; other P: up to 2n",
-    .generate = generate,
+    .part = allreduce,
     .formula = find_formula,
 };
 

@@ -1,11 +1,11 @@
 /*
- * Bruck alltoall: every block goes its distance in steps of powers of two, and in round k all
- * blocks whose distance has bit k go 2^k ranks on, in one message. ceil(log2 P) messages with half
- * of all blocks each: few rounds, more elements than must be. For small blocks.
+ * Bruck alltoall: every block travels its distance in steps of powers of two: in round k all blocks
+ * whose distance has bit k move 2^k ranks on, in one message. ceil(log2 P) messages with half of
+ * all blocks each: few rounds, but more elements than necessary. For small blocks.
  *
- * Messages are packed before they are sent and unpacked after; on its way a block waits where the
- * block of the rank that it came from belongs at the end, so that nothing is put in order later.
- * What comes and goes on in the next round is packed at once.
+ * Messages are packed before they are sent, and unpacked when they have arrived. On its way a block
+ * waits at the place where the block from its present rank belongs in the end, so that nothing has
+ * to be reordered. What is received and sent on in the next round is packed at once.
  *
  * Source: J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby (see allgather_bruck.c), section 3;
  * without the rotations as in J. L. Traeff, A. Rougier, S. Hunold: Implementing a classic:
@@ -28,10 +28,10 @@ struct bruck {
     struct muster_blocks blocks;
     uint32_t rank, ranks, rounds;
     uint64_t outgoing, incoming; /* in SCRATCH: room for a message each */
-    uint64_t saved;              /* in place: what later rounds want of INPUT */
+    uint64_t saved;              /* in place: the blocks of INPUT that later rounds send */
 };
 
-/* Elements next to each other that go to elements next to each other. */
+/* A copy of adjacent elements to adjacent elements. */
 struct run {
     enum muster_buffer source, target;
     struct muster_span span;
@@ -44,13 +44,13 @@ static void flush(struct bruck *bruck, struct run *run)
     *run = (struct run){0};
 }
 
-/* Goes on with the run, or copies it and begins another. */
+/* Extends the run, or adds its copy and begins another. */
 static void add(struct bruck *bruck, struct run *run, const struct run *next)
 {
-    bool goes_on = run->source == next->source && run->target == next->target &&
+    bool extends = run->source == next->source && run->target == next->target &&
                    run->span.offset + run->span.count == next->span.offset &&
                    run->at + run->span.count == next->at;
-    if (goes_on) {
+    if (extends) {
         run->span.count += next->span.count;
         return;
     }
@@ -58,7 +58,7 @@ static void add(struct bruck *bruck, struct run *run, const struct run *next)
     *run = *next;
 }
 
-/* How many blocks that have the bit come before the one at this distance. */
+/* The number of blocks that have the bit and come before the one at this distance. */
 static uint64_t place_in_message(uint32_t distance, uint32_t bit)
 {
     return ((uint64_t)(distance >> (bit + 1)) << bit) + (distance & ((UINT32_C(1) << bit) - 1));
@@ -75,8 +75,8 @@ static bool has(uint32_t distance, uint32_t bit)
     return (distance >> bit & 1) != 0;
 }
 
-/* Where what has this distance to go in all stands in the call's buffers: at first, and once it has
- * moved. */
+/* The place in the call's buffers of the block that has to travel this distance in all: at first,
+ * and once it has moved. */
 static struct muster_span first_place(const struct bruck *bruck, uint32_t distance)
 {
     return muster_blocks_at(&bruck->blocks, (uint64_t)bruck->rank + bruck->ranks - distance);
@@ -87,7 +87,8 @@ static struct muster_span later_place(const struct bruck *bruck, uint32_t distan
     return muster_blocks_at(&bruck->blocks, (uint64_t)bruck->rank + distance);
 }
 
-/* In place others come where blocks wait that do not move in the first round: these move away. */
+/* In place, blocks arrive where others wait that do not move in the first round: these are copied
+ * away. */
 static void save(struct bruck *bruck)
 {
     for (uint32_t distance = 2; distance < bruck->ranks; distance += 2) {
@@ -97,7 +98,7 @@ static void save(struct bruck *bruck)
     }
 }
 
-/* Where the block at this distance, which has the bit, stands before that round. */
+/* Where the block at this distance, which has the bit, is stored before the round of that bit. */
 static struct run locate(const struct bruck *bruck, uint32_t distance, uint32_t bit)
 {
     uint64_t count = bruck->blocks.count;
@@ -109,12 +110,13 @@ static struct run locate(const struct bruck *bruck, uint32_t distance, uint32_t 
                                           : first_place(bruck, distance)};
     }
     if (has(distance, bit - 1)) {
-        uint64_t came = bruck->incoming + place_in_message(distance, bit - 1) * count;
-        return (struct run){.source = MUSTER_SCRATCH, .span = {.offset = came, .count = count}};
+        uint64_t received = bruck->incoming + place_in_message(distance, bit - 1) * count;
+        return (struct run){.source = MUSTER_SCRATCH, .span = {.offset = received, .count = count}};
     }
     return (struct run){.source = MUSTER_OUTPUT, .span = later_place(bruck, distance)};
 }
 
+/* Packs all blocks that have the bit. */
 static void pack(struct bruck *bruck, uint32_t bit)
 {
     struct run run = {0};
@@ -129,7 +131,7 @@ static void pack(struct bruck *bruck, uint32_t bit)
     flush(bruck, &run);
 }
 
-/* Of what came, all that does not go on in the next round. */
+/* Unpacks all received blocks that are not sent on in the next round. */
 static void unpack(struct bruck *bruck, uint32_t bit)
 {
     struct run run = {0};
@@ -137,9 +139,9 @@ static void unpack(struct bruck *bruck, uint32_t bit)
     for (uint32_t distance = 1; distance < bruck->ranks; distance++) {
         if (has(distance, bit) && (last || !has(distance, bit + 1))) {
             uint64_t count = bruck->blocks.count;
-            uint64_t came = bruck->incoming + place_in_message(distance, bit) * count;
+            uint64_t received = bruck->incoming + place_in_message(distance, bit) * count;
             struct run next = {.source = MUSTER_SCRATCH,
-                               .span = {.offset = came, .count = count},
+                               .span = {.offset = received, .count = count},
                                .target = MUSTER_OUTPUT,
                                .at = later_place(bruck, distance).offset};
             add(bruck, &run, &next);
@@ -182,7 +184,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
         pack(&bruck, bit);
         muster_builder_next_round(builder);
         move(&bruck, bit);
-        unpack(&bruck, bit); /* together with the next packing */
+        unpack(&bruck, bit); /* in the round of the next packing */
     }
     return MUSTER_OK;
 }
@@ -193,7 +195,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     uint32_t rounds = muster_log2_up(ranks);
     *ret_formula = (struct muster_formula){.rounds = rounds};
     if (plan->count > 0 && (ranks > 1 || !plan->in_place)) {
-        ret_formula->rounds += rounds + 1; /* of packing */
+        ret_formula->rounds += rounds + 1; /* for packing */
     }
     for (uint32_t bit = 0; bit < rounds; bit++) {
         uint64_t elements = blocks_in_message(ranks, bit) * plan->count;

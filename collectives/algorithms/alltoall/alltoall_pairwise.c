@@ -1,10 +1,9 @@
 /*
- * Pairwise alltoall(v): in round k every rank sends its block for the rank k further on, and
- * receives that of the rank k before it. P-1 rounds; every block goes straight to where it belongs,
- * which is the least there can be to send.
+ * Pairwise alltoall(v): in round k every rank sends to the rank k further on, and receives from the
+ * rank k before it. P-1 rounds; every block goes directly to its rank, so that no less can be sent.
  *
- * In place, what is sent late stands where what is received early goes to: everything is copied to
- * scratch first.
+ * In place, blocks that are sent late lie where blocks are received early, so all blocks are copied
+ * to scratch first.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3.
  *
@@ -19,18 +18,18 @@
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-/* True if this rank's block for itself is where it belongs already. */
+/* True if this rank's block for itself is at its place already. */
 static bool stays(const struct muster_plan *plan, struct muster_span from, struct muster_span to)
 {
     return from.count == 0 || (plan->in_place && from.offset == to.offset);
 }
 
-/* Copies what is to be moved to scratch, where everything has the same place as in INPUT. */
+/* Copies the blocks that will be moved to the same places in scratch. */
 static void save(const struct muster_plan *plan, struct muster_builder *builder,
                  const struct muster_blocks *blocks, bool own_too)
 {
     struct muster_span all = muster_blocks_range(blocks, 0, blocks->ranks);
-    (void)muster_builder_reserve(builder, all.count); /* nobody else has any */
+    (void)muster_builder_reserve(builder, all.count); /* the only scratch, so it begins at 0 */
     if (own_too) {
         muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_SCRATCH, 0);
     } else {

@@ -1,6 +1,6 @@
 /*
- * Barrier of all with all: everyone tells everyone. One round, P - 1 messages a rank: for few
- * ranks.
+ * All-to-all barrier: every rank sends an empty message to every other one. One round, P - 1
+ * messages a rank: for few ranks.
  *
  * Source: T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: A survey of barrier algorithms for coarse
  * grained supercomputers. Chemnitzer Informatik-Berichte 04-03 (2004), which compares the others.

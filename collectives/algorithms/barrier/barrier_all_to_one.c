@@ -1,7 +1,7 @@
 /*
- * Barrier of all with one: everyone tells rank 0, which tells everyone when it has heard of all.
- * Two rounds, and 2(P - 1) messages in all, the fewest there can be; rank 0 deals with each of
- * them.
+ * Central barrier: every rank sends an empty message to rank 0, which answers all of them when it
+ * has received all. Two rounds and 2(P - 1) messages in all, the fewest that are possible; but rank
+ * 0 handles each of them.
  *
  * Source: J. Mellor-Crummey, M. Scott: Algorithms for scalable synchronization on shared-memory
  * multiprocessors. ACM Transactions on Computer Systems 9 (1991) (the centralized barrier, by

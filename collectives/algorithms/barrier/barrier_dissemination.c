@@ -1,6 +1,6 @@
 /*
- * Dissemination barrier: in round k every rank tells the one 2^k further on. After ceil(log2 P)
- * rounds everyone has heard, directly or not, of everyone.
+ * Dissemination barrier: in round k every rank sends an empty message to the rank 2^k further on.
+ * After ceil(log2 P) rounds every rank knows, directly or not, that all ranks have entered.
  *
  * Source: D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization.
  * International Journal of Parallel Programming 17 (1988), section 3.

@@ -1,6 +1,6 @@
 /*
- * Binomial tree broadcast: in each round everyone who has the data gives it to one who lacks it.
- * ceil(log2 P) rounds; the root sends in each of them.
+ * Binomial tree broadcast: in each round every rank that has the data sends it to one that does
+ * not. ceil(log2 P) rounds; the root sends in each of them.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), on broadcast.
  *
@@ -17,20 +17,20 @@ void muster_broadcast_binomial_part(struct muster_builder *builder,
                                     enum muster_buffer source, struct muster_span span)
 {
     uint32_t size = group->size;
-    uint32_t mine = (group->index + size - root) % size;
-    /* The lowest set bit says in which round the data comes; the bits below it, who gets it next.
-     */
+    uint32_t place = (group->index + size - root) % size;
+    /* The lowest set bit of the place is the round in which the data arrives; the bits below it are
+     * the rounds in which it is sent on. */
     uint32_t below = muster_log2_up(size);
-    if (mine > 0) {
-        below = (uint32_t)__builtin_ctz(mine);
-        uint64_t giver = mine - (UINT32_C(1) << below);
-        muster_builder_recv(builder, muster_group_rank(group, giver + root), MUSTER_OUTPUT, span);
+    if (place > 0) {
+        below = (uint32_t)__builtin_ctz(place);
+        uint64_t parent = place - (UINT32_C(1) << below);
+        muster_builder_recv(builder, muster_group_rank(group, parent + root), MUSTER_OUTPUT, span);
         muster_builder_next_round(builder);
     }
     while (below-- > 0) {
-        uint64_t taker = mine + (UINT64_C(1) << below);
-        if (taker < size) {
-            muster_builder_send(builder, muster_group_rank(group, taker + root), source, span);
+        uint64_t child = place + (UINT64_C(1) << below);
+        if (child < size) {
+            muster_builder_send(builder, muster_group_rank(group, child + root), source, span);
             muster_builder_next_round(builder);
         }
     }
@@ -39,9 +39,9 @@ void muster_broadcast_binomial_part(struct muster_builder *builder,
 struct muster_step_totals muster_broadcast_binomial_totals(uint64_t count, uint32_t size,
                                                            uint32_t place)
 {
-    uint32_t takers = muster_binomial_children(size, place);
-    return (struct muster_step_totals){.rounds = takers + (place > 0 ? 1 : 0),
-                                       .elements = takers * count};
+    uint32_t children = muster_binomial_children(size, place);
+    return (struct muster_step_totals){.rounds = children + (place > 0 ? 1 : 0),
+                                       .elements = children * count};
 }
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)

@@ -1,6 +1,6 @@
 /*
- * Broadcast from one to all: the root sends everything to everyone at once. The baseline that the
- * others are measured against: one round, but the root sends P - 1 times the data.
+ * One-to-all broadcast: the root sends the whole data to every rank at once. One round, but the
+ * root sends P - 1 times the data. This is the baseline for the other algorithms.
  *
  * Source: J. Pjesivac-Grbovic et al. (see reduce_linear.c) (the flat tree).
  *

@@ -1,7 +1,7 @@
 /*
- * Pipelined broadcast: a chain from the root through all ranks, and the data in segments, so that
- * everyone receives one while passing on the one before. P - 1 + S - 1 segment times in all, and
- * each link carries the data once, between hosts too.
+ * Pipelined broadcast: a chain from the root through all ranks. The data goes in segments, so that
+ * a rank receives one segment while it sends on the one before. It takes P - 1 + S - 1 times as
+ * long as a segment, and each link carries the data once, also between hosts.
  *
  * Source: J. L. Traeff, A. Ripke: Optimal broadcast for fully connected processor-node networks.
  * Journal of Parallel and Distributed Computing 68 (2008), section 2 (the linear pipeline).

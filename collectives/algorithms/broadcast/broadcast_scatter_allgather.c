@@ -1,10 +1,10 @@
 /*
- * Broadcast by scatter and allgather: the data is cut into a part for each rank, the parts are
- * scattered down a binomial tree, and then travel around a ring. Each rank sends about twice the
- * data in all, and none more, however many there are: for large calls.
+ * Broadcast by scatter and allgather: the data is cut into one part for each rank; the parts are
+ * scattered down a binomial tree, and then travel around a ring. No rank sends more than about
+ * twice the data, however many ranks there are: for large calls.
  *
- * In the ring nobody is sent what it has: an inner node of the tree has the parts of all below it
- * already, and the root has everything.
+ * In the ring no rank is sent a part that it has. An inner node of the tree has the parts of all
+ * nodes below it already, and the root has all parts.
  *
  * Source: M. Barnett, L. Shuler, R. van de Geijn, S. Gupta, D. G. Payne, J. Watts: Interprocessor
  * collective communication library (InterCom). Scalable High-Performance Computing Conference 1994;
@@ -31,6 +31,7 @@ static struct muster_span parts(const struct muster_plan *plan, uint64_t first, 
     return span;
 }
 
+/* Parts go down the tree, to the largest subtree first. */
 static void scatter(const struct muster_plan *plan, const struct muster_subtree *tree,
                     enum muster_buffer source, struct muster_builder *builder)
 {
@@ -57,6 +58,7 @@ static bool has(const struct muster_subtree *tree, uint64_t part)
     return part >= tree->node && part < tree->end;
 }
 
+/* Parts go around the ring, from each rank to the next one. */
 static void allgather(const struct muster_plan *plan, const struct muster_subtree *tree,
                       enum muster_buffer source, struct muster_builder *builder)
 {
@@ -89,7 +91,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* The root is the busiest: it sends all parts but its own down the tree, and all but the next
+/* The root is the busiest rank: it sends all parts but its own down the tree, and all but the next
  * rank's around the ring. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {

@@ -1,9 +1,9 @@
 /*
  * Broadcast by scatter and recursive doubling: parts go down a binomial tree, as in
- * broadcast_scatter_allgather.c, and come together by exchanges of all that partners at distance 1,
- * 2, 4, ... have. As few bytes as with the ring, in 2 log2 P rounds: for middle calls. Nobody is
- * sent what it has from the scatter. Where P is not a power of two, the ranks beyond the largest
- * one get everything at the end.
+ * broadcast_scatter_allgather.c; then partners at distance 1, 2, 4, ... exchange all parts that
+ * they have. As few bytes as with the ring, but in 2 log2 P rounds: for middle calls. No rank is
+ * sent parts that it has from the scatter. Where P is not a power of two, the ranks beyond the
+ * largest power of two receive all data at the end.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.3.
  *
@@ -12,25 +12,25 @@
  *   round           0      1      2      3
  *   rank 0 sends    cd>2   b>1    a>1    ab>2
  *   rank 1 sends                         ab>3
- *   rank 2 sends           d>3    c>3    cd>0 is left out: it has them
+ *   rank 2 sends           d>3    c>3    cd>0 is not sent: 0 has them
  *   rank 3 sends                         cd>1
  */
 #include "collectives/algorithms/generators.h"
 
-/* Ranks as they count from the root: the first 2^levels exchange. */
-struct cast {
+/* One rank's view. Nodes are ranks counted from the root; the first 2^levels of them exchange. */
+struct view {
     const struct muster_plan *plan;
     uint32_t levels;
     uint32_t node;
     enum muster_buffer source;
 };
 
-static uint32_t rank_of(const struct cast *cast, uint32_t node)
+static uint32_t rank_of(const struct view *view, uint32_t node)
 {
-    return (uint32_t)(((uint64_t)node + cast->plan->root) % cast->plan->topology->ranks);
+    return (uint32_t)(((uint64_t)node + view->plan->root) % view->plan->topology->ranks);
 }
 
-/* So many parts from this one on. */
+/* `many` parts from number `first` on. */
 static struct muster_span parts(uint64_t count, uint32_t levels, uint32_t first, uint32_t many)
 {
     const struct muster_span all = {.count = count};
@@ -41,42 +41,42 @@ static struct muster_span parts(uint64_t count, uint32_t levels, uint32_t first,
     return span;
 }
 
-static void scatter(const struct cast *cast, struct muster_builder *builder)
+static void scatter(const struct view *view, struct muster_builder *builder)
 {
-    uint64_t count = cast->plan->count;
-    uint32_t below = cast->levels;
-    if (cast->node > 0) {
-        below = (uint32_t)__builtin_ctz(cast->node);
-        muster_builder_recv(builder, rank_of(cast, cast->node & (cast->node - 1)), MUSTER_OUTPUT,
-                            parts(count, cast->levels, cast->node, UINT32_C(1) << below));
+    uint64_t count = view->plan->count;
+    uint32_t below = view->levels;
+    if (view->node > 0) {
+        below = (uint32_t)__builtin_ctz(view->node);
+        muster_builder_recv(builder, rank_of(view, view->node & (view->node - 1)), MUSTER_OUTPUT,
+                            parts(count, view->levels, view->node, UINT32_C(1) << below));
         muster_builder_next_round(builder);
     }
     while (below-- > 0) {
         uint32_t half = UINT32_C(1) << below;
-        muster_builder_send(builder, rank_of(cast, cast->node + half), cast->source,
-                            parts(count, cast->levels, cast->node + half, half));
+        muster_builder_send(builder, rank_of(view, view->node + half), view->source,
+                            parts(count, view->levels, view->node + half, half));
         muster_builder_next_round(builder);
     }
 }
 
-/* Whether the scatter gave the node the parts of its partner at this distance, too. */
+/* True if the scatter gave the node also the parts of its partner at this distance. */
 static bool has_both(uint32_t node, uint32_t distance)
 {
     return node % (2 * distance) == 0;
 }
 
-static void exchange(const struct cast *cast, struct muster_builder *builder)
+static void exchange(const struct view *view, struct muster_builder *builder)
 {
-    uint64_t count = cast->plan->count;
-    for (uint32_t distance = 1; distance < UINT32_C(1) << cast->levels; distance *= 2) {
-        uint32_t partner = cast->node ^ distance;
+    uint64_t count = view->plan->count;
+    for (uint32_t distance = 1; distance < UINT32_C(1) << view->levels; distance *= 2) {
+        uint32_t partner = view->node ^ distance;
         if (!has_both(partner, distance)) {
-            muster_builder_send(builder, rank_of(cast, partner), cast->source,
-                                parts(count, cast->levels, cast->node & -distance, distance));
+            muster_builder_send(builder, rank_of(view, partner), view->source,
+                                parts(count, view->levels, view->node & -distance, distance));
         }
-        if (!has_both(cast->node, distance)) {
-            muster_builder_recv(builder, rank_of(cast, partner), MUSTER_OUTPUT,
-                                parts(count, cast->levels, partner & -distance, distance));
+        if (!has_both(view->node, distance)) {
+            muster_builder_recv(builder, rank_of(view, partner), MUSTER_OUTPUT,
+                                parts(count, view->levels, partner & -distance, distance));
         }
         muster_builder_next_round(builder);
     }
@@ -87,27 +87,27 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     const struct muster_span all = {.count = plan->count};
     uint32_t ranks = plan->topology->ranks;
     uint32_t node = (plan->rank + ranks - plan->root) % ranks;
-    const struct cast cast = {.plan = plan,
+    const struct view view = {.plan = plan,
                               .levels = muster_log2_down(ranks),
                               .node = node,
                               .source = node == 0 ? MUSTER_INPUT : MUSTER_OUTPUT};
-    uint32_t kept = UINT32_C(1) << cast.levels;
+    uint32_t kept = UINT32_C(1) << view.levels;
     if (node >= kept) {
-        muster_builder_recv(builder, rank_of(&cast, node - kept), MUSTER_OUTPUT, all);
+        muster_builder_recv(builder, rank_of(&view, node - kept), MUSTER_OUTPUT, all);
         return MUSTER_OK;
     }
     if (node == 0) {
         muster_builder_copy(builder, MUSTER_INPUT, all, MUSTER_OUTPUT, 0);
     }
-    scatter(&cast, builder);
-    exchange(&cast, builder);
+    scatter(&view, builder);
+    exchange(&view, builder);
     if (node + kept < ranks) {
-        muster_builder_send(builder, rank_of(&cast, node + kept), cast.source, all);
+        muster_builder_send(builder, rank_of(&view, node + kept), view.source, all);
     }
     return MUSTER_OK;
 }
 
-/* The root is the busiest: in the exchange, too, it has the largest parts. */
+/* The root is the busiest rank: in the exchange, too, it has the largest parts. */
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
     uint32_t ranks = plan->topology->ranks;

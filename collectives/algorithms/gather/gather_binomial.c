@@ -1,8 +1,8 @@
 /*
- * Binomial tree gather and gatherv: everyone collects the blocks of those below it, its own first,
- * and passes them on in one message. ceil(log2 P) rounds; an element moves once for each level.
- * What an inner node has collected lies in its SCRATCH, ranks counted from the root; to the root it
- * goes in two messages where the ranks start again at 0.
+ * Binomial tree gather and gatherv: every node collects the blocks of the nodes below it behind its
+ * own, and sends them on in one message. ceil(log2 P) rounds; an element moves once for each level.
+ * An inner node collects the blocks in SCRATCH, in the order of ranks counted from the root. They
+ * go to the root in two messages if the ranks start again at 0 among them.
  *
  * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory,
  * practice, and experience. Concurrency and Computation 19 (2007) (the gather on a minimum spanning
@@ -16,7 +16,7 @@
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/subtree.h"
 
-/* The root takes each child's blocks to where they belong. */
+/* The root receives each child's blocks at their places in OUTPUT. */
 static void collect_at_root(const struct muster_subtree *tree, const struct muster_blocks *blocks,
                             struct muster_builder *builder)
 {
@@ -25,16 +25,16 @@ static void collect_at_root(const struct muster_subtree *tree, const struct must
                         MUSTER_OUTPUT, own.offset);
     for (uint32_t level = 0; muster_subtree_has_child(tree, level); level++) {
         const struct muster_subtree child = muster_subtree_child(tree, level);
-        struct muster_span pieces[2];
-        uint32_t count = muster_subtree_pieces(&child, blocks, pieces);
+        struct muster_span spans[2];
+        uint32_t count = muster_subtree_spans(&child, blocks, spans);
         for (uint32_t i = 0; i < count; i++) {
-            muster_builder_recv(builder, muster_subtree_rank(&child), MUSTER_OUTPUT, pieces[i]);
+            muster_builder_recv(builder, muster_subtree_rank(&child), MUSTER_OUTPUT, spans[i]);
         }
         muster_builder_next_round(builder);
     }
 }
 
-/* Elements of its own block at the start of SCRATCH, then each child's. */
+/* An inner node: its own block at the start of SCRATCH, then those of each child. */
 static void collect_in_scratch(const struct muster_subtree *tree,
                                const struct muster_blocks *blocks, struct muster_builder *builder)
 {
@@ -51,8 +51,8 @@ static void collect_in_scratch(const struct muster_subtree *tree,
     }
 }
 
-static void pass_on(const struct muster_subtree *tree, const struct muster_blocks *blocks,
-                    enum muster_buffer source, struct muster_builder *builder)
+static void send_to_parent(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                           enum muster_buffer source, struct muster_builder *builder)
 {
     struct muster_span spans[2];
     uint32_t count = muster_subtree_messages(tree, blocks, spans);
@@ -73,7 +73,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     if (!leaf) {
         collect_in_scratch(&tree, &blocks, builder);
     }
-    pass_on(&tree, &blocks, leaf ? MUSTER_INPUT : MUSTER_SCRATCH, builder);
+    send_to_parent(&tree, &blocks, leaf ? MUSTER_INPUT : MUSTER_SCRATCH, builder);
     return MUSTER_OK;
 }
 
@@ -82,7 +82,7 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
     const struct muster_blocks blocks = muster_blocks_of_output(plan);
     uint32_t ranks = blocks.ranks;
     uint64_t own = muster_blocks_at(&blocks, plan->root).count;
-    uint64_t most = 0; /* that a rank passes on */
+    uint64_t most = 0; /* elements that one rank sends */
     for (uint32_t node = 1; node < ranks; node++) {
         const struct muster_subtree tree = muster_subtree_of(plan, node);
         uint64_t count = muster_subtree_count(&tree, &blocks);

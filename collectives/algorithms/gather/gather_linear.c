@@ -1,6 +1,6 @@
 /*
- * Linear gather and gatherv: everyone sends its block to the root, which takes them all at once.
- * One round, and no element moves twice, but the root deals with P - 1 messages.
+ * Linear gather and gatherv: every rank sends its block to the root, which receives all at once.
+ * One round, and no element moves twice, but the root handles P - 1 messages.
  *
  * Source: E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory,
  * practice, and experience. Concurrency and Computation 19 (2007); "linear" as in Pjesivac-Grbovic

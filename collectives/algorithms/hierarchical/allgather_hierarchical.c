@@ -1,12 +1,12 @@
 /*
- * Hierarchical allgather(v): each host's blocks go once to every other host, along as many lanes as
- * the smallest host has ranks (lanes.h), and then from the carriers of the lanes to all ranks of
- * their host. Where hosts have more ranks than there are lanes, carriers collect the blocks of
- * their run before.
+ * Hierarchical allgather(v): the blocks of each host go once to every other host, along as many
+ * lanes as the smallest host has ranks (lanes.h), and then from the carriers of the lanes to all
+ * ranks of their host. On hosts with more ranks than there are lanes, carriers collect the blocks
+ * of their run first.
  *
  * Source: J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting multi-lane
  * communication. CLUSTER 2020; between hosts as in J. Bruck et al. (see allgather_bruck.c), each
- * piece at its place in the buffer from the start.
+ * block at its final place in the buffer from the start.
  *
  * Four ranks on two hosts, {0, 1} and {2, 3}, with blocks a b c d:
  *
@@ -19,13 +19,15 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-static void collect(const struct muster_lane *own, struct muster_span block,
-                    struct muster_builder *builder)
+/* The carrier receives the blocks of its run. */
+static void collect_run(const struct muster_lane *own, struct muster_span block,
+                        struct muster_builder *builder)
 {
     const struct muster_span mine = {.count = block.count};
     uint32_t carrier = (uint32_t)own->run.offset;
     if (!own->carries) {
-        muster_builder_send(builder, carrier, MUSTER_INPUT, mine); /* it comes back at the end */
+        muster_builder_send(builder, carrier, MUSTER_INPUT,
+                            mine); /* it is received back at the end */
         muster_builder_next_round(builder);
         return;
     }
@@ -39,26 +41,28 @@ static void collect(const struct muster_lane *own, struct muster_span block,
     }
 }
 
-/* A block alone is still being copied in the first round. */
-static void exchange(const struct muster_lane *own, struct muster_builder *builder)
+/* Carriers send each other the blocks of their lane. A run's only block is still being copied in
+ * the first round, so it is sent from INPUT. */
+static void exchange_between_hosts(const struct muster_lane *own, struct muster_builder *builder)
 {
     for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
         uint64_t distance = UINT64_C(1) << round;
         uint64_t hosts = own->all->topology->hosts;
-        for (uint32_t i = 0; i < muster_lanes_pieces(own->all, round); i++) {
-            struct muster_span piece = muster_lane_piece(own, i);
+        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
+            struct muster_span span = muster_lane_blocks(own, i);
             bool fresh = round == 0 && own->run.count == 1;
-            piece.offset = fresh ? 0 : piece.offset;
+            span.offset = fresh ? 0 : span.offset;
             muster_builder_send(builder, muster_lane_carrier(own, distance),
-                                fresh ? MUSTER_INPUT : MUSTER_OUTPUT, piece);
+                                fresh ? MUSTER_INPUT : MUSTER_OUTPUT, span);
             muster_builder_recv(builder, muster_lane_carrier(own, hosts - distance), MUSTER_OUTPUT,
-                                muster_lane_piece(own, distance + i));
+                                muster_lane_blocks(own, distance + i));
         }
         muster_builder_next_round(builder);
     }
 }
 
-static void spread(const struct muster_lane *own, struct muster_builder *builder)
+/* Carriers send the blocks of their lane to all ranks of the host. */
+static void spread_within_host(const struct muster_lane *own, struct muster_builder *builder)
 {
     const struct muster_lanes *lanes = own->all;
     for (uint32_t distance = 1; distance < own->local_size; distance++) {
@@ -85,11 +89,11 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     struct muster_lane own;
     AUTO_FREE uint64_t *starts = NULL;
     TRY(muster_lane_init(&lanes, plan->rank, &own, &starts));
-    collect(&own, muster_blocks_at(&blocks, plan->rank), builder);
+    collect_run(&own, muster_blocks_at(&blocks, plan->rank), builder);
     if (own.carries) {
-        exchange(&own, builder);
+        exchange_between_hosts(&own, builder);
     }
-    spread(&own, builder);
+    spread_within_host(&own, builder);
     return MUSTER_OK;
 }
 
@@ -103,9 +107,10 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
         return totals;
     }
     totals.rounds += muster_lanes_rounds(own->all) + own->local_size - 1;
-    totals.elements = (own->local_size - 1) * muster_lane_column(own);
+    totals.elements = (own->local_size - 1) * muster_lane_elements(own);
     for (uint32_t round = 0; round < muster_lanes_rounds(own->all); round++) {
-        totals.elements += muster_lane_sum(own, 0, muster_lanes_pieces(own->all, round));
+        totals.elements +=
+            muster_lane_elements_of(own, 0, muster_lanes_round_hosts(own->all, round));
     }
     return totals;
 }

@@ -1,7 +1,8 @@
 /*
- * Hierarchical barrier: the ranks of each host tell a leader, the hosts of a rack theirs, the
- * leaders at the top tell one another as in barrier_dissemination.c, and the word goes back the way
- * it came. The slow links carry as few messages in a row as there can be.
+ * Hierarchical barrier: the ranks of each host signal to a leader, the leaders of a rack's hosts to
+ * one of them, and the leaders at the top signal to each other as in barrier_dissemination.c. Then
+ * the signal goes back down the same way. The slow links carry as few messages after each other as
+ * possible.
  *
  * Source: J. Mellor-Crummey, M. Scott (see barrier_all_to_one.c), the tree barrier; levels as in
  * N. Karonis et al. (see broadcast_hierarchical.c).
@@ -20,14 +21,14 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* The level where all of them are equals. */
+/* The level at which the leaders run a dissemination. */
 static uint32_t top_of(const struct muster_topology *topology)
 {
     return topology->racks > 1 ? 0 : 1;
 }
 
-/* Up a binomial tree to the leader. */
-static void tell_leader(const struct muster_rooted_level *level, struct muster_builder *builder)
+/* Signals go up a binomial tree to the leader. */
+static void signal_leader(const struct muster_rooted_level *level, struct muster_builder *builder)
 {
     const struct muster_span nothing = {.count = 0};
     const struct muster_group *group = &level->group;
@@ -57,7 +58,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     uint32_t top = top_of(plan->topology);
     uint32_t below = rooted.first > top ? rooted.first : top + 1;
     for (uint32_t i = MUSTER_ROOTED_LEVELS; i-- > below;) {
-        tell_leader(&levels[i], builder);
+        signal_leader(&levels[i], builder);
     }
     if (rooted.first <= top) {
         muster_barrier_dissemination_part(builder, &levels[top].group);
@@ -69,7 +70,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* There and back. */
+/* Below the top: up and back. */
 static struct muster_step_totals totals_below(uint64_t count, uint32_t size, uint32_t place)
 {
     const struct muster_step_totals one_way = muster_broadcast_binomial_totals(count, size, place);
@@ -79,7 +80,7 @@ static struct muster_step_totals totals_below(uint64_t count, uint32_t size, uin
 static struct muster_step_totals totals_top(uint64_t count, uint32_t size, uint32_t place)
 {
     (void)count;
-    (void)place; /* all do alike */
+    (void)place; /* all members do the same */
     return (struct muster_step_totals){.rounds = muster_log2_up(size)};
 }
 

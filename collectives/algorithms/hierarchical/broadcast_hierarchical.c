@@ -1,9 +1,9 @@
 /*
- * Hierarchical broadcast: from the root to one leader of each rack, from those to one leader of
- * each host, and within each host; at each level down a binomial tree. Each host's uplink brings
- * the data in once, wherever the root is and however many ranks a host has; in a tree over all
- * ranks that is so only where hosts are of equal sizes that are powers of two, and the root is the
- * first.
+ * Hierarchical broadcast: from the root to one leader of each rack, from these to one leader of
+ * each host, and then within each host; at each level down a binomial tree. Each host receives the
+ * data over its uplink once, wherever the root is and however many ranks a host has. In a binomial
+ * tree over all ranks this holds only if all hosts have the same power of two of ranks and the root
+ * is rank 0.
  *
  * Source: N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting
  * hierarchy in parallel computer networks to optimize collective operation performance. IPDPS 2000;

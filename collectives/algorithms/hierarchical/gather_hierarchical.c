@@ -1,8 +1,8 @@
 /*
- * Hierarchical gather and gatherv: on each host the first rank collects the blocks of all, and
- * passes them on to the root in one message, as they lie next to each other there; on its own host
- * the root takes them itself. Two rounds; through each host's uplink every element goes once, and
- * the root deals with one message a host instead of one a rank.
+ * Hierarchical gather and gatherv: on each host the first rank collects the blocks of all ranks,
+ * and sends them to the root in one message, as they are adjacent there; on its own host the root
+ * receives them itself. Two rounds; every element crosses a host's uplink once, and the root
+ * handles one message a host instead of one a rank.
  *
  * Source: J. L. Traeff: Hierarchical gather/scatter algorithms with graceful degradation. IPDPS
  * 2004.
@@ -16,7 +16,7 @@
 
 #include "collectives/algorithms/blocks.h"
 
-/* The ranks of a host, which are next to each other. */
+/* The blocks of a host's ranks, which are adjacent. */
 static struct muster_span host_blocks(const struct muster_topology *topology,
                                       const struct muster_blocks *blocks, uint32_t host)
 {
@@ -43,9 +43,9 @@ static void collect_at_root(const struct muster_plan *plan, const struct muster_
     }
 }
 
-/* By the first rank of a host. */
-static void pass_on(const struct muster_plan *plan, const struct muster_blocks *blocks,
-                    uint32_t host, struct muster_builder *builder)
+/* The first rank of another host collects its host's blocks in SCRATCH and sends them. */
+static void collect_and_send(const struct muster_plan *plan, const struct muster_blocks *blocks,
+                             uint32_t host, struct muster_builder *builder)
 {
     uint32_t first = plan->rank;
     uint32_t size = plan->topology->host_sizes[host];
@@ -76,7 +76,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     if (plan->rank == plan->root) {
         collect_at_root(plan, &blocks, host, builder);
     } else if (!with_root && plan->rank == topology->host_first[host]) {
-        pass_on(plan, &blocks, host, builder);
+        collect_and_send(plan, &blocks, host, builder);
     } else {
         struct muster_span own = {.count = muster_blocks_at(&blocks, plan->rank).count};
         uint32_t to = with_root ? plan->root : topology->host_first[host];
@@ -85,7 +85,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* Of the ranks that the root takes blocks from itself. */
+/* The largest block that the root receives from a rank of its own host. */
 static uint64_t largest_beside_root(const struct muster_plan *plan,
                                     const struct muster_blocks *blocks, uint32_t root_host)
 {

@@ -1,22 +1,23 @@
 /*
- * Hierarchical allreduce: reduce to shares within each host, an allreduce between the hosts for
- * each share by those who own it, and the results back within each host. Between hosts goes only
- * what must, over as many ranks at once as every host has; or over fewer, the leaders.
+ * Hierarchical allreduce: the ranks of each host reduce the data to shares, the owners of each
+ * share allreduce it between the hosts, and spread the results within their hosts. Between hosts
+ * only the necessary data is sent, by as many ranks of each host at once as the smallest host has,
+ * or by fewer: the leaders.
  *
  * The data is cut into as many shares as the smallest host has ranks, or as there are leaders. On
- * each host, share i belongs to local rank i; ranks beyond own nothing, give their data and take
- * the result. Where hosts are in racks there is a level more: the hosts of a rack cut each share
- * among them in the same way, and the racks reduce those parts.
+ * each host share i belongs to local rank i. The other ranks own nothing: they send their data and
+ * receive the result. Where hosts are in racks there is one more level: the hosts of a rack cut
+ * each share among them in the same way, and the racks reduce those parts.
  *
- * The data may be cut into pieces, which then follow each other through the levels in four lanes:
- * while one is on its way between hosts, others are reduced and spread within them, so that links
- * between hosts have something to carry from the first piece's local reduction on to the last
- * piece's last message. Pieces near either end are smaller, down to an eighth, as nothing hides the
- * local work of the first and the last.
+ * The data may be cut into pieces, which follow each other through the levels in four lanes. While
+ * one piece is sent between hosts, others are reduced and spread within them, so that the links
+ * between hosts are busy from the end of the first piece's local reduction to the last message of
+ * the last piece. Nothing hides the local work of the first piece and of the last, so pieces near
+ * either end are smaller, down to an eighth.
  *
- * At each level the members may exchange as any of those does that level.h names: all pairs of them
- * make an algorithm. What is not said in brackets is pairwise below the last level, and
- * halving_doubling there. hierarchy.h has the words.
+ * At each level the members use one of the exchanges of exchange.h, and any combination is an
+ * algorithm. The defaults are halving_doubling at the last level, and pairwise below it.
+ * hierarchy.h has the words for it.
  *
  * Source: the levels as in NCCL's and Horovod's hierarchical allreduce; leaders as in A. Mamidala,
  * R. Kumar, D. De, D. K. Panda: MPI collectives on modern multicore clusters. CCGRID 2008; pieces
@@ -29,8 +30,8 @@
  *   cross    0 <-- a --> 2                       1 <-- b --> 3
  *   local    0 -- a --> 1    0 <-- b -- 1        2 -- a --> 3    2 <-- b -- 3
  *
- * Each share is reduced in one order on its host and then by one allreduce, which gives the same
- * bits everywhere.
+ * Each share is reduced in one order on its host, and then by one allreduce, which gives the same
+ * bits on all ranks.
  */
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/hierarchical/hierarchy.h"
@@ -45,7 +46,7 @@
 enum {
     LEVELS_MAX = 3,
     PIECE_LANES = 4,   /* a power of two, so that it divides the number of pieces */
-    DOUBLINGS_MAX = 3, /* of the size of pieces, from either end on */
+    DOUBLINGS_MAX = 3, /* of the size of pieces, from either end towards the middle */
 };
 
 bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, size_t size)
@@ -53,7 +54,7 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
     const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
     if (hierarchy.local >= MUSTER_EXCHANGE_END || hierarchy.cross >= MUSTER_EXCHANGE_END ||
         hierarchy.world >= MUSTER_EXCHANGE_END) {
-        (void)snprintf(ret_why, size, "an exchange of this number does not exist");
+        (void)snprintf(ret_why, size, "it names an exchange that does not exist");
         return false;
     }
     if (plan->topology->hosts >= 2) {
@@ -64,14 +65,14 @@ bool muster_hierarchical_fits(const struct muster_plan *plan, char *ret_why, siz
     return false;
 }
 
-/* What is the same for all ranks. */
-struct frame {
+/* The parameters, which are the same for all ranks. */
+struct parameters {
     const struct muster_topology *topology;
     uint32_t levels;
-    uint32_t owners[LEVELS_MAX]; /* of each level but the last, where all own */
+    uint32_t owners[LEVELS_MAX]; /* of each level except the last, where all members own a share */
     const struct muster_exchange *exchanges[LEVELS_MAX];
-    uint32_t pieces, lanes, turns; /* in each turn every lane has a piece */
-    uint64_t weights;              /* of all pieces: see weight_of() */
+    uint32_t pieces, lanes, turns; /* in each turn every lane has one piece */
+    uint64_t weights;              /* of all pieces together: see weight_of() */
 };
 
 static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exchange_kind other)
@@ -79,76 +80,77 @@ static const struct muster_exchange *exchange_or(unsigned kind, enum muster_exch
     return muster_exchange_of(kind != MUSTER_EXCHANGE_DEFAULT ? kind : other);
 }
 
-/* How many times as large as the smallest pieces those of this turn are. */
-static uint32_t weight_of(const struct frame *frame, uint32_t turn)
+/* The size of this turn's pieces, as a multiple of the smallest ones. */
+static uint32_t weight_of(const struct parameters *parameters, uint32_t turn)
 {
-    uint32_t last = frame->turns - 1;
+    uint32_t last = parameters->turns - 1;
     uint32_t edge = turn < last - turn ? turn : last - turn;
     return UINT32_C(1) << (edge < DOUBLINGS_MAX ? edge : DOUBLINGS_MAX);
 }
 
-static void cut(struct frame *frame, unsigned pieces)
+static void cut(struct parameters *parameters, unsigned pieces)
 {
-    frame->pieces = pieces == 0 ? 1 : pieces;
-    frame->lanes = frame->pieces < PIECE_LANES ? frame->pieces : PIECE_LANES;
-    frame->turns = frame->pieces / frame->lanes;
-    for (uint32_t turn = 0; turn < frame->turns; turn++) {
-        frame->weights += (uint64_t)weight_of(frame, turn) * frame->lanes;
+    parameters->pieces = pieces == 0 ? 1 : pieces;
+    parameters->lanes = parameters->pieces < PIECE_LANES ? parameters->pieces : PIECE_LANES;
+    parameters->turns = parameters->pieces / parameters->lanes;
+    for (uint32_t turn = 0; turn < parameters->turns; turn++) {
+        parameters->weights += (uint64_t)weight_of(parameters, turn) * parameters->lanes;
     }
 }
 
-static struct frame frame_of(const struct muster_plan *plan)
+static struct parameters parameters_of(const struct muster_plan *plan)
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_hierarchy hierarchy = muster_hierarchy_of(plan->variant);
-    struct frame frame = {.topology = topology,
-                          .levels = topology->racks > 1 && hierarchy.levels != 2 ? 3 : 2};
-    cut(&frame, hierarchy.pieces);
-    frame.owners[0] = muster_topology_smallest_host(topology);
-    if (hierarchy.leaders != 0 && hierarchy.leaders < frame.owners[0]) {
-        frame.owners[0] = hierarchy.leaders;
+    struct parameters parameters = {.topology = topology,
+                                    .levels = topology->racks > 1 && hierarchy.levels != 2 ? 3 : 2};
+    cut(&parameters, hierarchy.pieces);
+    parameters.owners[0] = muster_topology_smallest_host(topology);
+    if (hierarchy.leaders != 0 && hierarchy.leaders < parameters.owners[0]) {
+        parameters.owners[0] = hierarchy.leaders;
     }
-    frame.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
-    if (frame.levels == 3) {
-        frame.owners[1] = muster_topology_smallest_rack(topology);
-        frame.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);
+    parameters.exchanges[0] = exchange_or(hierarchy.local, MUSTER_EXCHANGE_PAIRWISE);
+    if (parameters.levels == 3) {
+        parameters.owners[1] = muster_topology_smallest_rack(topology);
+        parameters.exchanges[1] = exchange_or(hierarchy.cross, MUSTER_EXCHANGE_PAIRWISE);
     }
-    frame.exchanges[frame.levels - 1] = exchange_or(
-        frame.levels == 3 ? hierarchy.world : hierarchy.cross, MUSTER_EXCHANGE_HALVING_DOUBLING);
-    return frame;
+    parameters.exchanges[parameters.levels - 1] =
+        exchange_or(parameters.levels == 3 ? hierarchy.world : hierarchy.cross,
+                    MUSTER_EXCHANGE_HALVING_DOUBLING);
+    return parameters;
 }
 
-/* The pieces one after the other; all zero in the beginning, but for the whole. */
-struct cutter {
+/* Iterates over the pieces; zero at first, except `whole`. */
+struct cursor {
     struct muster_span whole;
     uint32_t piece;   /* the next one */
     uint64_t weights; /* of all pieces before */
 };
 
-static struct muster_span next_piece(const struct frame *frame, struct cutter *cutter)
+static struct muster_span next_piece(const struct parameters *parameters, struct cursor *cursor)
 {
     const struct muster_span begin =
-        muster_span_part(cutter->whole, frame->weights, cutter->weights);
-    cutter->weights += weight_of(frame, cutter->piece++ / frame->lanes);
+        muster_span_part(cursor->whole, parameters->weights, cursor->weights);
+    cursor->weights += weight_of(parameters, cursor->piece++ / parameters->lanes);
     const struct muster_span end =
-        muster_span_part(cutter->whole, frame->weights, cutter->weights - 1);
+        muster_span_part(cursor->whole, parameters->weights, cursor->weights - 1);
     return (struct muster_span){.offset = begin.offset,
                                 .count = end.offset + end.count - begin.offset};
 }
 
-/* The levels that one rank takes part in. */
-struct tower {
-    uint32_t height;
+/* The levels that one rank takes part in, from its host up. */
+struct own_levels {
+    uint32_t count;
     struct muster_level levels[LEVELS_MAX];
 };
 
-/* Places of ranks in lists that are there already: those of one host, of one local rank on the
- * hosts of a rack or of all, and of one place in all racks. The last of three levels gets its list
- * from enlist(). */
-static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t local_rank,
-                             struct muster_span span)
+/* The groups are: the ranks of one host; those of one local rank on the hosts of a rack, or on all
+ * hosts; and those of one place in all racks. Their lists of ranks exist in the topology, except
+ * for the last of three levels, which gets its list from list_racks(). */
+static struct own_levels own_levels_of(const struct parameters *parameters, uint32_t host,
+                                       uint32_t local_rank, struct muster_span span)
 {
-    const struct muster_topology *topology = frame->topology;
+    const struct muster_topology *topology = parameters->topology;
     uint32_t rack = muster_topology_rack(topology, host);
     uint32_t first = topology->rack_first[rack];
     const struct muster_group groups[] = {
@@ -161,52 +163,57 @@ static struct tower tower_of(const struct frame *frame, uint32_t host, uint32_t 
          .index = host - first},
         {.ranks = topology->host_first,
          .offset = local_rank,
-         .size = frame->levels == 3 ? topology->racks : topology->hosts,
-         .index = frame->levels == 3 ? rack : host},
+         .size = parameters->levels == 3 ? topology->racks : topology->hosts,
+         .index = parameters->levels == 3 ? rack : host},
     };
-    struct tower tower = {0};
-    for (uint32_t i = 0; i < frame->levels; i++) {
-        bool last = i == frame->levels - 1;
-        struct muster_level *level = &tower.levels[tower.height++];
+    struct own_levels own_levels = {0};
+    for (uint32_t i = 0; i < parameters->levels; i++) {
+        bool last = i == parameters->levels - 1;
+        struct muster_level *level = &own_levels.levels[own_levels.count++];
         level->group = groups[last ? 2 : i];
         level->span = span;
-        level->owners = last ? level->group.size : frame->owners[i];
+        level->owners = last ? level->group.size : parameters->owners[i];
         if (!muster_level_owns(level, level->group.index)) {
             break;
         }
         span = muster_level_share(level, level->group.index);
     }
-    return tower;
+    return own_levels;
 }
 
-/* Which ranks have this place in their racks; ranks has room for one of each rack. */
-static void enlist(const struct frame *frame, struct tower *tower, uint32_t *ranks)
+/* Lists the ranks that have this place in their racks; `ranks` has room for one a rack. */
+static void list_racks(const struct parameters *parameters, struct own_levels *own_levels,
+                       uint32_t *ranks)
 {
-    const struct muster_topology *topology = frame->topology;
-    if (tower->height < 3) {
+    const struct muster_topology *topology = parameters->topology;
+    if (own_levels->count < 3) {
         return;
     }
-    uint32_t place = tower->levels[1].group.index;
+    uint32_t place = own_levels->levels[1].group.index;
     for (uint32_t rack = 0; rack < topology->racks; rack++) {
         ranks[rack] = topology->host_first[topology->rack_first[rack] + place];
     }
-    tower->levels[2].group.ranks = ranks;
+    own_levels->levels[2].group.ranks = ranks;
 }
 
-/* Up to where the rank owns something, and back. */
-static void climb(struct muster_builder *builder, const struct frame *frame,
-                  const struct tower *tower)
+/* Adds the steps of one piece: the exchanges up to the highest level where the rank takes part, the
+ * allreduce at the last level, and the way back. */
+static void add_levels(struct muster_builder *builder, const struct parameters *parameters,
+                       const struct own_levels *own_levels)
 {
     enum muster_buffer held = MUSTER_INPUT;
-    uint32_t below = tower->height < frame->levels ? tower->height : frame->levels - 1;
+    uint32_t below =
+        own_levels->count < parameters->levels ? own_levels->count : parameters->levels - 1;
     for (uint32_t i = 0; i < below; i++) {
-        held = muster_exchange_begin(builder, frame->exchanges[i], &tower->levels[i], held);
+        held =
+            muster_exchange_begin(builder, parameters->exchanges[i], &own_levels->levels[i], held);
     }
-    if (tower->height == frame->levels) {
-        muster_exchange_allreduce(builder, frame->exchanges[below], &tower->levels[below], held);
+    if (own_levels->count == parameters->levels) {
+        muster_exchange_allreduce(builder, parameters->exchanges[below], &own_levels->levels[below],
+                                  held);
     }
     for (uint32_t i = below; i-- > 0;) {
-        muster_exchange_end(builder, frame->exchanges[i], &tower->levels[i]);
+        muster_exchange_end(builder, parameters->exchanges[i], &own_levels->levels[i]);
     }
 }
 
@@ -214,34 +221,35 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
-    const struct frame frame = frame_of(plan);
-    struct cutter cutter = {.whole = {.count = plan->count}};
+    const struct parameters parameters = parameters_of(plan);
+    struct cursor cursor = {.whole = {.count = plan->count}};
     AUTO_FREE uint32_t *ranks = calloc(topology->racks, sizeof *ranks);
     if (ranks == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " racks",
                                 topology->racks);
     }
-    for (uint32_t piece = 0; piece < frame.pieces; piece++) {
-        struct tower tower =
-            tower_of(&frame, here.host, here.local_rank, next_piece(&frame, &cutter));
-        enlist(&frame, &tower, ranks);
-        muster_builder_set_lane(builder, (uint16_t)(piece % frame.lanes));
-        climb(builder, &frame, &tower);
+    for (uint32_t piece = 0; piece < parameters.pieces; piece++) {
+        struct own_levels own_levels = own_levels_of(&parameters, here.host, here.local_rank,
+                                                     next_piece(&parameters, &cursor));
+        list_racks(&parameters, &own_levels, ranks);
+        muster_builder_set_lane(builder, (uint16_t)(piece % parameters.lanes));
+        add_levels(builder, &parameters, &own_levels);
     }
     return MUSTER_OK;
 }
 
-/* What a rank does at its levels: within its host, and above. */
-static struct muster_step_totals totals_of(const struct frame *frame, const struct tower *tower,
-                                           uint32_t first, uint32_t height)
+/* A rank's totals at the levels [first, count). */
+static struct muster_step_totals totals_of(const struct parameters *parameters,
+                                           const struct own_levels *own_levels, uint32_t first,
+                                           uint32_t count)
 {
     struct muster_step_totals sum = {0};
-    for (uint32_t i = first; i < height && i < tower->height; i++) {
-        const struct muster_level *level = &tower->levels[i];
-        const struct muster_exchange *exchange = frame->exchanges[i];
+    for (uint32_t i = first; i < count && i < own_levels->count; i++) {
+        const struct muster_level *level = &own_levels->levels[i];
+        const struct muster_exchange *exchange = parameters->exchanges[i];
         const struct muster_step_totals totals =
-            i == frame->levels - 1 ? muster_exchange_allreduce_totals(exchange, level)
-                                   : muster_exchange_totals(exchange, level);
+            i == parameters->levels - 1 ? muster_exchange_allreduce_totals(exchange, level)
+                                        : muster_exchange_totals(exchange, level);
         sum.rounds += totals.rounds;
         sum.elements += totals.elements;
         sum.reduced += totals.reduced;
@@ -249,24 +257,24 @@ static struct muster_step_totals totals_of(const struct frame *frame, const stru
     return sum;
 }
 
-/* What a rank does with all pieces: elements of all lanes, and the rounds of the longest. */
-static struct muster_step_totals totals_of_pieces(const struct frame *frame, uint32_t host,
-                                                  uint32_t rank, uint64_t count)
+/* A rank's totals of all pieces: the elements of all lanes, the rounds of the longest. */
+static struct muster_step_totals totals_of_pieces(const struct parameters *parameters,
+                                                  uint32_t host, uint32_t rank, uint64_t count)
 {
-    struct cutter cutter = {.whole = {.count = count}};
+    struct cursor cursor = {.whole = {.count = count}};
     uint32_t rounds[PIECE_LANES] = {0};
     struct muster_step_totals sum = {0};
     struct muster_step_totals totals = {0};
     uint64_t size = UINT64_MAX;
-    for (uint32_t piece = 0; piece < frame->pieces; piece++) {
-        const struct muster_span span = next_piece(frame, &cutter);
-        if (span.count != size) { /* few are: pieces of one size take the same */
-            const struct tower tower = tower_of(frame, host, rank, span);
-            totals = totals_of(frame, &tower, 0, LEVELS_MAX);
+    for (uint32_t piece = 0; piece < parameters->pieces; piece++) {
+        const struct muster_span span = next_piece(parameters, &cursor);
+        if (span.count != size) { /* few sizes differ, and equal ones have the same totals */
+            const struct own_levels own_levels = own_levels_of(parameters, host, rank, span);
+            totals = totals_of(parameters, &own_levels, 0, LEVELS_MAX);
             size = span.count;
         }
         sum.elements += totals.elements;
-        uint32_t *lane = &rounds[piece % frame->lanes];
+        uint32_t *lane = &rounds[piece % parameters->lanes];
         *lane += totals.rounds;
         sum.rounds = *lane > sum.rounds ? *lane : sum.rounds;
     }
@@ -282,28 +290,32 @@ static uint32_t index_of_largest_host(const struct muster_topology *topology)
     return largest;
 }
 
-/* The way through the job: that of the first rank of the largest host. With pieces, what is within
- * hosts hides behind what is between them, but for the first and the last piece. */
-static void estimate(const struct frame *frame, uint64_t count, struct muster_formula *ret_formula)
+/* The critical path: that of the first rank of the largest host. With pieces, the work within hosts
+ * is hidden behind that between them, except for the first and the last piece. */
+static void estimate(const struct parameters *parameters, uint64_t count,
+                     struct muster_formula *ret_formula)
 {
-    const struct muster_topology *topology = frame->topology;
-    uint32_t turns = frame->turns;
-    struct cutter cutter = {.whole = {.count = count}};
-    const struct muster_span first = next_piece(frame, &cutter);
-    const struct tower edge = tower_of(frame, index_of_largest_host(topology), 0, first);
-    const struct tower tower = tower_of(frame, index_of_largest_host(topology), 0, cutter.whole);
-    const struct muster_step_totals local = totals_of(frame, &edge, 0, 1);
+    const struct muster_topology *topology = parameters->topology;
+    uint32_t turns = parameters->turns;
+    struct cursor cursor = {.whole = {.count = count}};
+    const struct muster_span first = next_piece(parameters, &cursor);
+    const struct own_levels edge =
+        own_levels_of(parameters, index_of_largest_host(topology), 0, first);
+    const struct own_levels own_levels =
+        own_levels_of(parameters, index_of_largest_host(topology), 0, cursor.whole);
+    const struct muster_step_totals local = totals_of(parameters, &edge, 0, 1);
     ret_formula->local = (struct muster_path){.messages = (uint64_t)local.rounds * turns,
                                               .elements = local.elements};
     ret_formula->reduced = local.reduced;
-    uint64_t hosts = muster_topology_largest_rack(topology); /* of a rack, that go */
-    for (uint32_t i = 1; i < frame->levels; i++) {
-        const struct muster_step_totals totals = totals_of(frame, &tower, i, i + 1);
+    uint64_t hosts =
+        muster_topology_largest_rack(topology); /* of a rack that send at the same time */
+    for (uint32_t i = 1; i < parameters->levels; i++) {
+        const struct muster_step_totals totals = totals_of(parameters, &own_levels, i, i + 1);
         const struct muster_path path = {.messages = (uint64_t)totals.rounds * turns,
-                                         .elements = totals.elements * frame->owners[0]};
-        if (frame->levels == LEVELS_MAX && i == 1) {
+                                         .elements = totals.elements * parameters->owners[0]};
+        if (parameters->levels == LEVELS_MAX && i == 1) {
             ret_formula->cross = path;
-            hosts = frame->owners[1];
+            hosts = parameters->owners[1];
         } else {
             muster_formula_between(ret_formula, topology, path, hosts);
         }
@@ -313,19 +325,19 @@ static void estimate(const struct frame *frame, uint64_t count, struct muster_fo
 
 static void find_formula(const struct muster_plan *plan, struct muster_formula *ret_formula)
 {
-    const struct frame frame = frame_of(plan);
+    const struct parameters parameters = parameters_of(plan);
     *ret_formula = (struct muster_formula){0};
     for (uint32_t host = 0; host < plan->topology->hosts; host++) {
         for (uint32_t rank = 0; rank < plan->topology->host_sizes[host]; rank++) {
             const struct muster_step_totals totals =
-                totals_of_pieces(&frame, host, rank, plan->count);
+                totals_of_pieces(&parameters, host, rank, plan->count);
             ret_formula->rounds =
                 totals.rounds > ret_formula->rounds ? totals.rounds : ret_formula->rounds;
             ret_formula->elements =
                 totals.elements > ret_formula->elements ? totals.elements : ret_formula->elements;
         }
     }
-    estimate(&frame, plan->count, ret_formula);
+    estimate(&parameters, plan->count, ret_formula);
 }
 
 const struct muster_generator muster_hierarchical_generator = {

@@ -1,3 +1,4 @@
+/* Parsing and printing the parameters of a hierarchical allreduce. */
 #include "collectives/algorithms/hierarchical/hierarchy.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-_Static_assert(MUSTER_EXCHANGE_END <= 16, "a kind has 4 bits");
+_Static_assert(MUSTER_EXCHANGE_END <= 16, "an exchange has 4 bits");
 
 struct muster_hierarchy muster_hierarchy_of(uint32_t variant)
 {
@@ -40,7 +41,7 @@ static muster_status parse_exchange(const char *key, const char *value, unsigned
     }
     char names[256];
     list_exchanges(names, sizeof names);
-    return muster_error_set(MUSTER_INVALID, "%s=%.64s: there are %s", key, value, names);
+    return muster_error_set(MUSTER_INVALID, "%s=%.64s: must be one of %s", key, value, names);
 }
 
 static muster_status parse_number(const char *key, const char *value, unsigned least, unsigned most,
@@ -62,7 +63,7 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
     struct {
         const char *key;
         unsigned *value;
-        unsigned least, most; /* 0: it is the name of an exchange */
+        unsigned least, most; /* 0: the value is the name of an exchange */
     } const fields[] = {
         {"local", &hierarchy->local, 0, 0},
         {"cross", &hierarchy->cross, 0, 0},
@@ -78,7 +79,7 @@ static muster_status parse_word(char *word, struct muster_hierarchy *hierarchy)
             continue;
         }
         if (*fields[i].value != 0) {
-            return muster_error_set(MUSTER_INVALID, "%s is said twice", key);
+            return muster_error_set(MUSTER_INVALID, "%s is given twice", key);
         }
         return fields[i].most == 0
                    ? parse_exchange(key, value, fields[i].value)

@@ -1,5 +1,5 @@
-/* What may be said of a hierarchical allreduce, as a variant (algorithm.h): which exchange at which
- * level, how many leaders, how many levels. */
+/* The parameters of a hierarchical allreduce, and their variant number (algorithm.h): the exchange
+ * at each level, the leaders, the levels, the pieces. */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_HIERARCHY_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_HIERARCHY_H
 
@@ -8,18 +8,18 @@
 
 enum { MUSTER_LEADERS_MAX = 255, MUSTER_PIECES_MAX = 128 };
 
-/* Kinds are those of enum muster_exchange_kind; what is 0 was not said. */
+/* The first three are of enum muster_exchange_kind. 0: the default. */
 struct muster_hierarchy {
     unsigned local;   /* among the ranks of a host */
-    unsigned cross;   /* among the hosts; with racks among those of a rack */
+    unsigned cross;   /* among the hosts; with racks, among the hosts of a rack */
     unsigned world;   /* among the racks */
-    unsigned leaders; /* ranks of a host that go on to other hosts, at most; 0: all */
-    unsigned levels;  /* 2: racks do not count; 0: as many as there are */
-    unsigned pieces;  /* that the data is cut into, a power of two; 0: one */
+    unsigned leaders; /* at most so many ranks of a host own shares; 0: all */
+    unsigned levels;  /* 2: racks are ignored; 0: as many levels as the topology has */
+    unsigned pieces;  /* into which the data is cut, a power of two; 0: one piece */
 };
 
-/* As a number: so many bits each, in the order above. For constants. Added to that, the pieces, by
- * their logarithm. */
+/* The variant number, for constants: some bits for each parameter, in the order above. The pieces
+ * are added by their logarithm. */
 #define MUSTER_HIERARCHY(local, cross, world, leaders, flat)               \
     ((uint32_t)(local) | (uint32_t)(cross) << 4 | (uint32_t)(world) << 8 | \
      (uint32_t)(leaders) << 12 | (uint32_t)(flat) << 20)

@@ -1,3 +1,4 @@
+/* The lanes between hosts: runs, carriers, and the blocks of a lane. */
 #include "collectives/algorithms/hierarchical/lanes.h"
 
 #include "collectives/algorithms/generators.h"
@@ -16,7 +17,7 @@ static struct muster_span run_of(const struct muster_lanes *lanes, uint32_t lane
     return muster_span_part(all, lanes->lanes, lane);
 }
 
-static struct muster_span piece_of(const struct muster_lanes *lanes, uint32_t lane, uint32_t host)
+static struct muster_span blocks_of(const struct muster_lanes *lanes, uint32_t lane, uint32_t host)
 {
     const struct muster_span run = run_of(lanes, lane, host);
     return muster_blocks_range(&lanes->blocks, run.offset, run.offset + run.count);
@@ -29,7 +30,7 @@ struct muster_lanes muster_lanes_of(const struct muster_topology *topology,
         .topology = topology, .blocks = *blocks, .lanes = muster_topology_smallest_host(topology)};
 }
 
-/* The run that the local rank is in: the larger runs come first. */
+/* The lane, or run, of a local rank: the larger runs come first. */
 static uint32_t lane_of(uint32_t local_rank, uint32_t local_size, uint32_t lanes)
 {
     uint32_t small = local_size / lanes;
@@ -58,7 +59,7 @@ void muster_lanes_measure(const struct muster_lanes *lanes, uint32_t lane, uint6
 {
     starts[0] = 0;
     for (uint32_t host = 0; host < lanes->topology->hosts; host++) {
-        starts[host + 1] = starts[host] + piece_of(lanes, lane, host).count;
+        starts[host + 1] = starts[host] + blocks_of(lanes, lane, host).count;
     }
 }
 
@@ -115,11 +116,11 @@ uint32_t muster_lane_carrier(const struct muster_lane *own, uint64_t distance)
     return (uint32_t)run_of(own->all, own->lane, host).offset;
 }
 
-struct muster_span muster_lane_piece(const struct muster_lane *own, uint64_t distance)
+struct muster_span muster_lane_blocks(const struct muster_lane *own, uint64_t distance)
 {
     uint64_t hosts = own->all->topology->hosts;
-    return piece_of(own->all, own->lane,
-                    (uint32_t)((own->host + hosts - distance % hosts) % hosts));
+    return blocks_of(own->all, own->lane,
+                     (uint32_t)((own->host + hosts - distance % hosts) % hosts));
 }
 
 bool muster_lanes_next(const struct muster_lanes *lanes, uint32_t lane, uint32_t *host,
@@ -128,9 +129,9 @@ bool muster_lanes_next(const struct muster_lanes *lanes, uint32_t lane, uint32_t
     if (*host >= lanes->topology->hosts) {
         return false;
     }
-    struct muster_span span = piece_of(lanes, lane, (*host)++);
+    struct muster_span span = blocks_of(lanes, lane, (*host)++);
     while (*host < lanes->topology->hosts) {
-        const struct muster_span next = piece_of(lanes, lane, *host);
+        const struct muster_span next = blocks_of(lanes, lane, *host);
         if (next.offset != span.offset + span.count) {
             break;
         }
@@ -141,19 +142,19 @@ bool muster_lanes_next(const struct muster_lanes *lanes, uint32_t lane, uint32_t
     return true;
 }
 
-uint64_t muster_lane_column(const struct muster_lane *own)
+uint64_t muster_lane_elements(const struct muster_lane *own)
 {
     return own->starts[own->all->topology->hosts];
 }
 
-uint64_t muster_lane_sum(const struct muster_lane *own, uint64_t distance, uint64_t pieces)
+uint64_t muster_lane_elements_of(const struct muster_lane *own, uint64_t distance, uint64_t hosts)
 {
-    uint64_t hosts = own->all->topology->hosts;
-    uint64_t end = (own->host + hosts - distance) % hosts + 1;
-    if (pieces <= end) {
-        return own->starts[end] - own->starts[end - pieces];
+    uint64_t all = own->all->topology->hosts;
+    uint64_t end = (own->host + all - distance) % all + 1;
+    if (hosts <= end) {
+        return own->starts[end] - own->starts[end - hosts];
     }
-    return own->starts[end] + own->starts[hosts] - own->starts[hosts + end - pieces];
+    return own->starts[end] + own->starts[all] - own->starts[all + end - hosts];
 }
 
 uint32_t muster_lanes_rounds(const struct muster_lanes *lanes)
@@ -161,31 +162,32 @@ uint32_t muster_lanes_rounds(const struct muster_lanes *lanes)
     return muster_log2_up(lanes->topology->hosts);
 }
 
-uint32_t muster_lanes_pieces(const struct muster_lanes *lanes, uint32_t round)
+uint32_t muster_lanes_round_hosts(const struct muster_lanes *lanes, uint32_t round)
 {
-    uint32_t held = UINT32_C(1) << round;
-    uint32_t lacking = lanes->topology->hosts - held;
-    return held < lacking ? held : lacking;
+    uint32_t present = UINT32_C(1) << round;
+    uint32_t missing = lanes->topology->hosts - present;
+    return present < missing ? present : missing;
 }
 
-/* The way through the job: the shares of the largest host, all lanes through one uplink. A message
- * more in a round is taken for half a latency. */
+/* The critical path: the shares of the largest host, and all lanes through one uplink. Each further
+ * message in a round counts as half a latency. */
 static void estimate(const struct muster_lanes *lanes, struct muster_formula *formula)
 {
     assert(lanes->lanes > 0 && lanes->topology->hosts > 0 && lanes->topology->racks > 0);
     uint64_t total = muster_blocks_total(&lanes->blocks);
     uint64_t largest = muster_topology_largest_host(lanes->topology);
     uint64_t hosts = lanes->topology->hosts;
-    uint64_t apart = lanes->lanes > 1 ? hosts : 1;
-    formula->local = (struct muster_path){.messages = (largest - 1) * (apart + 1) / 2 + largest - 1,
-                                          .elements = (largest - 1) * (total / lanes->lanes)};
+    uint64_t messages = lanes->lanes > 1 ? hosts : 1; /* in which a lane's blocks go */
+    formula->local =
+        (struct muster_path){.messages = (largest - 1) * (messages + 1) / 2 + largest - 1,
+                             .elements = (largest - 1) * (total / lanes->lanes)};
     const struct muster_path between = {.messages = muster_lanes_rounds(lanes) +
                                                     (lanes->lanes > 1 ? hosts / 2 : 0),
                                         .elements = total / hosts * (hosts - 1)};
     muster_formula_between(formula, lanes->topology, between, hosts / lanes->topology->racks);
 }
 
-/* The ranks of one run do alike, but for the first. */
+/* Raises the formula's rounds and elements to those of the ranks of one run. */
 static void add_host(const struct muster_lanes *lanes, uint32_t lane, uint32_t host,
                      const uint64_t *starts, muster_lane_totals totals_of,
                      struct muster_formula *formula)

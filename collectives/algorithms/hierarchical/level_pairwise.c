@@ -1,10 +1,11 @@
 /*
- * A level where every two members exchange directly: in round d each gives the member d further on
- * that member's share, and takes its own from the one d before; on the way back likewise.
+ * A level where every pair of members exchanges directly. In round d each member sends the member d
+ * further on that one's share, and receives its own from the member d before. The way back goes
+ * likewise.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), sections 4.2 and 4.1.
  *
- * Four members that all own a share; what member 0 gives to whom, and what comes to it:
+ * Four members that all own a share; what member 0 sends and receives:
  *
  *   round    0             1             2                to owners
  *            b -> 1        c -> 2        d -> 3
@@ -13,7 +14,7 @@
 #include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
-/* The members at this distance, further on and before. */
+/* The indices of the members at this distance, after and before this one. */
 static uint32_t after(const struct muster_level *level, uint32_t distance)
 {
     return (uint32_t)(((uint64_t)level->group.index + distance) % level->group.size);
@@ -64,7 +65,7 @@ void muster_pairwise_allgather(struct muster_builder *builder, const struct must
     }
 }
 
-/* Who owns nothing has to do with the owners only. */
+/* A member that owns nothing exchanges with the owners only. */
 struct muster_step_totals muster_pairwise_allgather_totals(const struct muster_level *level)
 {
     uint64_t others = level->group.size - 1;

@@ -1,12 +1,13 @@
 /*
- * A level where each share travels once around a ring, from the member after its owner to the
- * owner, reduced on the way, and once more from the owner on: as in ring_two_phase.c, but so that
- * share i ends at member i, and some members may own none.
+ * A level where each share travels around a ring from the member after its owner to the owner, and
+ * is reduced on the way; then the result travels around it from the owner. It is as in
+ * ring_two_phase.c, but share i ends at member i, and some members may own no share.
  */
 #include "collectives/algorithms/hierarchical/exchange.h"
 #include "collectives/algorithms/level.h"
 
-/* The number of the share that a member of this index sends in this round to its owner. */
+/* The number of the share that the member with this index sends in this round, towards its owner.
+ */
 static uint32_t outgoing(uint32_t size, uint32_t index, uint32_t round)
 {
     return (uint32_t)(((uint64_t)index + 2 * (uint64_t)size - 1 - round) % size);
@@ -41,7 +42,7 @@ static enum muster_buffer reduce_scatter(struct muster_builder *builder,
     return size > 1 ? MUSTER_OUTPUT : source;
 }
 
-/* One share further on than on the way to the owners. */
+/* In each round the share after the one of the same round of the reduce-scatter. */
 static void allgather(struct muster_builder *builder, const struct muster_level *level)
 {
     uint32_t size = level->group.size;

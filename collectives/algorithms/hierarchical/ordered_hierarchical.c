@@ -1,15 +1,15 @@
 /*
- * Hierarchical allreduce in the order of contributors. Within each host the owners of a share (see
- * hierarchical.c: every host has as many as the smallest has ranks) collect it from all its ranks
- * and reduce what the contributors' tree allows: sums that are a whole branch of it. Where the
- * contributors of a host are neighbours that is one sum or a few, where they are scattered it is
- * more, up to all of them. Between hosts those sums travel to the owners of parts of the share, who
- * reduce them to the end; the results go back the same ways.
+ * Reproducible hierarchical allreduce. Within each host the owner of a share (see hierarchical.c:
+ * every host has as many owners as the smallest host has ranks) collects it from all ranks of the
+ * host, and reduces as far as the tree of the reduction order allows: to sums that are whole nodes
+ * of the tree. If the ranks of a host are neighbours in the reduction order, that is one sum or a
+ * few; if they are scattered, it is more, up to one a rank. Between hosts these sums go to the
+ * owners of parts of the share, which reduce them to the end. The results go back the same way.
  *
  * Source: as ordered.h and hierarchical.c.
  *
- * Four contributors in order on two hosts, {0, 1} and {2, 3}; the data are halves ab, each of which
- * is cut in two between the hosts: a'a" b'b":
+ * Four ranks in the reduction order on two hosts, {0, 1} and {2, 3}; the data are halves ab, each
+ * of which is cut in two between the hosts: a'a" b'b":
  *
  *   local    0 -- b --> 1    0 <-- a -- 1        2 -- b --> 3    2 <-- a -- 3
  *   reduce   0: a0+a1        1: b0+b1            2: a2+a3        3: b2+b3
@@ -27,14 +27,14 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* What all ranks know: for each host which sums leave it. */
+/* What all ranks know: the sums that are left of each host. */
 struct forest {
     const struct muster_topology *topology;
-    uint32_t *places;             /* [ranks] of each rank among the contributors */
-    struct muster_ordered *nodes; /* [ranks] those of host h from host_first[h] on */
-    uint32_t *counts;             /* [hosts] how many are left */
-    uint32_t *passes;             /* [hosts] in how many passes */
-    uint32_t owners;              /* of each host */
+    uint32_t *places;                 /* [ranks] each rank's place in the reduction order */
+    struct muster_partial_sum *nodes; /* [ranks] the sums; those of host h from host_first[h] on */
+    uint32_t *counts;                 /* [hosts] the number of sums that are left */
+    uint32_t *passes;                 /* [hosts] the passes that reduce them */
+    uint32_t owners;                  /* of shares, on each host */
 };
 
 static void finish(struct forest *forest)
@@ -47,17 +47,17 @@ static void finish(struct forest *forest)
 
 static int compare_nodes(const void *left_node, const void *right_node)
 {
-    const struct muster_ordered *left = left_node;
-    const struct muster_ordered *right = right_node;
+    const struct muster_partial_sum *left = left_node;
+    const struct muster_partial_sum *right = right_node;
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
-/* The contributors of a host by place; `at` is the local rank. */
-static void list_host(const struct forest *forest, uint32_t host, struct muster_ordered *nodes)
+/* The inputs of a host, sorted by place; `at` is the local rank. */
+static void list_host(const struct forest *forest, uint32_t host, struct muster_partial_sum *nodes)
 {
     uint32_t size = forest->topology->host_sizes[host];
     for (uint32_t i = 0; i < size; i++) {
-        nodes[i] = (struct muster_ordered){
+        nodes[i] = (struct muster_partial_sum){
             .first = forest->places[muster_topology_rank(forest->topology, host, i)],
             .buffer = MUSTER_SCRATCH,
             .at = i};
@@ -85,7 +85,7 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
         forest->places[muster_group_rank(&all, place)] = place;
     }
     for (uint32_t host = 0; host < topology->hosts; host++) {
-        struct muster_ordered *nodes = &forest->nodes[topology->host_first[host]];
+        struct muster_partial_sum *nodes = &forest->nodes[topology->host_first[host]];
         forest->counts[host] = topology->host_sizes[host];
         list_host(forest, host, nodes);
         forest->passes[host] =
@@ -94,7 +94,7 @@ static muster_status make_forest(const struct muster_plan *plan, struct forest *
     return MUSTER_OK;
 }
 
-/* Levels as in hierarchical.c: within the host, and for the owner of a share between hosts. */
+/* Levels as in hierarchical.c: within a host; and between the hosts, for the owners of a share. */
 static struct muster_level local_level(const struct forest *forest, uint32_t host,
                                        uint32_t local_rank, uint64_t count)
 {
@@ -112,10 +112,11 @@ static struct muster_level cross_level(const struct forest *forest, uint32_t hos
                                  .owners = forest->topology->hosts};
 }
 
-/* To the owners of shares, who get all of the host's. Leaves the sums' places in nodes. */
+/* Sends all shares to their owners within the host. An owner reduces what it received, and leaves
+ * the sums in `nodes`. */
 static void collect_local(struct muster_builder *builder, const struct forest *forest,
                           const struct muster_level *level, uint32_t host,
-                          struct muster_ordered *nodes)
+                          struct muster_partial_sum *nodes)
 {
     const struct muster_group *group = &level->group;
     bool owns = muster_level_owns(level, group->index);
@@ -149,10 +150,10 @@ static void collect_local(struct muster_builder *builder, const struct forest *f
     }
 }
 
-/* Sums of the hosts to the owners of parts; nodes begin with this host's and have room for those of
- * all others. Returns how many there are. */
+/* Sends the host's sums to the owners of the parts on the other hosts, and receives theirs. `nodes`
+ * begins with this host's sums and has room for those of all others. Returns their number. */
 static uint32_t exchange_sums(struct muster_builder *builder, const struct forest *forest,
-                              const struct muster_level *level, struct muster_ordered *nodes)
+                              const struct muster_level *level, struct muster_partial_sum *nodes)
 {
     const struct muster_topology *topology = forest->topology;
     const struct muster_group *group = &level->group;
@@ -170,7 +171,7 @@ static uint32_t exchange_sums(struct muster_builder *builder, const struct fores
                                      .count = part.count});
         }
         for (uint32_t i = 0; i < forest->counts[from]; i++) {
-            struct muster_ordered node = forest->nodes[topology->host_first[from] + i];
+            struct muster_partial_sum node = forest->nodes[topology->host_first[from] + i];
             node.at = muster_builder_reserve(builder, own.count);
             muster_builder_recv(builder, muster_group_rank(group, from), MUSTER_SCRATCH,
                                 (struct muster_span){.offset = node.at, .count = own.count});
@@ -185,8 +186,9 @@ static uint32_t exchange_sums(struct muster_builder *builder, const struct fores
     return all;
 }
 
+/* Between hosts: collects the sums of this rank's part, reduces them, and spreads the result. */
 static void cross(struct muster_builder *builder, const struct forest *forest,
-                  const struct muster_level *level, struct muster_ordered *nodes)
+                  const struct muster_level *level, struct muster_partial_sum *nodes)
 {
     const struct muster_span own = muster_level_share(level, level->group.index);
     uint32_t count = exchange_sums(builder, forest, level, nodes);
@@ -204,26 +206,26 @@ static muster_status generate_from(const struct muster_plan *plan, const struct 
 {
     const struct muster_topology *topology = plan->topology;
     const struct muster_position here = muster_topology_locate(topology, plan->rank);
-    AUTO_FREE uint32_t *near = calloc(here.local_size, sizeof *near);
-    AUTO_FREE uint32_t *far = calloc(topology->hosts, sizeof *far);
-    AUTO_FREE struct muster_ordered *nodes = calloc(topology->ranks, sizeof *nodes);
-    if (near == NULL || far == NULL || nodes == NULL) {
+    AUTO_FREE uint32_t *host_ranks = calloc(here.local_size, sizeof *host_ranks);
+    AUTO_FREE uint32_t *owner_ranks = calloc(topology->hosts, sizeof *owner_ranks);
+    AUTO_FREE struct muster_partial_sum *nodes = calloc(topology->ranks, sizeof *nodes);
+    if (host_ranks == NULL || owner_ranks == NULL || nodes == NULL) {
         return muster_error_set(MUSTER_FATAL, "schedule: no memory for %" PRIu32 " ranks",
                                 topology->ranks);
     }
     struct muster_level local = local_level(forest, here.host, here.local_rank, plan->count);
     for (uint32_t i = 0; i < here.local_size; i++) {
-        near[i] = muster_topology_rank(topology, here.host, i);
+        host_ranks[i] = muster_topology_rank(topology, here.host, i);
     }
-    local.group.ranks = near;
+    local.group.ranks = host_ranks;
     collect_local(builder, forest, &local, here.host, nodes);
     if (muster_level_owns(&local, here.local_rank)) {
         struct muster_level level =
             cross_level(forest, here.host, muster_level_share(&local, here.local_rank));
         for (uint32_t host = 0; host < topology->hosts; host++) {
-            far[host] = muster_topology_rank(topology, host, here.local_rank);
+            owner_ranks[host] = muster_topology_rank(topology, host, here.local_rank);
         }
-        level.group.ranks = far;
+        level.group.ranks = owner_ranks;
         cross(builder, forest, &level, nodes);
     }
     muster_pairwise_allgather(builder, &local);
@@ -239,7 +241,7 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return status;
 }
 
-/* What is left of all hosts' sums, between the hosts: the passes to the last one. Changes them. */
+/* The passes that reduce the sums of all hosts to one. Changes the forest. */
 static uint32_t count_last_passes(struct forest *forest)
 {
     const struct muster_topology *topology = forest->topology;
@@ -253,7 +255,7 @@ static uint32_t count_last_passes(struct forest *forest)
     return muster_ordered_merge(NULL, topology->ranks, 1, forest->nodes, &all);
 }
 
-/* Between hosts: what the owner of a share does there and back. */
+/* Between hosts: the totals of a share's owner. */
 static struct muster_step_totals
 totals_across(const struct forest *forest, const struct muster_level *level, uint32_t last_passes)
 {
@@ -265,7 +267,7 @@ totals_across(const struct forest *forest, const struct muster_level *level, uin
                                        .reduced = others * own};
 }
 
-/* Within the host. */
+/* Within the host: the totals of a rank. */
 static struct muster_step_totals totals_within(const struct forest *forest,
                                                const struct muster_level *level, uint32_t host)
 {
@@ -292,24 +294,24 @@ static void fill_formula(const struct muster_plan *plan, struct forest *forest,
     for (uint32_t host = 0; host < topology->hosts; host++) {
         for (uint32_t rank = 0; rank < topology->host_sizes[host]; rank++) {
             const struct muster_level local = local_level(forest, host, rank, plan->count);
-            const struct muster_step_totals near = totals_within(forest, &local, host);
-            struct muster_step_totals far = {0};
+            const struct muster_step_totals within = totals_within(forest, &local, host);
+            struct muster_step_totals across = {0};
             if (muster_level_owns(&local, rank)) {
                 const struct muster_level level =
                     cross_level(forest, host, muster_level_share(&local, rank));
-                far = totals_across(forest, &level, last_passes);
+                across = totals_across(forest, &level, last_passes);
             }
-            uint32_t rounds = near.rounds + far.rounds;
-            uint64_t elements = near.elements + far.elements;
+            uint32_t rounds = within.rounds + across.rounds;
+            uint64_t elements = within.elements + across.elements;
             formula->rounds = rounds > formula->rounds ? rounds : formula->rounds;
             formula->elements = elements > formula->elements ? elements : formula->elements;
             if (rank == 0 && topology->host_sizes[host] > largest) {
                 largest = topology->host_sizes[host];
                 formula->local =
-                    (struct muster_path){.messages = near.rounds, .elements = near.elements};
-                between = (struct muster_path){.messages = far.rounds,
-                                               .elements = far.elements * forest->owners};
-                formula->reduced = near.reduced + far.reduced;
+                    (struct muster_path){.messages = within.rounds, .elements = within.elements};
+                between = (struct muster_path){.messages = across.rounds,
+                                               .elements = across.elements * forest->owners};
+                formula->reduced = within.reduced + across.reduced;
             }
         }
     }
@@ -324,14 +326,14 @@ static void find_formula(const struct muster_plan *plan, struct muster_formula *
         fill_formula(plan, &forest, ret_formula);
         finish(&forest);
     } else {
-        /* Without memory no schedule will be made either: not to be chosen. */
+        /* Without memory no schedule could be generated either: it must not be selected. */
         ret_formula->cross.elements = UINT64_MAX;
     }
 }
 
 const struct muster_generator muster_ordered_hierarchical_generator = {
     .rounds_text = "2(L-1) + 2(H-1) + ceil(log2 P) + 1 or more",
-    .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H; contributors not in order of hosts: more",
+    .elements_text = "2n(L-1)/L + 2(n/L)(H-1)/H; more if the reduction order mixes hosts",
     .generate = generate,
     .formula = find_formula,
 };

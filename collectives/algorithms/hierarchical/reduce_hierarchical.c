@@ -1,7 +1,7 @@
 /*
- * Hierarchical reduce: the ranks of each host to a leader, those leaders to one in each rack, and
- * those to the root; at each level up a binomial tree. The way of the hierarchical broadcast,
- * backward: each host's uplink carries the data out once.
+ * Hierarchical reduce: from the ranks of each host to a leader, from these leaders to one in each
+ * rack, and from those to the root; at each level up a binomial tree. It is the hierarchical
+ * broadcast backward: each host sends the data over its uplink once.
  *
  * Source: as broadcast_hierarchical.c.
  *

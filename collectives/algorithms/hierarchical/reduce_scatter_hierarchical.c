@@ -1,8 +1,8 @@
 /*
- * Hierarchical reduce-scatter, with any distribution: within each host the carriers of the lanes
- * (lanes.h) reduce their columns, between the hosts each lane reduces its pieces to the hosts that
- * they belong to, and where hosts have more ranks than there are lanes, carriers give the blocks of
- * their run away. The way of the hierarchical allgather, backward.
+ * Hierarchical reduce-scatter, for any sizes of hosts and blocks: within each host the carriers of
+ * the lanes (lanes.h) reduce the blocks of their lane; between the hosts the blocks are reduced at
+ * the hosts that they belong to; on hosts with more ranks than there are lanes, carriers then send
+ * the blocks of their run to their ranks. It is the hierarchical allgather backward.
  *
  * Source: as allgather_hierarchical.c.
  *
@@ -17,97 +17,102 @@
 #include "worker/base/cleanup.h"
 #include "worker/base/status.h"
 
-/* Where a carrier keeps its column: in SCRATCH, one piece after the other. */
-struct column {
+/* A carrier's sums: in SCRATCH, the lane's blocks of one host after the other. */
+struct carrier {
     const struct muster_lane *own;
     struct muster_builder *builder;
-    bool reduced; /* all of it holds sums over the host; else it is still in INPUT */
+    bool reduced; /* SCRATCH holds sums over the host; else the data is still in INPUT */
 };
 
-/* In SCRATCH, of the piece of the host `distance` before. */
-static uint64_t place_of(const struct column *column, uint64_t distance)
+/* Where the blocks of the host `distance` before begin in SCRATCH. */
+static uint64_t place_of(const struct carrier *carrier, uint64_t distance)
 {
-    uint64_t hosts = column->own->all->topology->hosts;
-    return column->own->starts[(column->own->host + hosts - distance % hosts) % hosts];
+    uint64_t hosts = carrier->own->all->topology->hosts;
+    return carrier->own->starts[(carrier->own->host + hosts - distance % hosts) % hosts];
 }
 
-static void gather(struct column *column)
+/* Every rank sends each carrier of its host the blocks of that one's lane. */
+static void reduce_within_host(struct carrier *carrier)
 {
-    const struct muster_lane *own = column->own;
+    const struct muster_lane *own = carrier->own;
     const struct muster_lanes *lanes = own->all;
     for (uint32_t distance = 1; distance < own->local_size; distance++) {
         struct muster_span span;
         uint32_t to = muster_lane_after(own, distance);
         for (uint32_t host = 0; to < lanes->lanes && muster_lanes_next(lanes, to, &host, &span);) {
-            muster_builder_send(column->builder, muster_lane_rank_after(own, distance),
+            muster_builder_send(carrier->builder, muster_lane_rank_after(own, distance),
                                 MUSTER_INPUT, span);
         }
         uint64_t place = 0;
         for (uint32_t host = 0;
              own->carries && muster_lanes_next(lanes, own->lane, &host, &span);) {
             const struct muster_span sums = {.offset = place, .count = span.count};
-            muster_builder_recv_reduce(column->builder, muster_lane_rank_before(own, distance),
-                                       column->reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
-                                       column->reduced ? sums : span, MUSTER_SCRATCH, place);
+            muster_builder_recv_reduce(carrier->builder, muster_lane_rank_before(own, distance),
+                                       carrier->reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
+                                       carrier->reduced ? sums : span, MUSTER_SCRATCH, place);
             place += span.count;
         }
-        column->reduced = true;
-        muster_builder_next_round(column->builder);
+        carrier->reduced = true;
+        muster_builder_next_round(carrier->builder);
     }
 }
 
-/* Whether the piece of this distance got a sum in a round before this one; they go downward. */
-static bool is_reduced(const struct column *column, uint64_t distance, uint32_t round)
+/* True if the blocks of this distance were reduced in an earlier round; rounds count down. */
+static bool is_reduced(const struct carrier *carrier, uint64_t distance, uint32_t round)
 {
-    bool reduced = column->reduced;
-    for (uint32_t before = round + 1; before < muster_lanes_rounds(column->own->all); before++) {
-        reduced = reduced || distance < muster_lanes_pieces(column->own->all, before);
+    bool reduced = carrier->reduced;
+    for (uint32_t before = round + 1; before < muster_lanes_rounds(carrier->own->all); before++) {
+        reduced = reduced || distance < muster_lanes_round_hosts(carrier->own->all, before);
     }
     return reduced;
 }
 
-static struct muster_span held(const struct column *column, uint64_t distance, bool reduced)
+/* Where the carrier has the blocks of this distance: in SCRATCH if they are reduced, else in INPUT.
+ */
+static struct muster_span held(const struct carrier *carrier, uint64_t distance, bool reduced)
 {
-    struct muster_span span = muster_lane_piece(column->own, distance);
-    span.offset = reduced ? place_of(column, distance) : span.offset;
+    struct muster_span span = muster_lane_blocks(carrier->own, distance);
+    span.offset = reduced ? place_of(carrier, distance) : span.offset;
     return span;
 }
 
-/* Into OUTPUT with the last sum, if all of the piece is this rank's block. */
-static void exchange(const struct column *column)
+/* Carriers send each other partial sums. The last sum goes to OUTPUT if the run is this rank alone.
+ */
+static void reduce_between_hosts(const struct carrier *carrier)
 {
-    const struct muster_lane *own = column->own;
+    const struct muster_lane *own = carrier->own;
     uint64_t hosts = own->all->topology->hosts;
     for (uint32_t round = muster_lanes_rounds(own->all); round-- > 0;) {
         uint64_t distance = UINT64_C(1) << round;
-        for (uint32_t i = 0; i < muster_lanes_pieces(own->all, round); i++) {
-            bool given = is_reduced(column, distance + i, round);
-            bool taken = is_reduced(column, i, round);
+        for (uint32_t i = 0; i < muster_lanes_round_hosts(own->all, round); i++) {
+            bool sent_reduced = is_reduced(carrier, distance + i, round);
+            bool own_reduced = is_reduced(carrier, i, round);
             bool done = round == 0 && own->run.count == 1;
-            muster_builder_send(column->builder, muster_lane_carrier(own, hosts - distance),
-                                given ? MUSTER_SCRATCH : MUSTER_INPUT,
-                                held(column, distance + i, given));
+            muster_builder_send(carrier->builder, muster_lane_carrier(own, hosts - distance),
+                                sent_reduced ? MUSTER_SCRATCH : MUSTER_INPUT,
+                                held(carrier, distance + i, sent_reduced));
             muster_builder_recv_reduce(
-                column->builder, muster_lane_carrier(own, distance),
-                taken ? MUSTER_SCRATCH : MUSTER_INPUT, held(column, i, taken),
-                done ? MUSTER_OUTPUT : MUSTER_SCRATCH, done ? 0 : place_of(column, i));
+                carrier->builder, muster_lane_carrier(own, distance),
+                own_reduced ? MUSTER_SCRATCH : MUSTER_INPUT, held(carrier, i, own_reduced),
+                done ? MUSTER_OUTPUT : MUSTER_SCRATCH, done ? 0 : place_of(carrier, i));
         }
-        muster_builder_next_round(column->builder);
+        muster_builder_next_round(carrier->builder);
     }
 }
 
-static void give_away(const struct column *column)
+/* Sends the blocks of the run to their ranks. */
+static void send_run(const struct carrier *carrier)
 {
-    const struct muster_lane *own = column->own;
+    const struct muster_lane *own = carrier->own;
     uint64_t first = own->run.offset;
-    uint64_t place = place_of(column, 0);
+    uint64_t place = place_of(carrier, 0);
     for (uint64_t rank = first; rank < first + own->run.count; rank++) {
         struct muster_span block = muster_blocks_at(&own->all->blocks, rank);
         block.offset = place;
         if (rank == first) {
-            muster_builder_copy(column->builder, MUSTER_SCRATCH, block, MUSTER_OUTPUT, 0);
+            muster_builder_copy(carrier->builder, MUSTER_SCRATCH, block, MUSTER_OUTPUT, 0);
         } else {
-            muster_builder_send(column->builder, (uint32_t)rank, MUSTER_SCRATCH, block);
+            muster_builder_send(carrier->builder, (uint32_t)rank, MUSTER_SCRATCH, block);
         }
         place += block.count;
     }
@@ -120,20 +125,20 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     struct muster_lane own;
     AUTO_FREE uint64_t *starts = NULL;
     TRY(muster_lane_init(&lanes, plan->rank, &own, &starts));
-    struct column column = {.own = &own, .builder = builder};
+    struct carrier carrier = {.own = &own, .builder = builder};
     if (own.carries) {
-        (void)muster_builder_reserve(builder, muster_lane_column(&own));
+        (void)muster_builder_reserve(builder, muster_lane_elements(&own));
     }
-    gather(&column);
+    reduce_within_host(&carrier);
     if (!own.carries) {
         muster_builder_recv(
             builder, (uint32_t)own.run.offset, MUSTER_OUTPUT,
             (struct muster_span){.count = muster_blocks_at(&blocks, plan->rank).count});
         return MUSTER_OK;
     }
-    exchange(&column);
+    reduce_between_hosts(&carrier);
     if (own.run.count > 1) {
-        give_away(&column);
+        send_run(&carrier);
     }
     return MUSTER_OK;
 }
@@ -149,13 +154,13 @@ static struct muster_step_totals totals_of(const struct muster_lane *own)
         return totals;
     }
     totals.rounds += muster_lanes_rounds(lanes) + own->local_size - 1;
-    totals.elements = total - muster_lane_column(own);
+    totals.elements = total - muster_lane_elements(own);
     for (uint32_t round = 0; round < muster_lanes_rounds(lanes); round++) {
-        totals.elements +=
-            muster_lane_sum(own, UINT64_C(1) << round, muster_lanes_pieces(lanes, round));
+        totals.elements += muster_lane_elements_of(own, UINT64_C(1) << round,
+                                                   muster_lanes_round_hosts(lanes, round));
     }
     totals.elements +=
-        muster_lane_piece(own, 0).count - muster_blocks_at(&lanes->blocks, own->run.offset).count;
+        muster_lane_blocks(own, 0).count - muster_blocks_at(&lanes->blocks, own->run.offset).count;
     return totals;
 }
 

@@ -1,8 +1,9 @@
+/* Leaders of hosts and racks, and the formulas of collectives with leaders. */
 #include "collectives/algorithms/hierarchical/rooted.h"
 
 #include "collectives/algorithms/generators.h"
 
-/* The host that speaks for a rack, and the rank that speaks for a host. */
+/* The host whose leader leads the rack, and the rank that leads the host. */
 static uint32_t rack_leader(const struct muster_topology *topology, uint32_t rack,
                             uint32_t root_host)
 {
@@ -89,7 +90,7 @@ totals_of_rank(const struct muster_rooted *rooted, uint64_t count,
     return sum;
 }
 
-/* What a leader of so many sends or gets, one after the other. */
+/* A leader's messages, one after the other: sent or received, whichever is more. */
 static struct muster_path path_of(const struct muster_step_totals *totals)
 {
     return (struct muster_path){.messages = totals->rounds,

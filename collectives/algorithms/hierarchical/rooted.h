@@ -1,6 +1,7 @@
 /*
- * The levels of a collective that goes over leaders: one rank speaks for each host, and one of
- * those for each rack. On the root's host and in its rack that is the root, elsewhere the first.
+ * The levels of a collective with leaders: one rank is the leader of each host, and one of these
+ * the leader of each rack. On the root's host and in its rack the leader is the root, elsewhere the
+ * first rank.
  */
 #ifndef MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_ROOTED_H
 #define MUSTER_COLLECTIVES_ALGORITHMS_HIERARCHICAL_ROOTED_H
@@ -12,7 +13,7 @@
 enum { MUSTER_ROOTED_LEVELS = 3 };
 
 struct muster_rooted_level {
-    struct muster_group group; /* the lists of the upper two: muster_rooted_of() */
+    struct muster_group group; /* muster_rooted_of() sets the lists of the upper two levels */
     uint32_t root;             /* the index of the leader among them */
 };
 
@@ -23,24 +24,24 @@ struct muster_rooted {
     uint32_t first; /* the rank takes part in this level and in those below */
 };
 
-/* The levels of the rank with this number on this host. */
+/* The levels of the rank with this local rank on this host, without the lists. */
 struct muster_rooted muster_rooted_at(const struct muster_topology *topology, uint32_t root,
                                       uint32_t host, uint32_t local_rank);
 
-/* Of the plan's own rank and root, with the lists in ranks, which are borrowed. */
+/* The levels of the plan's rank, with the lists, which are stored in `ranks` and borrowed. */
 struct muster_rooted muster_rooted_of(const struct muster_plan *plan, uint32_t *ranks);
 
-/* Room that the lists take. */
+/* The length of `ranks`. */
 size_t muster_rooted_room(const struct muster_topology *topology);
 
 /* The member's place at a level, counted from the leader. */
 uint32_t muster_rooted_place(const struct muster_rooted_level *level);
 
-/* What the member at a place does. On the way through the job is the leader, place 0. */
+/* The totals of the member at a place. Place 0, the leader, is on the critical path. */
 typedef struct muster_step_totals (*muster_rooted_totals)(uint64_t count, uint32_t size,
                                                           uint32_t place);
 
-/* The formula of a collective whose members do at each level what level_totals say. */
+/* The formula of a collective with the members' totals at each level. */
 void muster_rooted_formula(const struct muster_plan *plan,
                            const muster_rooted_totals level_totals[MUSTER_ROOTED_LEVELS],
                            struct muster_formula *ret_formula);

@@ -1,7 +1,7 @@
 /*
- * Hierarchical scatter: the gather backward. The root sends each other host the blocks of all its
- * ranks in one message, to the first of them, which hands them out; on its own host it does so
- * itself. Two rounds; through each host's uplink every element goes once.
+ * Hierarchical scatter: the gather backward. The root sends the blocks of each other host in one
+ * message to the first rank of that host, which sends them to their ranks; on its own host the root
+ * does so itself. Two rounds; every element crosses a host's uplink once.
  *
  * Source: as in gather_hierarchical.c.
  *
@@ -14,7 +14,7 @@
 
 #include "collectives/algorithms/blocks.h"
 
-static void give_from_root(const struct muster_plan *plan, const struct muster_blocks *blocks,
+static void send_from_root(const struct muster_plan *plan, const struct muster_blocks *blocks,
                            uint32_t own_host, struct muster_builder *builder)
 {
     const struct muster_topology *topology = plan->topology;
@@ -22,7 +22,7 @@ static void give_from_root(const struct muster_plan *plan, const struct muster_b
     uint32_t size = topology->host_sizes[own_host];
     muster_builder_copy(builder, MUSTER_INPUT, muster_blocks_at(blocks, plan->root), MUSTER_OUTPUT,
                         0);
-    /* What has farther to go, first. */
+    /* Messages to other hosts come first, as they take longer. */
     for (uint32_t i = 1; i < topology->hosts; i++) {
         uint32_t host = (own_host + i) % topology->hosts;
         uint64_t there = topology->host_first[host];
@@ -35,8 +35,9 @@ static void give_from_root(const struct muster_plan *plan, const struct muster_b
     }
 }
 
-/* By the first of several ranks of a host. */
-static void hand_out(const struct muster_plan *plan, uint32_t size, struct muster_builder *builder)
+/* The first of several ranks of another host. */
+static void receive_and_send(const struct muster_plan *plan, uint32_t size,
+                             struct muster_builder *builder)
 {
     uint64_t place = muster_builder_reserve(builder, size * plan->count);
     muster_builder_recv(builder, plan->root, MUSTER_SCRATCH,
@@ -60,9 +61,9 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     uint32_t first = topology->host_first[host];
     bool with_root = host == muster_topology_locate(topology, plan->root).host;
     if (plan->rank == plan->root) {
-        give_from_root(plan, &blocks, host, builder);
+        send_from_root(plan, &blocks, host, builder);
     } else if (!with_root && plan->rank == first && topology->host_sizes[host] > 1) {
-        hand_out(plan, topology->host_sizes[host], builder);
+        receive_and_send(plan, topology->host_sizes[host], builder);
     } else {
         bool from_root = with_root || plan->rank == first;
         muster_builder_recv(builder, from_root ? plan->root : first, MUSTER_OUTPUT,

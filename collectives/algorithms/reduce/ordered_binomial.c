@@ -1,12 +1,12 @@
 /*
- * Reduce in the order of contributors: along a binomial tree that is the contributors' tree, to the
- * first of them, who gives the result to the root. ceil(log2 P) rounds, and one if the root is not
- * the first.
+ * Reproducible reduce: along a binomial tree that is the tree of the reduction order, to the first
+ * rank of that order, which sends the result to the root. ceil(log2 P) rounds, and one more if the
+ * root is not the first rank.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.4; the order as in
  * ordered.h.
  *
- * Four contributors, the root being the third of them:
+ * Four ranks, numbered in the reduction order; the root is the third of them:
  *
  *   round    0              1          2
  *            1 --> 0        2 --> 0    0 --> 2
@@ -14,7 +14,8 @@
  */
 #include "collectives/algorithms/generators.h"
 
-/* The sum moves from INPUT to where it may change. */
+/* Receives and sends partial sums. The first one that is received moves the sum from INPUT to
+ * `room`. Returns the buffer that has it. */
 static enum muster_buffer collect(const struct muster_plan *plan, struct muster_builder *builder,
                                   const struct muster_group *group, enum muster_buffer room)
 {
@@ -43,8 +44,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     uint32_t first = muster_group_rank(&group, 0);
     bool is_root = plan->rank == plan->root;
     bool in_output = is_root && plan->rank == first;
-    bool takes = group.index % 2 == 0 && group.index + 1 < group.size;
-    if (takes && !in_output) {
+    bool receives = group.index % 2 == 0 && group.index + 1 < group.size;
+    if (receives && !in_output) {
         (void)muster_builder_reserve(builder, plan->count);
     }
     enum muster_buffer held =

@@ -1,7 +1,7 @@
 /*
- * Binomial tree reduce: the broadcast's tree backward. In each round half of those that still hold
- * a part of the sum give theirs away. ceil(log2 P) rounds; partial sums live in SCRATCH, the root's
- * in OUTPUT.
+ * Binomial tree reduce: the broadcast's tree backward. In each round half of the ranks that still
+ * hold a partial sum send theirs to another. ceil(log2 P) rounds; partial sums are kept in SCRATCH,
+ * the root's in OUTPUT.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c).
  *
@@ -19,22 +19,23 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
                                                enum muster_buffer sum)
 {
     uint32_t size = group->size;
-    uint32_t mine = (group->index + size - root) % size;
-    /* The lowest set bit says in which round the sum goes; the bits below it, who adds to it. */
-    uint32_t givers = muster_binomial_children(size, mine);
-    for (uint32_t bit = 0; bit < givers; bit++) {
-        uint64_t giver = mine + (UINT64_C(1) << bit);
+    uint32_t place = (group->index + size - root) % size;
+    /* The lowest set bit of the place is the round in which its sum is sent; the bits below it are
+     * the rounds in which it receives. */
+    uint32_t children = muster_binomial_children(size, place);
+    for (uint32_t bit = 0; bit < children; bit++) {
+        uint64_t child = place + (UINT64_C(1) << bit);
         if (source == MUSTER_INPUT && sum == MUSTER_SCRATCH) {
             (void)muster_builder_reserve(builder, span.count);
         }
-        muster_builder_recv_reduce(builder, muster_group_rank(group, giver + root), source, span,
+        muster_builder_recv_reduce(builder, muster_group_rank(group, child + root), source, span,
                                    sum, 0);
         muster_builder_next_round(builder);
         source = sum;
     }
-    if (mine > 0) {
-        uint64_t taker = mine & (mine - 1);
-        muster_builder_send(builder, muster_group_rank(group, taker + root), source, span);
+    if (place > 0) {
+        uint64_t parent = place & (place - 1);
+        muster_builder_send(builder, muster_group_rank(group, parent + root), source, span);
         muster_builder_next_round(builder);
     }
     return source;
@@ -43,10 +44,10 @@ enum muster_buffer muster_reduce_binomial_part(struct muster_builder *builder,
 struct muster_step_totals muster_reduce_binomial_totals(uint64_t count, uint32_t size,
                                                         uint32_t place)
 {
-    uint32_t givers = muster_binomial_children(size, place);
-    return (struct muster_step_totals){.rounds = givers + (place > 0 ? 1 : 0),
+    uint32_t children = muster_binomial_children(size, place);
+    return (struct muster_step_totals){.rounds = children + (place > 0 ? 1 : 0),
                                        .elements = place > 0 ? count : 0,
-                                       .reduced = givers * count};
+                                       .reduced = children * count};
 }
 
 static muster_status generate(const struct muster_plan *plan, struct muster_builder *builder)

@@ -1,6 +1,6 @@
 /*
- * Linear reduce: everyone sends all its data to the root, which adds them up one after the other.
- * For few ranks, or as the baseline.
+ * Linear reduce: every rank sends its whole data to the root, which receives and reduces one after
+ * the other. For few ranks, and as the baseline.
  *
  * Source: J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra:
  * Performance analysis of MPI collective operations. Cluster Computing 10 (2007) (the flat

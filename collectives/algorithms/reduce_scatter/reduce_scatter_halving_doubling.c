@@ -1,37 +1,37 @@
 /*
  * Halving-doubling reduce-scatter: recursive halving of the data with partners at doubling
- * distance, near ones first, so that most elements go the shortest ways. All messages are
- * contiguous: the halves are those of the buffer, and so a rank ends with the block whose number is
- * its own with the bits reversed. One more round takes the blocks where they belong. log2 P + 1
- * rounds, each rank sends at most P blocks.
+ * distance, near ones first, so that most elements travel the shortest way. All messages are
+ * contiguous, because the halves are those of the buffer. So a rank ends with the block whose
+ * number is its own with the bits reversed, and one more round sends the blocks to their ranks.
+ * log2 P + 1 rounds; each rank sends at most P blocks.
  *
- * Where P is not a power of two, each of the first 2(P - 2^k) even ranks first gives all its data
- * to its neighbour, and gets only its block at the end.
+ * Where P is not a power of two, each of the first 2(P - 2^k) ranks of even number first sends all
+ * its data to the next rank, and receives only its block at the end.
  *
  * Source: P. Sack, W. Gropp: Faster topology-aware collective algorithms through non-minimal
  * communication. PPoPP 2012, section 3 (the order of the partners, and the reordering by bit
  * reversal); other numbers of ranks as in R. Thakur, R. Rabenseifner, W. Gropp (see
  * allgather_ring.c), section 4.5.
  *
- * Four ranks; digits are blocks, in brackets what a rank gives away:
+ * Four ranks; digits are blocks, in brackets those that a rank sends:
  *
  *   round 0    0 <-> 1    0 keeps 01 (23), 1 keeps 23 (01)    2 <-> 3 likewise
  *   round 1    0 <-> 2    0 keeps 0 (1), 2 keeps 1 (0)        1 <-> 3: 1 keeps 2, 3 keeps 3
- *   round 2    1 <-> 2    1 gives 2, 2 gives 1
+ *   round 2    1 <-> 2    1 sends 2, 2 sends 1
  */
 #include "collectives/algorithms/blocks.h"
 #include "collectives/algorithms/generators.h"
 
-/* What a rank has: the blocks of places [first, first + many), summed up so far. */
+/* The partial sums that a rank has: the blocks of places [first, first + many). */
 struct share {
     const struct muster_blocks *blocks;
     const struct muster_places *places;
     uint32_t first, many;
-    enum muster_buffer buffer; /* where they are */
+    enum muster_buffer buffer; /* that holds them */
     uint64_t base;             /* the element of INPUT that element 0 of the buffer stands for */
 };
 
-/* Places [first, first + many) in the buffer that the share is in. */
+/* Where the blocks of places [first, first + many) are in the share's buffer. */
 static struct muster_span within(const struct share *share, uint32_t first, uint32_t many)
 {
     struct muster_span span = muster_places_range(share->places, share->blocks, first, many);
@@ -39,8 +39,8 @@ static struct muster_span within(const struct share *share, uint32_t first, uint
     return span;
 }
 
-/* Gives one half of the share away and adds what comes to the other, which may move: to where it
- * belongs, if it is the rank's own block alone, or to scratch. */
+/* Sends one half of the share, and reduces what is received with the other half. The result may be
+ * stored elsewhere: in OUTPUT if it is the rank's own block alone (`arrives`), or in scratch. */
 static void halve(struct muster_builder *builder, struct share *share, uint32_t peer, uint32_t kept,
                   bool arrives)
 {
@@ -52,11 +52,11 @@ static void halve(struct muster_builder *builder, struct share *share, uint32_t 
     enum muster_buffer target = arrives ? MUSTER_OUTPUT : MUSTER_SCRATCH;
     uint64_t at = mine.offset;
     if (arrives || share->buffer == MUSTER_INPUT) {
-        share->base += mine.offset; /* what is kept starts there */
+        share->base += mine.offset; /* the kept half starts there */
         at = 0;
     }
     if (!arrives && share->buffer == MUSTER_INPUT) {
-        (void)muster_builder_reserve(builder, mine.count); /* nobody else has any */
+        (void)muster_builder_reserve(builder, mine.count); /* the only scratch, so it begins at 0 */
     }
     muster_builder_recv_reduce(builder, peer, share->buffer, mine, target, at);
     muster_builder_next_round(builder);
@@ -65,8 +65,8 @@ static void halve(struct muster_builder *builder, struct share *share, uint32_t 
     share->buffer = target;
 }
 
-/* Sends each block of the share, which is one place's, to its rank. */
-static void hand_over(struct muster_builder *builder, const struct share *share, uint32_t rank)
+/* Sends the blocks of the share, which is that of one place, to their ranks. */
+static void send_blocks(struct muster_builder *builder, const struct share *share, uint32_t rank)
 {
     uint32_t end = muster_places_first(share->places, share->first + 1);
     for (uint32_t owner = muster_places_first(share->places, share->first); owner < end; owner++) {
@@ -80,6 +80,7 @@ static void hand_over(struct muster_builder *builder, const struct share *share,
     }
 }
 
+/* All steps of a rank that acts for a place. */
 static void act(struct muster_builder *builder, struct share *share, uint32_t rank)
 {
     const struct muster_places *places = share->places;
@@ -88,7 +89,7 @@ static void act(struct muster_builder *builder, struct share *share, uint32_t ra
     bool pair = place < places->extras;
     if (pair) {
         struct muster_span all = within(share, 0, share->many);
-        (void)muster_builder_reserve(builder, all.count); /* nobody else has any */
+        (void)muster_builder_reserve(builder, all.count); /* the only scratch, so it begins at 0 */
         muster_builder_recv_reduce(builder, rank - 1, MUSTER_INPUT, all, MUSTER_SCRATCH, 0);
         muster_builder_next_round(builder);
         share->buffer = MUSTER_SCRATCH;
@@ -99,9 +100,9 @@ static void act(struct muster_builder *builder, struct share *share, uint32_t ra
         halve(builder, share, peer, place >> level & 1, last && reversed == place && !pair);
     }
     if (share->buffer == MUSTER_OUTPUT) {
-        return; /* it is there */
+        return; /* the rank's block is at its place */
     }
-    hand_over(builder, share, rank);
+    send_blocks(builder, share, rank);
     if (reversed != place) {
         muster_builder_recv(
             builder, muster_places_rank(places, reversed), MUSTER_OUTPUT,
@@ -130,7 +131,8 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     return MUSTER_OK;
 }
 
-/* Elements that the rank at this place sends: what is halved away, and what it hands over. */
+/* Elements that the rank at this place sends: all but one block while halving, and then that block.
+ */
 static uint64_t elements_at(const struct muster_blocks *blocks, const struct muster_places *places,
                             uint32_t place)
 {

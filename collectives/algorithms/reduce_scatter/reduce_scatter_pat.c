@@ -1,8 +1,8 @@
 /*
- * PAT reduce-scatter: every block's sum up a binomial tree of its own, far ranks last; small blocks
- * that go between the same ranks in one message. The allgather of this name backward: between
- * log2 P rounds, if all blocks of a round fit one message, and P-1, if each has its own; each rank
- * sends P-1 blocks.
+ * PAT reduce-scatter: the sum of every block goes up a binomial tree of its own, to far ranks last;
+ * small blocks between the same two ranks share a message. It is the PAT allgather backward: from
+ * log2 P rounds, if all blocks of a round fit into one message, to P-1, if each has its own. Each
+ * rank sends P-1 blocks.
  *
  * Source: S. Jeaugey (see pat.h).
  *
@@ -20,7 +20,8 @@
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/pat.h"
 
-/* Against the direction of the allgather. The last goes where it belongs. */
+/* The messages of a round, in the direction opposite to the allgather's. The last round writes to
+ * OUTPUT. */
 static void move(const struct muster_pat *pat, struct muster_builder *builder,
                  const struct muster_pat_round *round, bool last)
 {
@@ -36,7 +37,7 @@ static void move(const struct muster_pat *pat, struct muster_builder *builder,
     }
 }
 
-/* Puts this rank's own contributions where those of the nodes below come. */
+/* Copies this rank's own input of such a node to where the sums of the nodes below are received. */
 static void load(const struct muster_pat *pat, struct muster_builder *builder, uint32_t node,
                  uint64_t at, uint32_t roots)
 {
@@ -50,8 +51,8 @@ static void load(const struct muster_pat *pat, struct muster_builder *builder, u
     }
 }
 
-/* The areas of these nodes are free from the round of node `next` on; it is the first round that
- * needs none of them. */
+/* Loads the nodes whose areas are free from the round of node `next` on, which is the first round
+ * that needs none of them. */
 static void load_before(const struct muster_pat *pat, struct muster_builder *builder, uint32_t next)
 {
     uint32_t roots = UINT32_C(1) << (pat->levels - pat->linear);
@@ -76,8 +77,8 @@ static void generate_aggregated(struct muster_pat *pat, struct muster_builder *b
     }
 }
 
-/* Each block in a message of its own. Sums that are not whole wait in one slot for each level: of
- * the nodes of one level, only one waits at a time. */
+/* Each block has a message of its own. Partial sums wait in one slot for each level, as only one
+ * node of a level waits at a time. */
 static void generate_single(struct muster_pat *pat, struct muster_builder *builder)
 {
     uint32_t ranks = pat->ranks;
@@ -86,7 +87,7 @@ static void generate_single(struct muster_pat *pat, struct muster_builder *build
         bool waits = level == pat->levels || (UINT32_C(1) << level) + 1 < ranks;
         pat->base[level] = waits ? muster_builder_reserve(builder, largest) : 0;
     }
-    for (uint32_t from = ranks; from-- > 1;) { /* up from this node */
+    for (uint32_t from = ranks; from-- > 1;) { /* the node that sends up */
         uint32_t low = from & -from;
         uint32_t to = from - low;
         uint32_t level = to == 0 ? pat->levels : (uint32_t)__builtin_ctz(to);
@@ -94,7 +95,8 @@ static void generate_single(struct muster_pat *pat, struct muster_builder *build
         struct muster_span in = muster_pat_block(pat, to);
         bool leaf = low == 1 || from + 1 >= ranks;
         bool last = from == 1;
-        bool first = 2 * low == (to & -to) || to + 2 * low >= ranks; /* to come to that node */
+        bool first =
+            2 * low == (to & -to) || to + 2 * low >= ranks; /* the first message to that node */
         struct muster_span there = {.offset = pat->base[level], .count = in.count};
         if (!leaf) {
             out.offset = pat->base[__builtin_ctz(from)];

@@ -1,7 +1,7 @@
 /*
- * Ring reduce-scatter: every block collects one contribution after another on its way around the
- * ring and ends where it belongs. P-1 rounds, each rank sends P-1 blocks: the least there can be.
- * Two blocks of scratch: one is sent while the other is filled.
+ * Ring reduce-scatter: every block is reduced with one rank's input after the other on its way
+ * around the ring, and ends at its own rank. P-1 rounds; each rank sends P-1 blocks, the least that
+ * is possible. It needs scratch for two blocks: one is sent while the other is received.
  *
  * Source: R. Thakur, R. Rabenseifner, W. Gropp (see allgather_ring.c), section 4.2, as a ring.
  *

@@ -1,8 +1,9 @@
 /*
- * Binomial tree scatter: the gather's tree backward. Everyone gets the blocks of all below it,
- * keeps its own and passes the others on, the farthest first. ceil(log2 P) rounds; an element moves
- * once for each level. What is to be passed on lies in SCRATCH, ranks counted from the root; from
- * the root it comes in two messages where the ranks start again at 0.
+ * Binomial tree scatter: the gather's tree backward. Every node receives the blocks of all nodes
+ * below it, keeps its own and sends the others on, to the farthest child first. ceil(log2 P)
+ * rounds; an element moves once for each level. Blocks to be sent on are in SCRATCH, in the order
+ * of ranks counted from the root. They come from the root in two messages if the ranks start again
+ * at 0 among them.
  *
  * Source: as in gather_binomial.c.
  *
@@ -14,25 +15,25 @@
 #include "collectives/algorithms/generators.h"
 #include "collectives/algorithms/subtree.h"
 
-static void give_from_root(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+static void send_from_root(const struct muster_subtree *tree, const struct muster_blocks *blocks,
                            struct muster_builder *builder)
 {
     muster_builder_copy(builder, MUSTER_INPUT, muster_blocks_at(blocks, tree->root), MUSTER_OUTPUT,
                         0);
     for (uint32_t level = tree->levels; level-- > 0;) {
         const struct muster_subtree child = muster_subtree_child(tree, level);
-        struct muster_span pieces[2];
-        uint32_t count = muster_subtree_pieces(&child, blocks, pieces);
+        struct muster_span spans[2];
+        uint32_t count = muster_subtree_spans(&child, blocks, spans);
         for (uint32_t i = 0; i < count; i++) {
-            muster_builder_send(builder, muster_subtree_rank(&child), MUSTER_INPUT, pieces[i]);
+            muster_builder_send(builder, muster_subtree_rank(&child), MUSTER_INPUT, spans[i]);
         }
         muster_builder_next_round(builder);
     }
 }
 
-/* Takes the blocks of the whole tree to where `target` starts. */
-static void take(const struct muster_subtree *tree, const struct muster_blocks *blocks,
-                 enum muster_buffer target, struct muster_builder *builder)
+/* Receives the blocks of the whole tree at the start of `target`. */
+static void receive(const struct muster_subtree *tree, const struct muster_blocks *blocks,
+                    enum muster_buffer target, struct muster_builder *builder)
 {
     struct muster_span spans[2];
     uint32_t count = muster_subtree_messages(tree, blocks, spans);
@@ -47,15 +48,15 @@ static muster_status generate(const struct muster_plan *plan, struct muster_buil
     const struct muster_blocks blocks = muster_blocks_of_input(plan);
     const struct muster_subtree tree = muster_subtree_own(plan);
     if (tree.node == 0) {
-        give_from_root(&tree, &blocks, builder);
+        send_from_root(&tree, &blocks, builder);
         return MUSTER_OK;
     }
     if (!muster_subtree_has_child(&tree, 0)) {
-        take(&tree, &blocks, MUSTER_OUTPUT, builder);
+        receive(&tree, &blocks, MUSTER_OUTPUT, builder);
         return MUSTER_OK;
     }
     (void)muster_builder_reserve(builder, muster_subtree_count(&tree, &blocks));
-    take(&tree, &blocks, MUSTER_SCRATCH, builder);
+    receive(&tree, &blocks, MUSTER_SCRATCH, builder);
     muster_builder_copy(builder, MUSTER_SCRATCH, (struct muster_span){.count = plan->count},
                         MUSTER_OUTPUT, 0);
     for (uint32_t level = tree.levels; level-- > 0;) {

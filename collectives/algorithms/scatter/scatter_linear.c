@@ -1,8 +1,8 @@
 /*
- * Linear scatter: the root sends everyone its block, all at once. One round, and no element moves
- * twice, but the root deals with P - 1 messages.
+ * Linear scatter: the root sends every rank its block, all at once. One round, and no element moves
+ * twice, but the root handles P - 1 messages.
  *
- * Source: as in gather_linear.c, which it is backward.
+ * Source: as in gather_linear.c; it is the same backward.
  *
  * Four ranks, root 0:
  *

@@ -1,4 +1,4 @@
-/* BCube allreduces of every base, and how the base is said. */
+/* BCube allreduces with every base, and the parameter for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void every_base_is_proven_for_1_to_64_ranks(void **state)
     }
 }
 
-static void a_digit_for_all_ranks_takes_as_few_rounds_of_messages_as_there_can_be(void **state)
+static void one_digit_for_all_ranks_takes_the_fewest_rounds_of_messages(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(13, 1);
@@ -82,7 +82,7 @@ static void wrong_bases_are_refused(void **state)
     }
     struct muster_topology topology = test_topology_even(4, 1);
     const struct muster_plan plan = {.collective = MUSTER_ALLREDUCE, .topology = &topology};
-    /* From the wire. */
+    /* As it may come from the wire. */
     assert_int_equal(muster_plan_check(with_base(16) + MUSTER_ALGORITHM_ROWS_MAX, &plan),
                      MUSTER_INVALID);
     muster_topology_finish(&topology);
@@ -92,7 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_base_is_proven_for_1_to_64_ranks),
-        cmocka_unit_test(a_digit_for_all_ranks_takes_as_few_rounds_of_messages_as_there_can_be),
+        cmocka_unit_test(one_digit_for_all_ranks_takes_the_fewest_rounds_of_messages),
         cmocka_unit_test(wrong_bases_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

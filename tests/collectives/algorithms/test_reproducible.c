@@ -13,7 +13,7 @@
 
 enum { RANKS_MAX = 64 };
 
-/* Ranks in any order. */
+/* A random order of ranks. */
 static void shuffle(uint32_t *reduction_order, uint32_t ranks, uint64_t *random)
 {
     for (uint32_t i = 0; i < ranks; i++) {
@@ -74,12 +74,7 @@ static void ragged_hosts_do_not_matter(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 100; i++) {
-        uint32_t sizes[8];
-        uint32_t hosts = 1 + test_random_below(&random, 8);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 5);
-        }
-        struct muster_topology topology = test_topology(hosts, sizes);
+        struct muster_topology topology = test_topology_random(1, 8, 5, &random);
         prove(&topology, test_random_below(&random, 200), &random);
         muster_topology_finish(&topology);
     }
@@ -94,8 +89,8 @@ static size_t numbered(enum muster_collective collective, const char *name)
 
 static const uint32_t natural[RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
-/* Those that are made for no order, or for another. */
-static void the_checker_sees_another_order(void **state)
+/* Schedules that were made without a reduction order, or for another one. */
+static void the_checker_finds_another_order(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(5, 2);
@@ -118,7 +113,7 @@ static void the_checker_sees_another_order(void **state)
     muster_topology_finish(&topology);
 }
 
-static void others_are_refused_with_those_that_fit(void **state)
+static void other_algorithms_are_refused_and_the_fitting_ones_listed(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(6, 2);
@@ -132,7 +127,7 @@ static void others_are_refused_with_those_that_fit(void **state)
     muster_topology_finish(&topology);
 }
 
-static void only_such_algorithms_are_chosen(void **state)
+static void only_reproducible_algorithms_are_selected(void **state)
 {
     (void)state;
     static const enum muster_collective collectives[] = {MUSTER_ALLREDUCE, MUSTER_REDUCE_SCATTER,
@@ -160,9 +155,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reproducible_row_is_right_for_any_reduction_order),
         cmocka_unit_test(ragged_hosts_do_not_matter),
-        cmocka_unit_test(the_checker_sees_another_order),
-        cmocka_unit_test(others_are_refused_with_those_that_fit),
-        cmocka_unit_test(only_such_algorithms_are_chosen),
+        cmocka_unit_test(the_checker_finds_another_order),
+        cmocka_unit_test(other_algorithms_are_refused_and_the_fitting_ones_listed),
+        cmocka_unit_test(only_reproducible_algorithms_are_selected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Allreduces need no more memory than their files say. */
+/* Allreduces need no more scratch than their files say. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { RANKS_MAX = 64, COUNT = 1200, LARGE = 1000000 };
 
-/* The most elements that any rank of such a job has in SCRATCH. */
+/* The elements of SCRATCH on the rank that needs most. */
 static uint64_t scratch_of(const char *name, uint32_t ranks, uint64_t count)
 {
     size_t algorithm = 0;
@@ -30,7 +30,7 @@ static uint64_t scratch_of(const char *name, uint32_t ranks, uint64_t count)
     return most;
 }
 
-static void a_ring_of_whole_buffers_keeps_two_of_them_for_each_doubling_of_the_ranks(void **state)
+static void a_ring_of_whole_buffers_stores_two_for_each_doubling_of_the_ranks(void **state)
 {
     (void)state;
     for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
@@ -42,7 +42,7 @@ static void a_ring_of_whole_buffers_keeps_two_of_them_for_each_doubling_of_the_r
     }
 }
 
-static void rank_0_keeps_three_small_buffers_however_many_send_to_it(void **state)
+static void rank_0_stores_three_small_buffers_whatever_the_number_of_ranks(void **state)
 {
     (void)state;
     for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
@@ -52,7 +52,7 @@ static void rank_0_keeps_three_small_buffers_however_many_send_to_it(void **stat
     }
 }
 
-static void exchanges_keep_what_they_cannot_reduce_yet(void **state)
+static void exchanges_store_what_they_cannot_reduce_yet(void **state)
 {
     (void)state;
     for (uint32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
@@ -62,7 +62,7 @@ static void exchanges_keep_what_they_cannot_reduce_yet(void **state)
     }
 }
 
-static void what_reduces_as_it_arrives_keeps_nothing(void **state)
+static void algorithms_that_reduce_on_arrival_need_no_scratch(void **state)
 {
     (void)state;
     static const char *const names[] = {"ring_two_phase",   "ring_chunked", "bidirectional_ring",
@@ -77,10 +77,10 @@ static void what_reduces_as_it_arrives_keeps_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_of_whole_buffers_keeps_two_of_them_for_each_doubling_of_the_ranks),
-        cmocka_unit_test(rank_0_keeps_three_small_buffers_however_many_send_to_it),
-        cmocka_unit_test(exchanges_keep_what_they_cannot_reduce_yet),
-        cmocka_unit_test(what_reduces_as_it_arrives_keeps_nothing),
+        cmocka_unit_test(a_ring_of_whole_buffers_stores_two_for_each_doubling_of_the_ranks),
+        cmocka_unit_test(rank_0_stores_three_small_buffers_whatever_the_number_of_ranks),
+        cmocka_unit_test(exchanges_store_what_they_cannot_reduce_yet),
+        cmocka_unit_test(algorithms_that_reduce_on_arrival_need_no_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Words, topologies, spans, the builder and the printer. */
+/* Names, topologies, spans, the builder and the printer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,38 +42,38 @@ static void names_and_values_belong_together(void **state)
     assert_string_equal(muster_buffer_name(3), "unknown");
 }
 
-static void an_unknown_name_is_refused_with_those_there_are(void **state)
+static void an_unknown_name_is_refused_and_the_known_ones_listed(void **state)
 {
     (void)state;
     muster_op op = MUSTER_PROD;
     assert_int_equal(muster_op_parse("mean", &op), MUSTER_INVALID);
     assert_int_equal(op, MUSTER_PROD);
     assert_string_equal(muster_last_error(),
-                        "no operation is called \"mean\": there are sum, "
+                        "no operation is called \"mean\"; known are sum, "
                         "average, prod, min, max, bitwise_and, bitwise_or, bitwise_xor, "
                         "logical_and, logical_or, user");
 }
 
-static void an_operation_that_does_not_fit_is_refused_with_those_that_do(void **state)
+static void an_operation_that_a_type_lacks_is_refused_and_its_operations_listed(void **state)
 {
     (void)state;
     assert_int_equal(muster_op_check(MUSTER_UINT16, MUSTER_BITWISE_XOR), MUSTER_OK);
     assert_int_equal(muster_op_check(MUSTER_BFLOAT16, MUSTER_AVERAGE), MUSTER_OK);
     assert_int_equal(muster_op_check(MUSTER_FLOAT16, MUSTER_BITWISE_AND), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
-                        "operation bitwise_and is not one for float16: there "
-                        "are sum, average, prod, min, max, user");
+                        "float16 has no operation bitwise_and; it has "
+                        "sum, average, prod, min, max, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, MUSTER_SUM), MUSTER_INVALID);
     assert_string_equal(muster_last_error(),
-                        "operation sum is not one for bool: there are min, max, bitwise_and, "
+                        "bool has no operation sum; it has min, max, bitwise_and, "
                         "bitwise_or, bitwise_xor, logical_and, logical_or, user");
     assert_int_equal(muster_op_check(MUSTER_BOOL, (muster_op)77), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "operation 77: there is none such");
+    assert_string_equal(muster_last_error(), "there is no operation 77");
     assert_int_equal(muster_op_check((muster_type)99, MUSTER_SUM), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "type 99: there is none such");
+    assert_string_equal(muster_last_error(), "there is no type 99");
 }
 
-static void every_type_gives_back_the_elements_it_was_given(void **state)
+static void every_type_loads_the_elements_that_were_stored(void **state)
 {
     (void)state;
     for (int type = 0; type < MUSTER_TYPE_COUNT; type++) {
@@ -105,7 +105,7 @@ static void a_mismatch_names_the_first_difference(void **state)
     assert_false(muster_call_matches(&here, &there, text, sizeof text));
     assert_string_equal(text, "type float32 here, int64 there");
     there = here;
-    there.op = 200; /* from the wire */
+    there.op = 200; /* as it may come from the wire */
     assert_false(muster_call_matches(&here, &there, text, sizeof text));
     assert_string_equal(text, "operation sum here, unknown there");
     there = here;
@@ -113,7 +113,7 @@ static void a_mismatch_names_the_first_difference(void **state)
     assert_false(muster_call_matches(&here, &there, text, sizeof text));
     assert_string_equal(text, "root 0 here, 3 there");
     there = here;
-    there.algorithm = 255; /* from the wire */
+    there.algorithm = 255; /* as it may come from the wire */
     assert_false(muster_call_matches(&here, &there, text, sizeof text));
     assert_string_equal(text, "algorithm ring_two_phase here, unknown there");
     there = here;
@@ -204,7 +204,7 @@ static void impossible_racks_are_refused(void **state)
     const uint32_t many[] = {2, 2};
     const uint32_t hole[] = {3, 0};
     assert_int_equal(muster_topology_set_racks(&all, 2, few), MUSTER_INVALID);
-    assert_string_equal(muster_last_error(), "topology: racks for 2 hosts, and there are 3");
+    assert_string_equal(muster_last_error(), "topology: racks for 2 hosts, but there are 3");
     assert_int_equal(muster_topology_set_racks(&all, 2, many), MUSTER_INVALID);
     assert_int_equal(muster_topology_set_racks(&all, 2, hole), MUSTER_INVALID);
     assert_int_equal(muster_topology_set_racks(&all, 0, hole), MUSTER_INVALID);
@@ -231,7 +231,7 @@ static void impossible_topologies_are_refused(void **state)
     assert_int_equal(topology.ranks, 99);
 }
 
-static void parts_of_a_span_are_all_of_it(void **state)
+static void the_parts_of_a_span_cover_it(void **state)
 {
     (void)state;
     for (uint64_t count = 0; count < 40; count++) {
@@ -288,7 +288,7 @@ static void lanes_are_put_in_order_and_rounds_have_no_gaps(void **state)
     muster_topology_finish(&topology);
 }
 
-static void empty_messages_are_kept_and_empty_work_is_not(void **state)
+static void empty_messages_are_kept_and_empty_local_steps_are_not(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(3, 1);
@@ -306,7 +306,7 @@ static void empty_messages_are_kept_and_empty_work_is_not(void **state)
     muster_topology_finish(&topology);
 }
 
-/* Each would be a wrong generator. */
+/* Each is an error of a generator. */
 static void the_builder_refuses_what_is_out_of_bounds(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void the_builder_refuses_what_is_out_of_bounds(void **state)
             muster_builder_set_lane(&builder, MUSTER_LANES_MAX);
             break;
         case 7:
-            muster_builder_set_lane(&builder, 1); /* and lane 0 stays empty */
+            muster_builder_set_lane(&builder, 1); /* lane 0 stays empty */
             muster_builder_send(&builder, 0, MUSTER_INPUT, all);
             break;
         default:
@@ -403,7 +403,7 @@ static bool same_step(const struct muster_step *one, const struct muster_step *o
            one->span.count == other->span.count && one->at == other->at;
 }
 
-static void the_same_request_gives_the_same_schedule(void **state)
+static void the_same_plan_gives_the_same_schedule(void **state)
 {
     (void)state;
     struct muster_topology topology = test_topology_even(6, 2);
@@ -444,21 +444,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_values_belong_together),
-        cmocka_unit_test(an_unknown_name_is_refused_with_those_there_are),
-        cmocka_unit_test(an_operation_that_does_not_fit_is_refused_with_those_that_do),
-        cmocka_unit_test(every_type_gives_back_the_elements_it_was_given),
+        cmocka_unit_test(an_unknown_name_is_refused_and_the_known_ones_listed),
+        cmocka_unit_test(an_operation_that_a_type_lacks_is_refused_and_its_operations_listed),
+        cmocka_unit_test(every_type_loads_the_elements_that_were_stored),
         cmocka_unit_test(a_mismatch_names_the_first_difference),
         cmocka_unit_test(ranks_are_found_on_ragged_hosts),
         cmocka_unit_test(ranks_are_spread_evenly),
         cmocka_unit_test(hosts_are_in_racks),
         cmocka_unit_test(impossible_racks_are_refused),
         cmocka_unit_test(impossible_topologies_are_refused),
-        cmocka_unit_test(parts_of_a_span_are_all_of_it),
+        cmocka_unit_test(the_parts_of_a_span_cover_it),
         cmocka_unit_test(lanes_are_put_in_order_and_rounds_have_no_gaps),
-        cmocka_unit_test(empty_messages_are_kept_and_empty_work_is_not),
+        cmocka_unit_test(empty_messages_are_kept_and_empty_local_steps_are_not),
         cmocka_unit_test(the_builder_refuses_what_is_out_of_bounds),
         cmocka_unit_test(a_schedule_is_printed_a_line_a_step),
-        cmocka_unit_test(the_same_request_gives_the_same_schedule),
+        cmocka_unit_test(the_same_plan_gives_the_same_schedule),
         cmocka_unit_test(every_algorithm_has_its_texts_for_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /*
- * The checker walks in place only where that can give other values than out of place. Whether it
- * does so often enough: small programs made up at random get the verdict that walking both ways
- * gives.
+ * The checker walks a second time, in place, only where that can give other values than out of
+ * place. Here small random programs must get the same result as by always walking both ways.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +61,7 @@ static bool is_proven(const struct program *program)
     return result.proven;
 }
 
-/* By going both ways. */
+/* The result of always walking both ways. */
 static bool holds(const struct program *program, bool in_place)
 {
     struct muster_walk walk;
@@ -80,7 +79,8 @@ static bool holds(const struct program *program, bool in_place)
 
 static const struct muster_span everything = {.count = COUNT};
 
-/* OUTPUT becomes the peer's, then its own is added: in place that is gone by then. */
+/* OUTPUT is set to the peer's data, then the rank's own is added: in place that is overwritten by
+ * then. */
 static void overwrite_and_reduce(struct muster_builder *builder, uint64_t random)
 {
     (void)random;
@@ -94,7 +94,7 @@ static void overwrite_and_reduce(struct muster_builder *builder, uint64_t random
     muster_builder_reduce(builder, MUSTER_SCRATCH, span, MUSTER_OUTPUT, 0);
 }
 
-/* The result is right first; what is read late goes nowhere. */
+/* The result is right first; the late read of INPUT does not change it. */
 static void read_late(struct muster_builder *builder, uint64_t random)
 {
     (void)random;
@@ -118,7 +118,7 @@ static void input_that_is_read_after_it_was_overwritten_is_found(void **state)
     finish(&program);
 }
 
-static void input_that_is_read_late_for_nothing_does_no_harm(void **state)
+static void a_late_read_of_input_that_is_not_used_does_no_harm(void **state)
 {
     (void)state;
     struct program program = make(read_late, 0);
@@ -153,7 +153,7 @@ static void some_steps(struct muster_builder *builder, uint64_t random)
     }
 }
 
-static void random_programs_get_the_verdict_of_walking_both_ways(void **state)
+static void random_programs_get_the_result_of_walking_both_ways(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -176,8 +176,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(input_that_is_read_after_it_was_overwritten_is_found),
-        cmocka_unit_test(input_that_is_read_late_for_nothing_does_no_harm),
-        cmocka_unit_test(random_programs_get_the_verdict_of_walking_both_ways),
+        cmocka_unit_test(a_late_read_of_input_that_is_not_used_does_no_harm),
+        cmocka_unit_test(random_programs_get_the_result_of_walking_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

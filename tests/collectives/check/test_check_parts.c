@@ -1,4 +1,4 @@
-/* What the checker is made of, against the same done simply: sorting, sets of ranks, cells. */
+/* Parts of the checker against simple implementations: sorting, sets of ranks, cells. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void sorting_keeps_the_order_of_equal_keys(void **state)
     }
 }
 
-/* What a term counts, one byte a rank. */
+/* The ranks that a term counts, one byte a rank. */
 struct counted {
     bool ranks[RANKS_MAX];
 };
@@ -64,7 +64,7 @@ static uint32_t unite(const struct counted *one, const struct counted *other, ui
     return members;
 }
 
-/* Sums of terms that are chosen so that runs of ranks come about often. */
+/* Sums of terms, chosen so that consecutive ranks are frequent. */
 static void add_terms(uint32_t ranks, uint64_t *random)
 {
     struct muster_terms terms;
@@ -97,7 +97,7 @@ static void add_terms(uint32_t ranks, uint64_t *random)
     muster_terms_finish(&terms);
 }
 
-static void terms_count_the_ranks_of_their_parts_and_none_twice(void **state)
+static void a_term_counts_the_ranks_of_its_parts_and_none_twice(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -106,7 +106,7 @@ static void terms_count_the_ranks_of_their_parts_and_none_twice(void **state)
     }
 }
 
-/* One element of a memory, kept simply. */
+/* One element of a rank's memory, in the simple implementation. */
 struct element {
     uint64_t origin;
     uint32_t term;
@@ -133,7 +133,7 @@ static void make_part(uint64_t count, uint64_t *random, struct muster_element_ra
     }
 }
 
-/* Is the part what the elements are, in as few pieces as can be? */
+/* The part must equal the elements, in as few ranges as possible. */
 static void compare(const struct muster_element_ranges *part, const struct element *elements,
                     uint64_t count)
 {
@@ -164,7 +164,8 @@ static void put(const struct muster_element_ranges *part, struct element *elemen
     }
 }
 
-static bool is_free_or(const struct element *elements, const struct muster_element_range *range)
+static bool are_unwritten_or(const struct element *elements,
+                             const struct muster_element_range *range)
 {
     for (uint64_t i = 0; i < range->count; i++) {
         if (elements[i].term != MUSTER_TERM_NONE &&
@@ -175,7 +176,7 @@ static bool is_free_or(const struct element *elements, const struct muster_eleme
     return true;
 }
 
-/* Writes, reads, and looks, from one cut to another. */
+/* Writes, reads and compares, from one cut to another. */
 static void use_cells(struct muster_cells *cells, const uint64_t *cuts, const uint32_t *numbers,
                       uint64_t *random)
 {
@@ -194,8 +195,8 @@ static void use_cells(struct muster_cells *cells, const uint64_t *cuts, const ui
         }
         struct muster_element_range range = {.count = count, .origin = begin, .term = 1};
         range = part.used == 1 ? part.items[0] : range;
-        assert_true(muster_cells_are_free_or(cells, numbers[from], &range) ==
-                    is_free_or(&elements[begin], &range));
+        assert_true(muster_cells_are_unwritten_or(cells, numbers[from], &range) ==
+                    are_unwritten_or(&elements[begin], &range));
         assert_int_equal(muster_cells_read(cells, numbers[from], count, &part), MUSTER_OK);
         compare(&part, &elements[begin], count);
     }
@@ -221,7 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sorting_keeps_the_order_of_equal_keys),
-        cmocka_unit_test(terms_count_the_ranks_of_their_parts_and_none_twice),
+        cmocka_unit_test(a_term_counts_the_ranks_of_its_parts_and_none_twice),
         cmocka_unit_test(cells_hold_what_was_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

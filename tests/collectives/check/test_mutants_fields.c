@@ -1,7 +1,7 @@
 /*
- * Every field of a step and of a schedule, set to other values, extreme ones too: the checker
- * rejects it, or an interpreter that shares nothing with the checker finds that it makes no
- * difference.
+ * Every field of a step and of a schedule is set to other values, also extreme ones: the checker
+ * rejects the mutant, or an interpreter that shares no code with the checker finds that the change
+ * makes no difference.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static const struct field step_fields[] = {
     FIELD(muster_step, span.offset), FIELD(muster_step, span.count), FIELD(muster_step, at),
 };
 
-/* Not the steps and their number: they are memory, not values. Nor large scratch, which is right.
+/* Without the steps and their number, which are memory; and without large scratch, which is right.
  */
 static const struct field schedule_fields[] = {
     FIELD(muster_schedule, rank),        FIELD(muster_schedule, ranks),
@@ -42,7 +42,7 @@ static const struct field schedule_fields[] = {
 
 struct subject {
     const struct test_job *job;
-    struct muster_schedule *mutant; /* right but for the field that is being changed */
+    struct muster_schedule *mutant; /* right except for the field that is being changed */
     uint64_t *random;
     size_t rejected, right;
 };
@@ -85,14 +85,14 @@ static void store(void *record, const struct field *field, uint64_t value)
            field->size);
 }
 
-static void judge(struct subject *subject, const char *what, uint64_t value)
+static void check_mutant(struct subject *subject, const char *what, uint64_t value)
 {
     if (!test_check(subject->job, subject->mutant).proven) {
         subject->rejected++;
         return;
     }
     if (!test_executes_right(subject->job, subject->mutant, subject->random)) {
-        fail_msg("%s %s on %u ranks: %s = %llu was taken for right",
+        fail_msg("%s %s on %u ranks: %s = %llu was accepted",
                  muster_collective_name(subject->job->plans[0].collective),
                  muster_algorithms[subject->job->algorithm].name, subject->job->ranks, what,
                  (unsigned long long)value);
@@ -110,7 +110,7 @@ static void change(struct subject *subject, void *record, const struct field *fi
     for (size_t i = 0; i < VALUES; i++) {
         store(record, field, values[i]);
         if (load(record, field) != was) {
-            judge(subject, field->name, values[i]);
+            check_mutant(subject, field->name, values[i]);
         }
         store(record, field, was);
     }
@@ -142,12 +142,12 @@ static void change_head(struct subject *subject)
     const uint64_t values[] = {0, scratch - 1, scratch + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         schedule->scratch_count = values[i];
-        judge(subject, "scratch_count", values[i]);
+        check_mutant(subject, "scratch_count", values[i]);
     }
     schedule->scratch_count = scratch;
     size_t steps = schedule->step_count;
     for (schedule->step_count = 0; schedule->step_count < steps; schedule->step_count++) {
-        judge(subject, "step_count", schedule->step_count);
+        check_mutant(subject, "step_count", schedule->step_count);
     }
 }
 
@@ -171,7 +171,7 @@ static void every_change_of_a_field_is_rejected_or_makes_no_difference(void **st
     struct subject totals = {.random = &random};
     const uint32_t hosts[][3] = {{4}, {3, 1, 2}};
     for (size_t h = 0; h < sizeof hosts / sizeof hosts[0]; h++) {
-        struct muster_topology topology = test_topology(h == 0 ? 1 : 3, hosts[h]);
+        struct muster_topology topology = test_topology(3, hosts[h]);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
             struct muster_plan plan = test_plan(algorithm, &topology, 2 * topology.ranks + 1, 1);
             if (!test_fits(algorithm, &plan)) {

@@ -1,4 +1,4 @@
-/* Every algorithm of the table is proven, and does no more than its formula says. */
+/* Every algorithm of the table is proven, and its schedules come to what its formula says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static void counts_for(uint32_t ranks, uint64_t counts[COUNTS])
     }
 }
 
-/* Of the busiest rank: only in an alltoallv does a plan know no more than its own rank's sizes. */
+/* Of the busiest rank. Only in an alltoallv a plan knows no more than its own rank's sizes. */
 static struct muster_formula formula_of(const struct test_job *job)
 {
     struct muster_formula formula;
@@ -51,7 +51,8 @@ static void prove_one(size_t algorithm, const struct muster_plan *plan, bool une
     test_job_finish(&job);
 }
 
-/* Also in place, where that is another schedule, and with uneven blocks, where there may be. */
+/* Also in place, where that is another schedule; and with uneven blocks, where the collective has
+ * them. */
 static void prove(size_t algorithm, const struct muster_plan *plan)
 {
     if (!test_fits(algorithm, plan)) {
@@ -76,7 +77,7 @@ static void every_algorithm_is_proven_for_1_to_64_ranks_on_one_host(void **state
         uint64_t counts[COUNTS];
         counts_for(ranks, counts);
         for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-            /* Proofs of large jobs take long: there one, another for each size. */
+            /* Proofs of large jobs take long: one count for each size, and a different one. */
             for (size_t i = 0; i < (ranks <= 24 ? COUNTS : 1); i++) {
                 uint64_t count = counts[(i * 2 + ranks) % COUNTS];
                 struct muster_plan plan = test_plan(algorithm, &topology, count, ranks / 3);
@@ -119,18 +120,13 @@ static void every_root_is_proven(void **state)
     }
 }
 
-/* In racks, if there is something to draw them from. */
-static void prove_topology(uint32_t hosts, const uint32_t *sizes, uint64_t count, uint64_t *random)
+/* In random racks, if `random` is given. */
+static void prove_topology(const struct muster_topology *topology, uint64_t count)
 {
-    struct muster_topology topology = test_topology(hosts, sizes);
-    if (random != NULL) {
-        test_racks(&topology, random);
-    }
     for (size_t algorithm = 0; algorithm < muster_algorithm_count; algorithm++) {
-        struct muster_plan plan = test_plan(algorithm, &topology, count, topology.ranks / 2);
+        struct muster_plan plan = test_plan(algorithm, topology, count, topology->ranks / 2);
         prove(algorithm, &plan);
     }
-    muster_topology_finish(&topology);
 }
 
 static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void **state)
@@ -147,9 +143,11 @@ static void all_ragged_topologies_of_four_hosts_by_three_ranks_are_proven(void *
             for (uint32_t host = 0, rest = number; host < hosts; host++, rest /= 3) {
                 sizes[host] = 1 + rest % 3;
             }
+            struct muster_topology topology = test_topology(hosts, sizes);
             for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                prove_topology(hosts, sizes, counts[i], NULL);
+                prove_topology(&topology, counts[i]);
             }
+            muster_topology_finish(&topology);
         }
     }
 }
@@ -159,12 +157,10 @@ static void random_ragged_hosts_in_random_racks_are_proven(void **state)
     (void)state;
     uint64_t random = test_seed();
     for (int i = 0; i < 60; i++) {
-        uint32_t sizes[10];
-        uint32_t hosts = 1 + test_random_below(&random, 10);
-        for (uint32_t host = 0; host < hosts; host++) {
-            sizes[host] = 1 + test_random_below(&random, 6);
-        }
-        prove_topology(hosts, sizes, test_random_below(&random, 200), &random);
+        struct muster_topology topology = test_topology_random(1, 10, 6, &random);
+        test_racks(&topology, &random);
+        prove_topology(&topology, test_random_below(&random, 200));
+        muster_topology_finish(&topology);
     }
 }
 

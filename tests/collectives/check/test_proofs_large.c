@@ -1,5 +1,5 @@
-/* Large jobs are proven too: 192 ranks, and 1024 where each rank has few steps; with an argument
- * always 1024, and how long each took and the most memory so far, for people. */
+/* Large jobs are proven too: 192 ranks, and 1024 if each rank has few steps. With an argument
+ * always 1024 ranks; then the time of each proof and the peak memory are printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { RANKS = 1024, FEWER_RANKS = 192, HOSTS = 32, STEPS_MAX = 256 };
 
-static bool all; /* rows on RANKS */
+static bool all; /* every row on RANKS */
 
 static size_t steps_of(const struct test_job *job)
 {

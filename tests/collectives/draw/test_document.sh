@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# What is generated in the documentation of collectives is current.
+# The generated parts of the documentation of collectives are current.
 set -eu
 exec bash "$MUSTER_SOURCE/collectives/draw/document" --check

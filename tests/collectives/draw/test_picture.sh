@@ -20,14 +20,14 @@ draw() {
     fi
 }
 
-# shows PATTERN TIMES: so many lines of the picture are like the pattern.
+# shows PATTERN TIMES: so many lines of the picture match the pattern.
 shows() {
     local found
     found=$(grep -c -e "$1" "$picture")
     [ "$found" = "$2" ] || fail "$(sed -n 's|^<desc>\(.*\)</desc>|\1|p' "$picture"): $found lines like \"$1\", not $2"
 }
 
-# refuse STATUS PATTERN ARGUMENTS...: one line, and the picture that was there stays.
+# refuse STATUS PATTERN ARGUMENTS...: prints one line, and leaves an existing picture unchanged.
 refuse() {
     local status=$1 pattern=$2 said code
     shift 2
@@ -45,7 +45,7 @@ while read -r collective algorithm _; do
     draw "$collective" --hosts 3,1,2 --algorithm "$algorithm" --simulate
 done < <("$muster" plan --list)
 
-# A ring of four: three messages of each rank until all is reduced, three until everybody has it.
+# A ring of four: three messages of each rank to reduce, three more to spread the results.
 draw allreduce --ranks 4 --algorithm ring_two_phase
 shows '<desc>muster plan allreduce --ranks 4 --algorithm ring_two_phase</desc>' 1
 shows '<rect class="send" .*<title>\|<g><title>.* sends .*<rect class="send"' 24

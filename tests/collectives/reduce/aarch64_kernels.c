@@ -14,7 +14,7 @@ enum { MOST = 167, STARTS = 8, ROUNDS = 40 };
 static uint64_t left[MOST + STARTS], right[MOST + STARTS];
 static uint64_t got[2][MOST + STARTS], wanted[MOST + STARTS];
 
-/* xorshift, as the tests that are linked with all of support have it. */
+/* xorshift, as in tests/support, which is not linked here. */
 uint64_t test_random(uint64_t *state)
 {
     *state ^= *state << 13;

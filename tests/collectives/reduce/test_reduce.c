@@ -15,16 +15,16 @@
 #include "tests/support/elements.h"
 #include "tests/support/schedules.h"
 
-/* Some kernels do up to 128 elements at a time. */
+/* Some kernels handle up to 128 elements at a time. */
 enum { TAIL_MAX = 70, LONG_MAX = 600, STARTS = 8, ELEMENTS_MAX = LONG_MAX + STARTS + 1 };
 
-/* The elements of all types, written at any start. */
+/* Room for the elements of every type at every alignment. */
 struct area {
     _Alignas(64) unsigned char bytes[8 * (ELEMENTS_MAX + 8)];
 };
 
-/* Only numbers below 2, but for one element now and then: kernels may take another way where all
- * are ordinary. */
+/* Only numbers below 2, except for a single element sometimes: kernels may have a fast path for
+ * ordinary numbers. */
 static void fill_with_ordinary(muster_type type, void *data, size_t count, uint64_t *random)
 {
     uint16_t *halves = data;
@@ -34,7 +34,8 @@ static void fill_with_ordinary(muster_type type, void *data, size_t count, uint6
     }
 }
 
-/* One length at one start: into a third area, into the left and into the right one. */
+/* One length at one alignment: with a separate target, with the left operand as target, and with
+ * the right one. */
 static void check_length(muster_reduce_function kernel, muster_type type, muster_op op,
                          size_t start, size_t count, uint64_t *random)
 {
@@ -141,7 +142,7 @@ static void the_kernels_of_the_fourth_table_are_right(void **state)
     check_table_number(3);
 }
 
-/* Any length and alignment; also such as the last lanes alone. */
+/* All lengths and alignments, also less than one vector. */
 static void check_conversions(const struct muster_kernels *kernels, uint64_t *random)
 {
     enum { MOST = 5000 };
@@ -165,14 +166,14 @@ static void check_conversions(const struct muster_kernels *kernels, uint64_t *ra
         assert_memory_equal(floats[0] + start, floats[1] + start, count * sizeof floats[0][0]);
         kernels->widen_float16(floats[0] + start, halves + start, count);
         muster_kernels_plain.widen_float16(floats[1] + start, halves + start, count);
-        for (size_t i = start; i < start + count; i++) { /* what NaN there is does not matter */
+        for (size_t i = start; i < start + count; i++) { /* any NaN is right */
             assert_true(isnan(floats[1][i]) ? isnan(floats[0][i]) : floats[0][i] == floats[1][i]);
             assert_int_equal(signbit(floats[0][i]), signbit(floats[1][i]));
         }
     }
 }
 
-/* Every factor as the plain kernels apply it; those are looked at below. */
+/* All factors must give the results of the plain kernels, which are tested below. */
 static void check_factors(const struct muster_kernels *kernels, uint64_t *random)
 {
     static const double factors[] = {0.5, -1.0 / 3, 1e9, 3e38, 1e-40};
@@ -200,7 +201,7 @@ static void check_factors(const struct muster_kernels *kernels, uint64_t *random
     }
 }
 
-static void all_tables_convert_and_scale_alike(void **state)
+static void all_tables_convert_and_scale_in_the_same_way(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -230,7 +231,7 @@ static void the_chosen_kernel_is_one_that_this_processor_runs(void **state)
     }
 }
 
-/* Without this, two ranks that reduce each other's data into their own would differ. */
+/* Else two ranks that reduce each other's data with their own would get different bits. */
 static void either_order_of_the_operands_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void either_order_of_the_operands_gives_the_same_bits(void **state)
     }
 }
 
-static void sixteen_bit_floats_are_converted_as_the_standard_says(void **state)
+static void sixteen_bit_floats_are_converted_according_to_the_standard(void **state)
 {
     (void)state;
     for (unsigned half = 0; half <= UINT16_MAX; half++) {
@@ -269,7 +270,7 @@ static void sixteen_bit_floats_are_converted_as_the_standard_says(void **state)
     }
     uint64_t random = test_seed();
     for (size_t i = 0; i < 2000000; i++) {
-        /* Whole range, then the one of float16, then ties and what is beside them. */
+        /* The whole range, then that of float16, then ties and their neighbours. */
         uint32_t bits = (uint32_t)test_random(&random);
         bits = i % 3 == 0 ? bits : (bits & 0x8fffffffU) + 0x30000000U;
         bits =
@@ -330,8 +331,8 @@ static void averages_are_divided_and_integers_truncated_toward_zero(void **state
     assert_int_equal(halves[1], 0xfc00);
 }
 
-/* By the integers' own division, for every type of 32 bits and less. */
-static void quotients_are_those_of_whole_numbers(void **state)
+/* Compared with integer division, for every type of at most 32 bits. */
+static void integer_quotients_are_exact(void **state)
 {
     (void)state;
     uint64_t random = test_seed();
@@ -415,7 +416,7 @@ static void sixteen_bit_floats_are_rounded_once_a_step(void **state)
                      elements_nearest16(MUSTER_BFLOAT16, (double)(10.0F / 3.0F * (float)0.7)));
 }
 
-/* In blocks, and with what stands between them. */
+/* More elements than a block, and not a multiple of it. */
 static void many_inputs_are_reduced_from_the_first_to_the_last(void **state)
 {
     (void)state;
@@ -453,7 +454,7 @@ static void add_with_user_data(void *out, const void *left, const void *right, s
     elements_reduce(type, MUSTER_SUM, out, left, right, count);
 }
 
-static void a_users_function_reduces_what_was_scaled(void **state)
+static void a_user_function_reduces_scaled_inputs(void **state)
 {
     (void)state;
     int16_t first[] = {10, 20, 30};
@@ -473,7 +474,7 @@ static void a_users_function_reduces_what_was_scaled(void **state)
     assert_false(muster_reduction_has_finish(&reduction, 2));
 }
 
-static void what_is_true_becomes_1_even_alone(void **state)
+static void true_becomes_1_even_without_a_reduction(void **state)
 {
     (void)state;
     uint8_t truths[] = {0, 1, 7, 255};
@@ -493,17 +494,17 @@ int main(void)
         cmocka_unit_test(the_kernels_of_the_second_table_are_right),
         cmocka_unit_test(the_kernels_of_the_third_table_are_right),
         cmocka_unit_test(the_kernels_of_the_fourth_table_are_right),
-        cmocka_unit_test(all_tables_convert_and_scale_alike),
+        cmocka_unit_test(all_tables_convert_and_scale_in_the_same_way),
         cmocka_unit_test(the_chosen_kernel_is_one_that_this_processor_runs),
         cmocka_unit_test(either_order_of_the_operands_gives_the_same_bits),
-        cmocka_unit_test(sixteen_bit_floats_are_converted_as_the_standard_says),
+        cmocka_unit_test(sixteen_bit_floats_are_converted_according_to_the_standard),
         cmocka_unit_test(averages_are_divided_and_integers_truncated_toward_zero),
-        cmocka_unit_test(quotients_are_those_of_whole_numbers),
+        cmocka_unit_test(integer_quotients_are_exact),
         cmocka_unit_test(scaled_integers_are_truncated_and_stay_within_their_type),
         cmocka_unit_test(sixteen_bit_floats_are_rounded_once_a_step),
         cmocka_unit_test(many_inputs_are_reduced_from_the_first_to_the_last),
-        cmocka_unit_test(a_users_function_reduces_what_was_scaled),
-        cmocka_unit_test(what_is_true_becomes_1_even_alone),
+        cmocka_unit_test(a_user_function_reduces_scaled_inputs),
+        cmocka_unit_test(true_becomes_1_even_without_a_reduction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

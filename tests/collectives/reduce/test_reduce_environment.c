@@ -1,5 +1,5 @@
-/* Reductions have the same bits whatever a program has done to its floating-point environment, and
- * leave that as it was. */
+/* Reductions have the same bits whatever floating-point environment the caller has, and restore
+ * that environment. */
 #include <fenv.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static void reduce(muster_type type, muster_op op, struct results *ret_results)
     muster_reduction_finish(&reduction, ret_results->gathered, COUNT, BUFFERS);
 }
 
-/* As an unusual program may have it: number of four. */
+/* Sets one of four unusual environments. */
 static void make_unusual(unsigned number)
 {
     static const int roundings[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
@@ -53,7 +53,7 @@ static void make_unusual(unsigned number)
 static unsigned control_word(void)
 {
 #ifdef __x86_64__
-    return _mm_getcsr() & ~0x3fU; /* but for the flags */
+    return _mm_getcsr() & ~0x3fU; /* without the flags */
 #else
     return (unsigned)fegetround();
 #endif

@@ -1,4 +1,4 @@
-/* Results written past the caches are those that are written as usual. */
+/* Results written past the caches equal those written as usual. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Which receives may be posted with the round before theirs. */
+/* Which receives may be posted one round early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static bool is_early(size_t count, size_t step, uint64_t input_count)
     return muster_schedule_receives_early(&schedule, step);
 }
 
-/* Whether the second may be posted with the first. */
+/* True if the second step may be posted with the first. */
 static bool follows_early(struct muster_step first, struct muster_step second)
 {
     steps[0] = first;
@@ -62,7 +62,7 @@ static bool follows_early(struct muster_step first, struct muster_step second)
     return is_early(2, 1, 16);
 }
 
-static void a_receive_of_elements_that_the_round_before_leaves_alone_is_early(void **state)
+static void a_receive_of_elements_that_the_round_before_does_not_use_is_early(void **state)
 {
     (void)state;
     assert_true(follows_early(send_step(0, MUSTER_OUTPUT, 0), receive_step(1, MUSTER_OUTPUT, 4)));
@@ -72,7 +72,7 @@ static void a_receive_of_elements_that_the_round_before_leaves_alone_is_early(vo
     assert_false(is_early(2, 0, 16));
 }
 
-static void what_is_read_or_written_there_must_not_be_overwritten_early(void **state)
+static void elements_used_by_the_round_before_must_not_be_overwritten_early(void **state)
 {
     (void)state;
     assert_false(follows_early(send_step(0, MUSTER_OUTPUT, 1), receive_step(1, MUSTER_OUTPUT, 4)));
@@ -85,7 +85,7 @@ static void what_is_read_or_written_there_must_not_be_overwritten_early(void **s
     assert_true(follows_early(copy, receive_step(1, MUSTER_OUTPUT, 12)));
 }
 
-static void what_is_reduced_with_must_be_there(void **state)
+static void the_data_to_reduce_with_must_be_complete(void **state)
 {
     (void)state;
     const struct muster_step reduce =
@@ -100,11 +100,11 @@ static void input_and_output_may_be_the_same_memory(void **state)
     (void)state;
     assert_false(follows_early(send_step(0, MUSTER_INPUT, 4), receive_step(1, MUSTER_OUTPUT, 4)));
     assert_true(follows_early(send_step(0, MUSTER_INPUT, 0), receive_step(1, MUSTER_OUTPUT, 4)));
-    /* Of another size it is somewhere in it. */
+    /* A buffer of another size is at an unknown place in it. */
     assert_false(is_early(2, 1, 8));
 }
 
-static void the_first_from_a_peer_alone_is_early(void **state)
+static void only_the_first_receive_from_a_peer_is_early(void **state)
 {
     (void)state;
     steps[0] = send_step(0, MUSTER_INPUT, 0);
@@ -116,7 +116,7 @@ static void the_first_from_a_peer_alone_is_early(void **state)
     assert_true(is_early(3, 2, 16));
 }
 
-static void another_lane_and_rounds_long_past_do_not_matter(void **state)
+static void other_lanes_and_earlier_rounds_do_not_matter(void **state)
 {
     (void)state;
     steps[0] = send_step(0, MUSTER_OUTPUT, 4);
@@ -128,29 +128,29 @@ static void another_lane_and_rounds_long_past_do_not_matter(void **state)
     assert_false(is_early(3, 2, 16));
 }
 
-static void nobody_looks_through_very_long_rounds(void **state)
+static void the_search_through_long_rounds_is_bounded(void **state)
 {
     (void)state;
-    for (size_t i = 0; i <= MUSTER_UNEXPECTED_STEPS_MAX; i++) {
+    for (size_t i = 0; i <= MUSTER_EARLY_STEPS_MAX; i++) {
         steps[i] = send_step(0, MUSTER_OUTPUT, 0);
     }
-    steps[MUSTER_UNEXPECTED_STEPS_MAX] = receive_step(1, MUSTER_OUTPUT, 4);
-    assert_true(is_early(MUSTER_UNEXPECTED_STEPS_MAX + 1, MUSTER_UNEXPECTED_STEPS_MAX, 16));
-    steps[MUSTER_UNEXPECTED_STEPS_MAX] = send_step(0, MUSTER_OUTPUT, 0);
-    steps[MUSTER_UNEXPECTED_STEPS_MAX + 1] = receive_step(1, MUSTER_OUTPUT, 4);
-    assert_false(is_early(MUSTER_UNEXPECTED_STEPS_MAX + 2, MUSTER_UNEXPECTED_STEPS_MAX + 1, 16));
+    steps[MUSTER_EARLY_STEPS_MAX] = receive_step(1, MUSTER_OUTPUT, 4);
+    assert_true(is_early(MUSTER_EARLY_STEPS_MAX + 1, MUSTER_EARLY_STEPS_MAX, 16));
+    steps[MUSTER_EARLY_STEPS_MAX] = send_step(0, MUSTER_OUTPUT, 0);
+    steps[MUSTER_EARLY_STEPS_MAX + 1] = receive_step(1, MUSTER_OUTPUT, 4);
+    assert_false(is_early(MUSTER_EARLY_STEPS_MAX + 2, MUSTER_EARLY_STEPS_MAX + 1, 16));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_receive_of_elements_that_the_round_before_leaves_alone_is_early),
-        cmocka_unit_test(what_is_read_or_written_there_must_not_be_overwritten_early),
-        cmocka_unit_test(what_is_reduced_with_must_be_there),
+        cmocka_unit_test(a_receive_of_elements_that_the_round_before_does_not_use_is_early),
+        cmocka_unit_test(elements_used_by_the_round_before_must_not_be_overwritten_early),
+        cmocka_unit_test(the_data_to_reduce_with_must_be_complete),
         cmocka_unit_test(input_and_output_may_be_the_same_memory),
-        cmocka_unit_test(the_first_from_a_peer_alone_is_early),
-        cmocka_unit_test(another_lane_and_rounds_long_past_do_not_matter),
-        cmocka_unit_test(nobody_looks_through_very_long_rounds),
+        cmocka_unit_test(only_the_first_receive_from_a_peer_is_early),
+        cmocka_unit_test(other_lanes_and_earlier_rounds_do_not_matter),
+        cmocka_unit_test(the_search_through_long_rounds_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 enum { MEMBERS_MAX = 5, REPEATS = 400, NONE = UINT32_MAX };
 
 /* How long calls take. Algorithms are numbered from 0, and 0 is the predicted one. */
-struct world {
+struct timing {
     uint64_t random;
     uint32_t members, count;
     double us[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
@@ -31,40 +31,40 @@ struct world {
     uint32_t rounds;
 };
 
-static double fraction(struct world *world)
+static double fraction(struct timing *timing)
 {
-    return test_random_below(&world->random, 1000) / 1000.0;
+    return test_random_below(&timing->random, 1000) / 1000.0;
 }
 
 /* One call of all members: it ends when the last one has come and the work is done. */
-static void call_all(struct world *world, struct muster_autotune_run *runs)
+static void call_all(struct timing *timing, struct muster_autotune_run *runs)
 {
     size_t algorithm = muster_autotune_run_next(&runs[0]);
     double came[MEMBERS_MAX];
     double last = 0;
-    for (uint32_t i = 0; i < world->members; i++) {
+    for (uint32_t i = 0; i < timing->members; i++) {
         assert_int_equal(muster_autotune_run_next(&runs[i]), algorithm);
-        came[i] = i == 0 ? 0 : world->late_us * (1 + fraction(world));
+        came[i] = i == 0 ? 0 : timing->late_us * (1 + fraction(timing));
         last = fmax(last, came[i]);
     }
-    double outlier = world->noise > 0 && test_random_below(&world->random, 10) == 0 ? 20 : 0;
+    double outlier = timing->noise > 0 && test_random_below(&timing->random, 10) == 0 ? 20 : 0;
     double usual =
-        world->made++ < world->change ? world->before_us[algorithm] : world->us[algorithm];
-    double work = usual * (1 + outlier + world->noise * fraction(world));
-    for (uint32_t i = 0; i < world->members; i++) {
+        timing->made++ < timing->change ? timing->before_us[algorithm] : timing->us[algorithm];
+    double work = usual * (1 + outlier + timing->noise * fraction(timing));
+    for (uint32_t i = 0; i < timing->members; i++) {
         muster_autotune_run_record(&runs[i], last - came[i] + work);
     }
-    world->calls[algorithm]++;
+    timing->calls[algorithm]++;
 }
 
 /* The tuning exchange: the maxima of all members' values. Returns the decided algorithm, or NONE:
  * there is another round. */
-static uint32_t exchange_times(struct world *world, struct muster_autotune_run *runs)
+static uint32_t exchange_times(struct timing *timing, struct muster_autotune_run *runs)
 {
     float exchanged[MUSTER_AUTOTUNE_VALUES_MAX];
     float values[MUSTER_AUTOTUNE_VALUES_MAX];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < world->members; i++) {
+    for (uint32_t i = 0; i < timing->members; i++) {
         count = muster_autotune_run_values(&runs[i], values);
         for (uint32_t j = 0; j < count; j++) {
             exchanged[j] = i == 0 || values[j] > exchanged[j] ? values[j] : exchanged[j];
@@ -73,73 +73,73 @@ static uint32_t exchange_times(struct world *world, struct muster_autotune_run *
     assert_in_range(count, 2, MUSTER_AUTOTUNE_VALUES_MAX);
     size_t decided = NONE;
     bool over = muster_autotune_run_decide(&runs[0], exchanged, &decided);
-    for (uint32_t i = 1; i < world->members; i++) {
+    for (uint32_t i = 1; i < timing->members; i++) {
         size_t mine = NONE;
         assert_int_equal(muster_autotune_run_decide(&runs[i], exchanged, &mine), over);
         assert_int_equal(mine, decided);
     }
-    world->rounds++;
+    timing->rounds++;
     return over ? (uint32_t)decided : NONE;
 }
 
-static uint32_t try_all(struct world *world)
+static uint32_t try_all(struct timing *timing)
 {
     struct muster_autotune_run runs[MEMBERS_MAX];
     size_t algorithms[MUSTER_AUTOTUNE_ALGORITHMS_MAX];
-    for (uint32_t i = 0; i < world->count; i++) {
+    for (uint32_t i = 0; i < timing->count; i++) {
         algorithms[i] = i;
     }
-    for (uint32_t i = 0; i < world->members; i++) {
-        muster_autotune_run_begin(&runs[i], algorithms, world->count, world->predicted_us);
+    for (uint32_t i = 0; i < timing->members; i++) {
+        muster_autotune_run_begin(&runs[i], algorithms, timing->count, timing->predicted_us);
     }
     for (;;) {
         while (!muster_autotune_run_is_round_over(&runs[0])) {
-            call_all(world, runs);
+            call_all(timing, runs);
         }
-        uint32_t decided = exchange_times(world, runs);
+        uint32_t decided = exchange_times(timing, runs);
         if (decided != NONE) {
             return decided;
         }
     }
 }
 
-static uint32_t calls_of(const struct world *world)
+static uint32_t calls_of(const struct timing *timing)
 {
     uint32_t calls = 0;
-    for (uint32_t i = 0; i < world->count; i++) {
-        calls += world->calls[i];
+    for (uint32_t i = 0; i < timing->count; i++) {
+        calls += timing->calls[i];
     }
     return calls;
 }
 
-static struct world random_world(uint64_t *random)
+static struct timing random_world(uint64_t *random)
 {
-    struct world world = {.random = test_random(random) | 1};
-    world.members = 1 + test_random_below(random, MEMBERS_MAX);
-    world.count = 2 + test_random_below(random, MUSTER_AUTOTUNE_ALGORITHMS_MAX - 1);
+    struct timing timing = {.random = test_random(random) | 1};
+    timing.members = 1 + test_random_below(random, MEMBERS_MAX);
+    timing.count = 2 + test_random_below(random, MUSTER_AUTOTUNE_ALGORITHMS_MAX - 1);
     double scale = pow(10, test_random_below(random, 7)); /* to a second */
-    for (uint32_t i = 0; i < world.count; i++) {
-        world.us[i] = scale * (1 + fraction(&world));
+    for (uint32_t i = 0; i < timing.count; i++) {
+        timing.us[i] = scale * (1 + fraction(&timing));
     }
-    world.predicted_us = world.us[0];
-    return world;
+    timing.predicted_us = timing.us[0];
+    return timing;
 }
 
-static double best_of(const struct world *world)
+static double best_of(const struct timing *timing)
 {
-    double best = world->us[0];
-    for (uint32_t i = 1; i < world->count; i++) {
-        best = fmin(best, world->us[i]);
+    double best = timing->us[0];
+    for (uint32_t i = 1; i < timing->count; i++) {
+        best = fmin(best, timing->us[i]);
     }
     return best;
 }
 
 /* As good as the best: the predicted algorithm within 5%, and within 1% where calls take 100 ms. */
-static bool is_good(const struct world *world, uint32_t decided)
+static bool is_good(const struct timing *timing, uint32_t decided)
 {
-    double best = best_of(world);
+    double best = best_of(timing);
     double least = decided != 0 ? 1.0001 : best < 100e3 ? 1.0501 : 1.0101;
-    return world->us[decided] <= least * best;
+    return timing->us[decided] <= least * best;
 }
 
 static void the_fastest_is_found_or_the_predicted_one_is_as_good(void **state)
@@ -147,11 +147,11 @@ static void the_fastest_is_found_or_the_predicted_one_is_as_good(void **state)
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct world world = random_world(&random);
-        uint32_t decided = try_all(&world);
-        if (!is_good(&world, decided)) {
-            fail_msg("repeat %d: %u takes %g, the best %g", repeat, decided, world.us[decided],
-                     best_of(&world));
+        struct timing timing = random_world(&random);
+        uint32_t decided = try_all(&timing);
+        if (!is_good(&timing, decided)) {
+            fail_msg("repeat %d: %u takes %g, the best %g", repeat, decided, timing.us[decided],
+                     best_of(&timing));
         }
     }
 }
@@ -162,27 +162,27 @@ static void every_candidate_has_a_turn_and_the_run_ends(void **state)
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct world world = random_world(&random);
-        world.noise = test_random_below(&random, 3);
-        world.late_us = test_random_below(&random, 2) * 10 * world.us[0];
-        assert_in_range(try_all(&world), 0, world.count - 1);
-        assert_in_range(world.rounds, 1, MUSTER_AUTOTUNE_ROUNDS_MAX);
-        assert_in_range(calls_of(&world), world.count,
+        struct timing timing = random_world(&random);
+        timing.noise = test_random_below(&random, 3);
+        timing.late_us = test_random_below(&random, 2) * 10 * timing.us[0];
+        assert_in_range(try_all(&timing), 0, timing.count - 1);
+        assert_in_range(timing.rounds, 1, MUSTER_AUTOTUNE_ROUNDS_MAX);
+        assert_in_range(calls_of(&timing), timing.count,
                         MUSTER_AUTOTUNE_ROUNDS_MAX * (uintmax_t)MUSTER_AUTOTUNE_CALLS_MAX);
-        for (uint32_t i = 0; i < world.count; i++) {
-            assert_true(world.calls[i] >= 1);
+        for (uint32_t i = 0; i < timing.count; i++) {
+            assert_true(timing.calls[i] >= 1);
         }
     }
 }
 
 /* What the calls took beyond the fastest algorithm's time, not counting so many first calls of
  * each, which nothing could be known before. */
-static double excess_after(const struct world *world, uint32_t calls)
+static double excess_after(const struct timing *timing, uint32_t calls)
 {
     double excess_us = 0;
-    for (uint32_t i = 0; i < world->count; i++) {
-        uint32_t counted = world->calls[i] > calls ? world->calls[i] - calls : 0;
-        excess_us += counted * (world->us[i] - best_of(world));
+    for (uint32_t i = 0; i < timing->count; i++) {
+        uint32_t counted = timing->calls[i] > calls ? timing->calls[i] - calls : 0;
+        excess_us += counted * (timing->us[i] - best_of(timing));
     }
     return excess_us;
 }
@@ -192,10 +192,10 @@ static void the_excess_over_the_fastest_is_bounded(void **state)
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct world world = random_world(&random);
-        (void)try_all(&world);
-        double excess_us = excess_after(&world, 4);
-        if (excess_us > 100e3 + best_of(&world)) {
+        struct timing timing = random_world(&random);
+        (void)try_all(&timing);
+        double excess_us = excess_after(&timing, 4);
+        if (excess_us > 100e3 + best_of(&timing)) {
             fail_msg("repeat %d: an excess of %g us", repeat, excess_us);
         }
     }
@@ -204,15 +204,15 @@ static void the_excess_over_the_fastest_is_bounded(void **state)
 static void long_calls_that_are_clearly_slower_are_measured_once(void **state)
 {
     (void)state;
-    struct world world = {.random = 1,
-                          .members = 2,
-                          .count = 4,
-                          .us = {900e3, 800e3, 1300e3, 850e3},
-                          .predicted_us = 900e3};
-    assert_int_equal(try_all(&world), 1);
-    assert_int_equal(world.calls[2], 1);
-    for (uint32_t i = 0; i < world.count; i++) {
-        assert_true(i == 2 || world.calls[i] >= 3);
+    struct timing timing = {.random = 1,
+                            .members = 2,
+                            .count = 4,
+                            .us = {900e3, 800e3, 1300e3, 850e3},
+                            .predicted_us = 900e3};
+    assert_int_equal(try_all(&timing), 1);
+    assert_int_equal(timing.calls[2], 1);
+    for (uint32_t i = 0; i < timing.count; i++) {
+        assert_true(i == 2 || timing.calls[i] >= 3);
     }
 }
 
@@ -220,25 +220,25 @@ static void long_calls_that_are_clearly_slower_are_measured_once(void **state)
 static void long_calls_that_are_as_fast_are_measured_often(void **state)
 {
     (void)state;
-    struct world world = {.random = 1, .members = 3, .count = 8, .predicted_us = 20e3};
-    for (uint32_t i = 0; i < world.count; i++) {
-        world.us[i] = 20e3 + i;
+    struct timing timing = {.random = 1, .members = 3, .count = 8, .predicted_us = 20e3};
+    for (uint32_t i = 0; i < timing.count; i++) {
+        timing.us[i] = 20e3 + i;
     }
-    assert_int_equal(try_all(&world), 0);
-    assert_int_equal(world.calls[0], 1 + 2 + 4 + 8 + 16);
-    assert_int_equal(calls_of(&world), 8 + 8 * 2 + 8 * 4 + 4 * 8 + 2 * 16);
+    assert_int_equal(try_all(&timing), 0);
+    assert_int_equal(timing.calls[0], 1 + 2 + 4 + 8 + 16);
+    assert_int_equal(calls_of(&timing), 8 + 8 * 2 + 8 * 4 + 4 * 8 + 2 * 16);
 }
 
 /* Each candidate has one call, then two: that is the least. */
 static void a_run_of_long_calls_ends_soon(void **state)
 {
     (void)state;
-    struct world world = {.random = 1, .members = 3, .count = 8, .predicted_us = 900e3};
-    for (uint32_t i = 0; i < world.count; i++) {
-        world.us[i] = 900e3 + i;
+    struct timing timing = {.random = 1, .members = 3, .count = 8, .predicted_us = 900e3};
+    for (uint32_t i = 0; i < timing.count; i++) {
+        timing.us[i] = 900e3 + i;
     }
-    assert_int_equal(try_all(&world), 0);
-    assert_int_equal(calls_of(&world), 8 + 8 * 2);
+    assert_int_equal(try_all(&timing), 0);
+    assert_int_equal(calls_of(&timing), 8 + 8 * 2);
 }
 
 /* Members may share a core when the first calls are made, where other algorithms are fast. Here
@@ -248,17 +248,18 @@ static void a_short_disturbance_does_not_decide(void **state)
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct world world = {.random = test_random(&random) | 1, .members = 2, .predicted_us = 9};
-        world.count = 2 + test_random_below(&random, 3);
-        world.change = test_random_below(&random, 8 * world.count + 1);
-        for (uint32_t i = 0; i < world.count; i++) {
-            world.us[i] = 8 + 2 * fraction(&world);
-            world.before_us[i] = 10 + 5 * fraction(&world);
+        struct timing timing = {
+            .random = test_random(&random) | 1, .members = 2, .predicted_us = 9};
+        timing.count = 2 + test_random_below(&random, 3);
+        timing.change = test_random_below(&random, 8 * timing.count + 1);
+        for (uint32_t i = 0; i < timing.count; i++) {
+            timing.us[i] = 8 + 2 * fraction(&timing);
+            timing.before_us[i] = 10 + 5 * fraction(&timing);
         }
-        uint32_t decided = try_all(&world);
-        if (!is_good(&world, decided)) {
-            fail_msg("repeat %d: %u takes %g, the best %g", repeat, decided, world.us[decided],
-                     best_of(&world));
+        uint32_t decided = try_all(&timing);
+        if (!is_good(&timing, decided)) {
+            fail_msg("repeat %d: %u takes %g, the best %g", repeat, decided, timing.us[decided],
+                     best_of(&timing));
         }
     }
 }
@@ -288,13 +289,13 @@ static void late_members_do_not_decide(void **state)
     (void)state;
     uint64_t random = test_seed() | 1;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct world world = {.random = test_random(&random) | 1,
-                              .members = 2 + test_random_below(&random, MEMBERS_MAX - 1),
-                              .count = 3,
-                              .us = {100, 40, 200},
-                              .late_us = 5000,
-                              .predicted_us = 100};
-        assert_int_equal(try_all(&world), 1);
+        struct timing timing = {.random = test_random(&random) | 1,
+                                .members = 2 + test_random_below(&random, MEMBERS_MAX - 1),
+                                .count = 3,
+                                .us = {100, 40, 200},
+                                .late_us = 5000,
+                                .predicted_us = 100};
+        assert_int_equal(try_all(&timing), 1);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Selection: which algorithm, and that every rank chooses the same. */
+/* Selection: the selected algorithms, and that every rank selects the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static const char *choice(enum muster_collective collective, uint32_t ranks, uin
             .collective = collective, .topology = &topology, .rank = rank, .count = count};
         size_t mine = 0;
         assert_int_equal(muster_select(&plan, 4, model, &mine), MUSTER_OK);
-        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* on every rank alike */
+        assert_true(algorithm == SIZE_MAX || mine == algorithm); /* the same on every rank */
         algorithm = mine;
     }
     muster_topology_finish(&topology);
@@ -78,7 +78,7 @@ static void large_calls_between_hosts_are_hierarchical(void **state)
     assert_true(strncmp(choice(MUSTER_ALLREDUCE, 120, 5, 4 << 20, &slow), "hierarchical", 12) == 0);
 }
 
-static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
+static void small_broadcasts_use_a_tree_and_large_ones_a_chain(void **state)
 {
     (void)state;
     const struct muster_cost_model *model = &muster_cost_model_default;
@@ -91,13 +91,13 @@ static void broadcasts_go_by_tree_if_small_and_by_chain_if_large(void **state)
 static void no_choice_depends_on_fixed_sizes(void **state)
 {
     (void)state;
-    /* Where latency is everything, even large calls take few messages in a row. */
+    /* If only latency matters, even large calls use few messages after each other. */
     struct muster_cost_model far = muster_cost_model_default;
     far.links[MUSTER_LEVEL_HOST].latency_us = 1e6;
     const char *name = choice(MUSTER_ALLREDUCE, 8, 1, 1 << 20, &far);
     assert_true(formula_of(name, 8, 1 << 20).local.messages <
                 formula_of("halving_doubling", 8, 1 << 20).local.messages);
-    /* Where it is nothing, even small ones send few bytes. */
+    /* If latency is 0, even small calls send few bytes. */
     struct muster_cost_model near = muster_cost_model_default;
     near.links[MUSTER_LEVEL_HOST].latency_us = 0;
     near.links[MUSTER_LEVEL_HOST].posting_us = 0;
@@ -113,7 +113,7 @@ static double simulated_us(size_t algorithm, const struct muster_plan *plan,
 }
 
 /* Candidates that were not simulated to their end would not have been faster. */
-static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
+static void no_algorithm_is_much_faster_than_the_selected_one(void **state)
 {
     (void)state;
     const uint32_t shapes[][2] = {{3, 1}, {8, 1}, {8, 4}, {12, 3}, {16, 1}};
@@ -139,7 +139,7 @@ static void no_algorithm_is_much_faster_than_the_chosen_one(void **state)
     }
 }
 
-static void every_collective_has_a_choice_for_every_shape(void **state)
+static void every_collective_has_an_algorithm_for_every_shape(void **state)
 {
     (void)state;
     for (int collective = MUSTER_ALLREDUCE; collective <= MUSTER_BARRIER; collective++) {
@@ -151,8 +151,10 @@ static void every_collective_has_a_choice_for_every_shape(void **state)
     }
 }
 
-/* The two ways to predict are within a factor of three where jobs begin to be large. (Formulas take
- * it that all ranks of a host use its memory at once, so it is made large enough for all.) */
+/* Formula and simulation differ by less than a factor of three where jobs begin to be large.
+ * (Formulas assume that all ranks of a host use its memory at the same time, so it is fast enough
+ * for all here.)
+ */
 static void formulas_and_simulations_agree_roughly(void **state)
 {
     (void)state;
@@ -186,7 +188,7 @@ static void formulas_and_simulations_agree_roughly(void **state)
     muster_topology_finish(&topology);
 }
 
-/* Between racks there is less than within one: a formula that does not tell them apart is far off.
+/* Links between racks are slower than within a rack: a formula that ignored racks would be far off.
  */
 static void formulas_tell_hosts_and_racks_apart(void **state)
 {
@@ -309,8 +311,8 @@ static bool is_listed(const struct muster_prediction *list, uint32_t listed, con
     return false;
 }
 
-/* Two messages by all_to_one, one after the other, and two pairs of them by halving_doubling, take
- * as long; halving_doubling and swing are the same thing for so few. */
+/* The two messages of all_to_one, one after the other, take as long as the two pairs of messages of
+ * halving_doubling. halving_doubling and swing are the same for two ranks. */
 static void algorithms_of_equal_time_are_listed_but_equal_algorithms_once(void **state)
 {
     (void)state;
@@ -333,8 +335,8 @@ static void algorithms_of_equal_time_are_listed_but_equal_algorithms_once(void *
     muster_topology_finish(&topology);
 }
 
-/* Four ranks on two cores over loopback, small and middle calls: what is fast there depends on what
- * the model knows only roughly. */
+/* Four ranks on two cores over loopback, small and middle calls: which algorithm is fastest depends
+ * on times that the model has only roughly. */
 static void servers_butterflies_and_trees_are_listed_where_ranks_share_cores(void **state)
 {
     (void)state;
@@ -384,10 +386,10 @@ int main(void)
         cmocka_unit_test(small_allreduces_take_few_rounds),
         cmocka_unit_test(large_allreduces_send_few_bytes),
         cmocka_unit_test(large_calls_between_hosts_are_hierarchical),
-        cmocka_unit_test(broadcasts_go_by_tree_if_small_and_by_chain_if_large),
+        cmocka_unit_test(small_broadcasts_use_a_tree_and_large_ones_a_chain),
         cmocka_unit_test(no_choice_depends_on_fixed_sizes),
-        cmocka_unit_test(no_algorithm_is_much_faster_than_the_chosen_one),
-        cmocka_unit_test(every_collective_has_a_choice_for_every_shape),
+        cmocka_unit_test(no_algorithm_is_much_faster_than_the_selected_one),
+        cmocka_unit_test(every_collective_has_an_algorithm_for_every_shape),
         cmocka_unit_test(formulas_and_simulations_agree_roughly),
         cmocka_unit_test(formulas_tell_hosts_and_racks_apart),
         cmocka_unit_test(an_algorithm_that_does_not_fit_is_refused_with_those_that_do),

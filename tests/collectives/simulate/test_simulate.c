@@ -1,4 +1,4 @@
-/* The simulator against times computed by hand: small jobs whose schedules are written out here. */
+/* The simulator against times computed by hand, for small jobs with schedules written by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "collectives/simulate/simulate.h"
 #include "tests/support/schedules.h"
 
-/* Easy to reckon with: 1 GB/s is 1000 elements of a byte in a microsecond. */
+/* Simple figures: 1 GB/s is 1000 elements of one byte in a microsecond. */
 static const struct muster_cost_model round_figures = {
     .core = {.reduce_GBps = 4, .copy_GBps = 2},
     .links = {[MUSTER_LEVEL_HOST] =
@@ -75,7 +75,7 @@ static struct muster_simulation *prepare(const struct job *job)
     return simulation;
 }
 
-/* Runs it and returns the time; the job is spent. */
+/* Runs the job and returns the time. A job runs once. */
 static double run(struct job *job)
 {
     struct muster_simulation *simulation = prepare(job);
@@ -88,11 +88,11 @@ static double run(struct job *job)
     return job->result.total_us;
 }
 
-/* Times lie on a grid of a thousandth of a microsecond or so. */
+/* Times are on a grid of about a thousandth of a microsecond. */
 static void assert_us(double time_us, double expected_us)
 {
     if (time_us < expected_us - 1e-6 || time_us > expected_us + 0.02) {
-        fail_msg("%.4f us, should be %.4f", time_us, expected_us);
+        fail_msg("%.4f us, expected %.4f", time_us, expected_us);
     }
 }
 
@@ -102,7 +102,7 @@ static void an_empty_message_takes_its_latency(void **state)
     struct job job = job_on(2, 1);
     message(&job, 0, 1, 0, 0);
     assert_us(run(&job), 10);
-    assert_us(job.finish_us[0], 2); /* posted, and gone */
+    assert_us(job.finish_us[0], 2); /* posted, and sent */
     assert_us(job.finish_us[1], 10);
     job = job_on(2, 2);
     message(&job, 0, 1, 0, 0);
@@ -118,10 +118,10 @@ static void a_small_message_leaves_at_once_and_a_large_one_when_the_receiver_is_
     assert_us(job.finish_us[0], 5);
     job = job_on(2, 2);
     message(&job, 0, 1, 0, 2000);
-    /* The word takes 100; then 2 on the wire; then the way and taking it in. */
+    /* 100 until the sender knows of the receive; 2 on the wire; then flight and completion. */
     assert_us(run(&job), 100 + 2 + 95);
     assert_us(job.finish_us[0], 100 + 2);
-    /* Who posted the receive long before has said so long before. */
+    /* A receive that was posted long before is known to the sender long before. */
     job = job_on(2, 2);
     step(&job, 0, 0, MUSTER_STEP_COPY, 0, 1000000); /* 500 us */
     step(&job, 0, 1, MUSTER_STEP_SEND, 1, 2000);
@@ -143,7 +143,7 @@ static void an_early_message_waits_in_its_buffer(void **state)
     assert_us(job.finish_us[0], 5);
 }
 
-static void both_ways_at_once_take_no_longer_than_one(void **state)
+static void both_directions_at_once_take_no_longer_than_one(void **state)
 {
     (void)state;
     struct job job = job_on(2, 2);
@@ -159,7 +159,7 @@ static void messages_share_a_port(void **state)
     message(&job, 0, 1, 0, 1000000);
     message(&job, 0, 2, 0, 2000000);
     assert_us(run(&job), 100 + 3000 + 95);
-    /* Half each until the smaller has gone. */
+    /* Half of the port each until the smaller one has left. */
     assert_us(job.finish_us[1], 100 + 2000 + 95);
 }
 
@@ -169,7 +169,7 @@ static void ranks_of_a_host_share_its_uplink(void **state)
     struct job job = job_on(4, 2);
     message(&job, 0, 2, 0, 1500000);
     message(&job, 1, 3, 0, 3000000);
-    /* 0.75 GB/s each until the smaller has gone, 1 GB/s (the port's) then. */
+    /* 0.75 GB/s each until the smaller one has left, then 1 GB/s, the port's rate. */
     assert_us(run(&job), 100 + 2000 + 1500 + 95);
     assert_us(job.finish_us[2], 100 + 2000 + 95);
 }
@@ -195,7 +195,7 @@ static void hosts_of_a_rack_share_its_uplink(void **state)
     assert_int_equal(job.result.bytes[MUSTER_LEVEL_WORLD], 6000000);
 }
 
-static void a_burst_goes_through_an_uplink_that_was_still(void **state)
+static void a_burst_passes_an_uplink_after_a_pause(void **state)
 {
     (void)state;
     struct job job = job_on(2, 2);
@@ -207,7 +207,7 @@ static void a_burst_goes_through_an_uplink_that_was_still(void **state)
     assert_us(run(&job), 100 + 100 + 100 + 95);
     job = job_on(2, 2);
     job.model.links[MUSTER_LEVEL_RACK].shared_GBps = 1;
-    job.model.burst_bytes = 50000; /* more do not stay */
+    job.model.burst_bytes = 50000; /* the bucket holds no more */
     message(&job, 0, 1, 0, 300000);
     assert_us(run(&job), 100 + 50 + 200 + 95);
 }
@@ -223,7 +223,7 @@ static void a_ring_takes_its_rounds(void **state)
             step(&job, rank, round, MUSTER_STEP_RECV_REDUCE, (rank + 3) % 4, 100000);
         }
     }
-    /* 100 for the word, 100 on the wire, 95, and the reduction of the one piece. */
+    /* 100 until the receive is known, 100 on the wire, 95, and the reduction of the one piece. */
     assert_us(run(&job), 3 * (100 + 100 + 95 + 25));
     for (uint32_t rank = 0; rank < 4; rank++) {
         assert_us(job.finish_us[rank], 960);
@@ -242,7 +242,7 @@ static void reducing_overlaps_receiving(void **state)
         step(&job, 1, 0, MUSTER_STEP_RECV_REDUCE, 0, count);
         double arrived_us = 100 + bytes / 1000 + 95;
         double last_us = arrived_us + bytes / 10 / 4000;
-        /* A slow core begins with the first piece and then never waits. */
+        /* A slow core begins with the first piece, and then is never idle. */
         double busy_us = 100 + 90 + bytes / 10 / 1000 + bytes / 500 + 5;
         assert_us(run(&job), slow == 1 ? busy_us : last_us);
     }
@@ -277,7 +277,7 @@ static void hosts_that_are_one_machine_share_its_cores(void **state)
     assert_us(run(&pretended), 1000);
 }
 
-static void who_waits_sleeps_where_cores_are_shared(void **state)
+static void a_waiting_rank_sleeps_where_cores_are_shared(void **state)
 {
     (void)state;
     struct job job = job_on(3, 1);
@@ -287,17 +287,17 @@ static void who_waits_sleeps_where_cores_are_shared(void **state)
     shared.topology = test_topology_even(3, 1);
     shared.model.core.cores = 1;
     assert_us(run(&job), 2 + 10);
-    /* Two are posted, then two wake and take in, one after the other. */
+    /* Two are posted; then two ranks wake and complete their receives, one after the other. */
     assert_us(run(&shared), 2 * 2 + 2 * (6 + 2));
     job = job_on(3, 1);
     job.model.core.cores = 1;
     message(&job, 0, 2, 0, 0);
     message(&job, 1, 2, 0, 0);
-    /* Who is awake takes in the second one at once. */
+    /* A rank that is awake completes its second receive at once. */
     assert_us(run(&job), 2 * 2 + 6 + 2 * 2);
 }
 
-static void who_is_late_or_slow_delays_the_others(void **state)
+static void a_late_or_slow_rank_delays_the_others(void **state)
 {
     (void)state;
     struct muster_fault fault = {.kind = MUSTER_FAULT_LATE_RANK, .rank = 0, .at_us = 77};
@@ -321,7 +321,7 @@ static void who_is_late_or_slow_delays_the_others(void **state)
     assert_us(run(&job), 5 + 2 + 180 + 5);
 }
 
-static void a_link_that_dies_stops_what_flows_and_what_comes_later(void **state)
+static void a_dying_link_stops_flowing_messages_and_later_ones(void **state)
 {
     (void)state;
     const struct muster_fault fault = {
@@ -337,7 +337,7 @@ static void a_link_that_dies_stops_what_flows_and_what_comes_later(void **state)
     assert_string_equal(job.result.verdict,
                         "link 0-1 is dead: rank 0 waits for rank 1 (lane 0, "
                         "round 0: send); rank 1 for 0, rank 2 for 1");
-    /* What had arrived before is there. */
+    /* A message that had arrived before is received. */
     job = job_on(2, 2);
     message(&job, 0, 1, 0, 10);
     job.faults = &fault;
@@ -360,17 +360,17 @@ static void a_dead_rank_is_named(void **state)
     assert_string_equal(job.result.verdict,
                         "rank 0 is dead: rank 1 waits for rank 0 (lane 0, "
                         "round 0: receive); rank 2 for 1");
-    /* Nobody waits for one that only listens. */
+    /* No rank waits for one that only receives. */
     const struct muster_fault listener = {.kind = MUSTER_FAULT_DEAD_RANK, .rank = 1, .at_us = 1};
     job = job_on(2, 1);
     message(&job, 0, 1, 0, 10);
     job.faults = &listener;
     job.fault_count = 1;
     (void)run(&job);
-    assert_string_equal(job.result.verdict, "rank 1 is dead, and nobody waits");
+    assert_string_equal(job.result.verdict, "rank 1 is dead, and no rank waits");
 }
 
-static void a_deadlock_is_a_verdict_too(void **state)
+static void a_deadlock_is_a_verdict(void **state)
 {
     (void)state;
     struct job job = job_on(2, 1);
@@ -406,7 +406,7 @@ static void steps_have_their_times(void **state)
     muster_topology_finish(&job.topology);
 }
 
-static void what_is_wrong_is_refused(void **state)
+static void invalid_jobs_are_refused(void **state)
 {
     (void)state;
     struct job job = job_on(2, 1);
@@ -450,9 +450,8 @@ static void what_is_wrong_is_refused(void **state)
     muster_topology_finish(&job.topology);
 }
 
-/* A send and its receive, and one back: between other ranks, in the other order, of another size.
- */
-static void jobs_in_which_as_many_ranks_do_the_same_are_alike(void **state)
+/* A message and one back: between other ranks, in the other order, of another size. */
+static void jobs_are_alike_if_as_many_ranks_do_the_same(void **state)
 {
     (void)state;
     static const struct {
@@ -484,24 +483,24 @@ int main(void)
         cmocka_unit_test(an_empty_message_takes_its_latency),
         cmocka_unit_test(a_small_message_leaves_at_once_and_a_large_one_when_the_receiver_is_ready),
         cmocka_unit_test(an_early_message_waits_in_its_buffer),
-        cmocka_unit_test(both_ways_at_once_take_no_longer_than_one),
+        cmocka_unit_test(both_directions_at_once_take_no_longer_than_one),
         cmocka_unit_test(messages_share_a_port),
         cmocka_unit_test(ranks_of_a_host_share_its_uplink),
         cmocka_unit_test(ranks_of_a_host_share_its_memory),
         cmocka_unit_test(hosts_of_a_rack_share_its_uplink),
-        cmocka_unit_test(a_burst_goes_through_an_uplink_that_was_still),
+        cmocka_unit_test(a_burst_passes_an_uplink_after_a_pause),
         cmocka_unit_test(a_ring_takes_its_rounds),
         cmocka_unit_test(reducing_overlaps_receiving),
         cmocka_unit_test(ranks_share_the_cores_of_their_host),
         cmocka_unit_test(hosts_that_are_one_machine_share_its_cores),
-        cmocka_unit_test(who_waits_sleeps_where_cores_are_shared),
-        cmocka_unit_test(who_is_late_or_slow_delays_the_others),
-        cmocka_unit_test(a_link_that_dies_stops_what_flows_and_what_comes_later),
+        cmocka_unit_test(a_waiting_rank_sleeps_where_cores_are_shared),
+        cmocka_unit_test(a_late_or_slow_rank_delays_the_others),
+        cmocka_unit_test(a_dying_link_stops_flowing_messages_and_later_ones),
         cmocka_unit_test(a_dead_rank_is_named),
-        cmocka_unit_test(a_deadlock_is_a_verdict_too),
+        cmocka_unit_test(a_deadlock_is_a_verdict),
         cmocka_unit_test(steps_have_their_times),
-        cmocka_unit_test(what_is_wrong_is_refused),
-        cmocka_unit_test(jobs_in_which_as_many_ranks_do_the_same_are_alike),
+        cmocka_unit_test(invalid_jobs_are_refused),
+        cmocka_unit_test(jobs_are_alike_if_as_many_ranks_do_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Large jobs in the simulator. Prints how long each took and the most memory so far, for people;
- * with an argument also the one that takes long. */
+/* Large jobs in the simulator. Prints the time of each and the peak memory so far; with an argument
+ * also runs the job that takes long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -16,7 +16,7 @@ enum { ROUNDS = 1500, RANKS_MAX = 24, HOSTS_MAX = 6, ELEMENT_BYTES = 4 };
 
 static uint64_t seed;
 
-/* One random job, and how it is to be simulated. */
+/* One random job and its options. */
 struct draw {
     struct muster_topology topology;
     struct test_job job;
@@ -49,16 +49,10 @@ static struct muster_cost_model random_model(uint64_t *state)
 
 static struct draw draw(uint64_t *state)
 {
-    uint32_t sizes[HOSTS_MAX];
-    uint32_t hosts = 1 + test_random_below(state, HOSTS_MAX);
-    for (uint32_t host = 0; host < hosts; host++) {
-        sizes[host] = 1 + test_random_below(state, RANKS_MAX / HOSTS_MAX);
-    }
-    struct draw drawn = {.topology = test_topology(hosts, sizes), .model = random_model(state)};
-    uint32_t racks[] = {1 + test_random_below(state, hosts), 0};
-    racks[1] = hosts - racks[0];
-    assert_int_equal(muster_topology_set_racks(&drawn.topology, racks[1] > 0 ? 2 : 1, racks),
-                     MUSTER_OK);
+    struct draw drawn = {.topology =
+                             test_topology_random(1, HOSTS_MAX, RANKS_MAX / HOSTS_MAX, state)};
+    test_racks(&drawn.topology, state);
+    drawn.model = random_model(state);
     size_t algorithm;
     struct muster_plan plan;
     do {
@@ -86,7 +80,8 @@ static const char *name_of(const struct draw *drawn)
     return text;
 }
 
-/* The schedules go in from rank `first` on, around. Fills finish_us [ranks] if it is not NULL. */
+/* Adds the schedules in the order of ranks, beginning with rank `first`. Fills finish_us [ranks] if
+ * it is not NULL. */
 static struct muster_simulation_result simulate(const struct draw *drawn, uint32_t first,
                                                 double *finish_us)
 {
@@ -121,7 +116,7 @@ static enum muster_link_level level_of(const struct muster_topology *topology, u
     return here.rack == there.rack ? MUSTER_LEVEL_RACK : MUSTER_LEVEL_WORLD;
 }
 
-/* A burst comes as fast as within a host. */
+/* A burst is as fast as a message within a host. */
 static double rate_of_port(const struct muster_cost_model *model, enum muster_link_level level)
 {
     double local_GBps = model->links[MUSTER_LEVEL_HOST].bandwidth_GBps;
@@ -129,7 +124,7 @@ static double rate_of_port(const struct muster_cost_model *model, enum muster_li
     return model->burst_bytes > 0 && local_GBps > own_GBps ? local_GBps : own_GBps;
 }
 
-/* What a rank's ports and its core have to do alone. */
+/* How long a rank's ports and its core are busy, whichever is longest. */
 static double bound_us(const struct draw *drawn, uint32_t rank)
 {
     const struct muster_cost_model *model = &drawn->model;
@@ -162,7 +157,7 @@ static double bound_us(const struct draw *drawn, uint32_t rank)
     return most_us;
 }
 
-/* What the uplink of a host has to carry, away from it. */
+/* How long the uplink of a host is busy in the direction out of it. */
 static double uplink_us(const struct draw *drawn, uint32_t host)
 {
     uint64_t elements = 0;
@@ -209,7 +204,7 @@ static void nothing_is_faster_than_ports_uplinks_and_cores(void **state)
     }
 }
 
-/* Small enough to be ruled out by, never so large that it rules out what is possible. */
+/* The bound is never above the simulated time, and often near to it. */
 static void nothing_is_faster_than_the_simulators_own_bound(void **state)
 {
     (void)state;
@@ -239,11 +234,11 @@ static void nothing_is_faster_than_the_simulators_own_bound(void **state)
         ratios += result.total_us > 0 ? least_us / result.total_us : 1;
         finish(&drawn);
     }
-    assert_true(ratios > ROUNDS / 3.0); /* it is worth looking at */
+    assert_true(ratios > ROUNDS / 3.0); /* on average it is useful */
     print_message("bound / simulated: %.2f in the mean\n", ratios / ROUNDS);
 }
 
-static void all_that_is_sent_is_counted(void **state)
+static void all_sent_bytes_are_counted(void **state)
 {
     (void)state;
     uint64_t random = seed + 1;
@@ -290,7 +285,7 @@ static void scale(struct muster_cost_model *model, double slower, double narrowe
     }
 }
 
-/* So that only ports and a rank's own core can be waited for. */
+/* So that nothing but ports and a rank's own core limits a message. */
 static void make_ample(struct muster_cost_model *model)
 {
     model->core.cores = 0;
@@ -300,10 +295,10 @@ static void make_ample(struct muster_cost_model *model)
     }
 }
 
-/* Where several messages share a port or a core, one that comes earlier can hold up another that
- * matters more (R. Graham: Bounds on multiprocessing timing anomalies, 1969), so a better network
- * may be slower for one job. On the whole it is not: twice the latency or half the bandwidth make
- * it between one and two times as slow. */
+/* Where several messages share a port or a core, a message that arrives earlier can delay another
+ * that is more urgent (R. Graham: Bounds on multiprocessing timing anomalies, 1969), so a better
+ * network may be slower for a single job. On average it is not: twice the latency or half the
+ * bandwidth makes jobs one to two times as slow. */
 static const double anomaly = 0.25;
 
 static bool is_off(double once_us, double worse_us)
@@ -353,7 +348,8 @@ static void stragglers_delay(void **state)
             muster_faults_draw(test_random(&random), drawn.job.ranks, &mix, drawn.faults, 8);
         struct muster_simulation_result result = simulate(&drawn, 0, NULL);
         assert_true(result.finished);
-        /* Who comes later gets out of others' way, so here an anomaly may be large. */
+        /* A late rank no longer delays others at shared resources, so an anomaly may be large here.
+         */
         assert_true(result.total_us >= 0.5 * once_us);
         for (size_t i = 0; i < drawn.fault_count; i++) {
             const struct muster_fault *fault = &drawn.faults[i];
@@ -398,14 +394,14 @@ static void a_dead_link_ends_in_a_verdict_that_names_it(void **state)
         (void)snprintf(name, sizeof name, "link %u-%u is dead: rank ", low < high ? low : high,
                        low < high ? high : low);
         if (result.finished || strncmp(result.verdict, name, strlen(name)) != 0) {
-            fail_msg("%s: %s expected, said \"%s\"", name_of(&drawn), name, result.verdict);
+            fail_msg("%s: expected %s, got \"%s\"", name_of(&drawn), name, result.verdict);
         }
         finish(&drawn);
     }
 }
 
-/* Any mixture of faults at any time: it ends, with all through or a verdict. */
-static void whatever_dies_it_ends(void **state)
+/* With any mixture of faults at any time, all ranks finish or there is a verdict. */
+static void a_simulation_with_faults_ends(void **state)
 {
     (void)state;
     uint64_t random = seed + 6;
@@ -447,8 +443,8 @@ static void the_same_seed_draws_the_same_faults(void **state)
     assert_int_equal(muster_faults_draw(seed, 9, &mix, once, 4), 4);
 }
 
-/* Large jobs are simulated without having all their schedules. */
-static void four_thousand_ranks_take_a_moment(void **state)
+/* The schedules of a large job need not be in memory at the same time. */
+static void four_thousand_ranks_are_simulated_quickly(void **state)
 {
     (void)state;
     const uint32_t ranks = 4096;
@@ -476,14 +472,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_faster_than_ports_uplinks_and_cores),
         cmocka_unit_test(nothing_is_faster_than_the_simulators_own_bound),
-        cmocka_unit_test(all_that_is_sent_is_counted),
+        cmocka_unit_test(all_sent_bytes_are_counted),
         cmocka_unit_test(the_same_job_takes_the_same_time_whatever_the_order_of_schedules),
         cmocka_unit_test(more_latency_or_less_bandwidth_takes_longer),
         cmocka_unit_test(stragglers_delay),
         cmocka_unit_test(a_dead_link_ends_in_a_verdict_that_names_it),
-        cmocka_unit_test(whatever_dies_it_ends),
+        cmocka_unit_test(a_simulation_with_faults_ends),
         cmocka_unit_test(the_same_seed_draws_the_same_faults),
-        cmocka_unit_test(four_thousand_ranks_take_a_moment),
+        cmocka_unit_test(four_thousand_ranks_are_simulated_quickly),
     };
     seed = test_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ static inline void drive_add_actions(struct drive *d, const struct muster_action
     }
 }
 
-/* One event, without what is due after it. */
+/* One event, without those that are due after it. */
 static inline muster_status drive_once(struct drive *d, const struct muster_event *event)
 {
     muster_status checked = muster_membership_check(d->membership, event);
@@ -91,7 +91,7 @@ static inline muster_status drive_once(struct drive *d, const struct muster_even
     return applied;
 }
 
-/* Everything that is due; it must come to an end, and each must change something. */
+/* Every event that is due; there must be an end to them, and each must change something. */
 static inline void drive_due(struct drive *d)
 {
     struct muster_event event;
@@ -155,8 +155,8 @@ static inline muster_status drive_join(struct drive *d, struct join join)
     return drive_event(d, &event);
 }
 
-/* One after the other, at one moment: "a0 a1 b0" are three members, each on the host that its
- * first letter names. */
+/* Joins one after the other at the same time: "a0 a1 b0" are three members, each on the host that
+ * its first letter names. */
 static inline void drive_join_all(struct drive *d, const char *ids, uint64_t generation,
                                   uint64_t version)
 {

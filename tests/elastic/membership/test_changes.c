@@ -1,4 +1,4 @@
-/* Members come, go, die and are suspected while the job goes on. */
+/* Members join, leave, die and are suspected while the job goes on. */
 #include "tests/elastic/membership/drive.h"
 
 /* a0 a1 | b0 b1 in generation 1. */
@@ -62,7 +62,7 @@ static void a_member_of_the_running_generation_that_joins_again_ends_it(void **s
     drive_finish(&d);
 }
 
-static void a_member_whose_answer_got_lost_is_answered_again_and_nothing_else(void **state)
+static void a_member_whose_response_was_lost_gets_it_again_and_nothing_changes(void **state)
 {
     (void)state;
     struct drive d;
@@ -162,7 +162,7 @@ static void a_leave_while_forming_lets_the_rest_form(void **state)
     drive_finish(&d);
 }
 
-static void one_that_waited_for_an_answer_may_leave_too(void **state)
+static void a_newcomer_that_waits_for_its_response_may_leave(void **state)
 {
     (void)state;
     struct drive d;
@@ -226,7 +226,7 @@ static void a_reported_member_that_joins_again_is_cleared(void **state)
     drive_finish(&d);
 }
 
-static void a_reported_member_that_is_heard_is_cleared_but_must_still_join(void **state)
+static void a_sign_of_life_clears_a_reported_member_which_must_still_join(void **state)
 {
     (void)state;
     struct drive d;
@@ -263,7 +263,7 @@ static void a_reported_member_that_stays_silent_is_dead_after_suspect_ms(void **
     drive_finish(&d);
 }
 
-static void two_members_that_report_each_other_both_live_if_they_show_themselves(void **state)
+static void two_members_that_report_each_other_both_live_if_they_join_again(void **state)
 {
     (void)state;
     struct drive d;
@@ -382,7 +382,7 @@ static void a_death_while_forming_starts_the_next_generation_at_once(void **stat
     drive_finish(&d);
 }
 
-static void members_that_die_at_one_moment_are_not_taken_in(void **state)
+static void members_that_die_at_the_same_moment_are_not_in_the_next_generation(void **state)
 {
     (void)state;
     struct drive d;
@@ -391,7 +391,7 @@ static void members_that_die_at_one_moment_are_not_taken_in(void **state)
     drive_wait(&d, 1);
     drive_heartbeat(&d, "a1");
     drive_heartbeat(&d, "b0");
-    drive_until(&d, 1000 + d.settings.lease_ms); /* a0 and b1 are silent since 1000 */
+    drive_until(&d, 1000 + d.settings.lease_ms); /* no sign of life of a0 and b1 since 1000 */
     assert_int_equal(drive_generation(&d), 2);
     assert_string_equal(drive_ranks(&d), "a1 | b0");
     drive_finish(&d);
@@ -441,7 +441,7 @@ static void a_resize_below_the_size_asks_the_highest_ranks_and_nobody_else_to_le
     start_four(&d);
     assert_int_equal(drive_resize(&d, 2), MUSTER_OK);
     assert_true(d.notified);
-    assert_false(muster_membership_pending(d.membership)); /* the others need not move over */
+    assert_false(muster_membership_pending(d.membership)); /* the others need not join again */
     assert_false(drive_member(&d, "a1").leave_asked);
     assert_true(drive_member(&d, "b0").leave_asked);
     assert_true(drive_member(&d, "b1").leave_asked);
@@ -516,19 +516,19 @@ int main(void)
         cmocka_unit_test(a_join_retried_while_waiting_counts_once_and_its_latest_info_wins),
         cmocka_unit_test(a_retried_join_does_not_prolong_the_settle_window),
         cmocka_unit_test(a_member_of_the_running_generation_that_joins_again_ends_it),
-        cmocka_unit_test(a_member_whose_answer_got_lost_is_answered_again_and_nothing_else),
+        cmocka_unit_test(a_member_whose_response_was_lost_gets_it_again_and_nothing_changes),
         cmocka_unit_test(newcomers_wait_beside_the_running_job_until_they_have_settled),
         cmocka_unit_test(newcomers_that_reach_the_target_are_pending_at_once),
         cmocka_unit_test(newcomers_that_go_away_are_no_longer_pending),
         cmocka_unit_test(a_planned_leave_revokes_and_is_the_reason_even_if_others_join_first),
         cmocka_unit_test(a_leave_while_forming_lets_the_rest_form),
-        cmocka_unit_test(one_that_waited_for_an_answer_may_leave_too),
+        cmocka_unit_test(a_newcomer_that_waits_for_its_response_may_leave),
         cmocka_unit_test(a_closed_connection_and_a_report_are_a_death_at_once),
         cmocka_unit_test(a_report_and_a_closed_connection_are_a_death_at_once_too),
         cmocka_unit_test(a_reported_member_that_joins_again_is_cleared),
-        cmocka_unit_test(a_reported_member_that_is_heard_is_cleared_but_must_still_join),
+        cmocka_unit_test(a_sign_of_life_clears_a_reported_member_which_must_still_join),
         cmocka_unit_test(a_reported_member_that_stays_silent_is_dead_after_suspect_ms),
-        cmocka_unit_test(two_members_that_report_each_other_both_live_if_they_show_themselves),
+        cmocka_unit_test(two_members_that_report_each_other_both_live_if_they_join_again),
         cmocka_unit_test(a_report_of_a_second_death_counts_while_the_next_generation_forms),
         cmocka_unit_test(a_late_report_of_one_that_has_arrived_changes_nothing),
         cmocka_unit_test(a_closed_connection_alone_revokes_only_when_the_member_is_dead),
@@ -536,7 +536,7 @@ int main(void)
         cmocka_unit_test(the_time_to_arrive_may_be_shorter_than_the_lease),
         cmocka_unit_test(a_silent_member_loses_its_lease_and_the_generation_is_over),
         cmocka_unit_test(a_death_while_forming_starts_the_next_generation_at_once),
-        cmocka_unit_test(members_that_die_at_one_moment_are_not_taken_in),
+        cmocka_unit_test(members_that_die_at_the_same_moment_are_not_in_the_next_generation),
         cmocka_unit_test(a_restart_of_the_service_gives_fresh_leases_and_keeps_the_rest),
         cmocka_unit_test(time_that_stands_still_or_runs_backward_kills_nobody),
         cmocka_unit_test(a_resize_below_the_size_asks_the_highest_ranks_and_nobody_else_to_leave),

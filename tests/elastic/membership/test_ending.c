@@ -76,7 +76,7 @@ static void a_member_that_joins_while_others_finish_has_finished_too(void **stat
     drive_finish(&d);
 }
 
-static void a_report_while_others_finish_is_told_so_and_revokes_nothing(void **state)
+static void a_report_while_others_finish_is_refused_and_revokes_nothing(void **state)
 {
     (void)state;
     struct drive d;
@@ -124,12 +124,12 @@ static void newcomers_come_too_late_to_a_finishing_job(void **state)
     drive_finish(&d);
 }
 
-static void the_last_word_of_a_revoked_generation_may_be_that_all_is_done(void **state)
+static void a_job_ends_as_finished_even_if_its_last_generation_was_revoked(void **state)
 {
     (void)state;
     struct drive d;
     start_three(&d);
-    drive_join_all(&d, "a0", 1, 5); /* it did not hear of the vote that a1 heard of */
+    drive_join_all(&d, "a0", 1, 5); /* a0 did not see the result of the vote that a1 saw */
     assert_int_equal(finish(&d, "a1"), MUSTER_OK);
     assert_true(d.ended);
     assert_string_equal(muster_membership_why(d.membership), "finished");
@@ -150,7 +150,7 @@ static void finishing_an_older_generation_is_no_more_than_leaving(void **state)
     drive_finish(&d);
 }
 
-static void ending_a_job_tells_everyone_parked_newcomers_too(void **state)
+static void the_end_of_a_job_is_told_to_its_members_and_newcomers(void **state)
 {
     (void)state;
     struct drive d;
@@ -272,12 +272,12 @@ int main(void)
         cmocka_unit_test(a_member_that_finishes_disturbs_nobody),
         cmocka_unit_test(the_job_ends_when_all_have_finished),
         cmocka_unit_test(a_member_that_joins_while_others_finish_has_finished_too),
-        cmocka_unit_test(a_report_while_others_finish_is_told_so_and_revokes_nothing),
+        cmocka_unit_test(a_report_while_others_finish_is_refused_and_revokes_nothing),
         cmocka_unit_test(deaths_and_leaves_of_the_rest_end_a_finishing_job_as_finished),
         cmocka_unit_test(newcomers_come_too_late_to_a_finishing_job),
-        cmocka_unit_test(the_last_word_of_a_revoked_generation_may_be_that_all_is_done),
+        cmocka_unit_test(a_job_ends_as_finished_even_if_its_last_generation_was_revoked),
         cmocka_unit_test(finishing_an_older_generation_is_no_more_than_leaving),
-        cmocka_unit_test(ending_a_job_tells_everyone_parked_newcomers_too),
+        cmocka_unit_test(the_end_of_a_job_is_told_to_its_members_and_newcomers),
         cmocka_unit_test(a_job_without_members_has_ended),
         cmocka_unit_test(one_that_was_declared_dead_may_come_back_under_a_new_id),
         cmocka_unit_test(one_that_died_does_not_come_back_to_a_job_that_has_finished),

@@ -33,7 +33,7 @@ static void a_member_is_dead_when_its_lease_is_over(void **state)
     assert_true(dead_at(&signs, 5100, "lease lost: no sign of life for 5000 ms"));
 }
 
-static void who_was_away_for_half_a_lease_cannot_judge(void **state)
+static void a_check_that_is_half_a_lease_late_was_late(void **state)
 {
     (void)state;
     assert_false(muster_liveness_check_was_late(100, 50, 5000));
@@ -67,7 +67,7 @@ static void a_broken_connection_alone_leaves_time_to_come_back(void **state)
     assert_false(dead_at(&signs, 2200, ""));
 }
 
-static void a_report_alone_leaves_time_to_show_itself(void **state)
+static void a_report_alone_leaves_time_for_a_sign_of_life(void **state)
 {
     (void)state;
     struct muster_signs signs;
@@ -90,7 +90,7 @@ static void two_pieces_of_evidence_need_no_waiting(void **state)
     assert_true(dead_at(&signs, 200, "connection closed and reported by rank 1"));
 }
 
-static void being_awaited_has_an_end_even_for_the_living(void **state)
+static void an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life(void **state)
 {
     (void)state;
     struct muster_signs signs;
@@ -129,12 +129,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_is_dead_when_its_lease_is_over),
-        cmocka_unit_test(who_was_away_for_half_a_lease_cannot_judge),
+        cmocka_unit_test(a_check_that_is_half_a_lease_late_was_late),
         cmocka_unit_test(a_sign_of_life_renews_the_lease_and_never_shortens_it),
         cmocka_unit_test(a_broken_connection_alone_leaves_time_to_come_back),
-        cmocka_unit_test(a_report_alone_leaves_time_to_show_itself),
+        cmocka_unit_test(a_report_alone_leaves_time_for_a_sign_of_life),
         cmocka_unit_test(two_pieces_of_evidence_need_no_waiting),
-        cmocka_unit_test(being_awaited_has_an_end_even_for_the_living),
+        cmocka_unit_test(an_awaited_member_is_dead_after_arrive_ms_even_with_signs_of_life),
         cmocka_unit_test(a_restart_of_the_service_gives_everyone_all_the_time_again),
         cmocka_unit_test(times_near_never_do_not_wrap),
     };

@@ -1,4 +1,5 @@
-/* As many members as a job may have: nothing here may take a time that grows with their square. */
+/* As many members as a job may have. The tests would time out if an event took time quadratic in
+ * them. */
 #include "tests/elastic/membership/drive.h"
 
 enum { HOSTS = 512, HOST_SIZE = MUSTER_MEMBERS_MAX / HOSTS };
@@ -54,7 +55,7 @@ static void a_full_job_forms_is_revoked_forms_again_and_refuses_one_more(void **
     drive_finish(&d);
 }
 
-static void a_full_job_dies_one_by_one_and_all_are_told(void **state)
+static void the_members_of_a_full_job_die_one_by_one_with_an_action_each(void **state)
 {
     (void)state;
     struct drive d;
@@ -67,7 +68,7 @@ static void a_full_job_dies_one_by_one_and_all_are_told(void **state)
     drive_finish(&d);
 }
 
-static void those_that_went_long_ago_are_forgotten(void **state)
+static void members_that_left_long_ago_are_forgotten(void **state)
 {
     (void)state;
     struct drive d;
@@ -91,8 +92,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_job_forms_is_revoked_forms_again_and_refuses_one_more),
-        cmocka_unit_test(a_full_job_dies_one_by_one_and_all_are_told),
-        cmocka_unit_test(those_that_went_long_ago_are_forgotten),
+        cmocka_unit_test(the_members_of_a_full_job_die_one_by_one_with_an_action_each),
+        cmocka_unit_test(members_that_left_long_ago_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
- * Random sequences of events, by seed; after each the invariants are checked, and at the end the
- * stored events are replayed and the job must come to a generation. Now and then the membership is
- * kept as records, and what they make goes on in its place. MUSTER_SEED=N runs that seed alone.
+ * Random sequences of events, by seed. After each event the invariants are checked; in the end the
+ * stored events are replayed, and a generation must form. From time to time a membership restored
+ * from a snapshot replaces the membership. MUSTER_SEED=N runs that seed alone.
  */
 #include "elastic/messages/messages.h"
 #include "tests/elastic/membership/drive.h"
@@ -18,7 +18,7 @@ struct walk {
     uint64_t random;
     unsigned incarnation[WORKERS];
     uint64_t version;
-    /* Before the event at hand. */
+    /* The state before the current event. */
     char before[TEXT_SIZE];
     enum muster_job_phase phase;
     uint64_t number;
@@ -26,7 +26,7 @@ struct walk {
     char members[64][MUSTER_UUID_SIZE];
     char arrived[64][MUSTER_UUID_SIZE];
     uint32_t arrived_count;
-    /* How often something of interest happened, over all seeds. */
+    /* How often these happened, over all seeds. */
     unsigned *formed, *ended, *died;
 };
 
@@ -48,7 +48,7 @@ static bool chance(struct walk *w, uint32_t percent)
     return below(w, 100) < percent;
 }
 
-/* What the views show, as text. signs: signs of life too, which are not stored. */
+/* What the views show, as text. signs: also the signs of life, which are not stored. */
 struct text {
     char *at;
     size_t left;
@@ -164,10 +164,10 @@ static void check_hosts(const struct walk *w, const struct muster_generation_vie
     assert_int_equal(first, g->size);
 }
 
-/* The hosts of a rack are neighbours. */
+/* The hosts of a rack are next to each other. */
 static void check_racks(const struct walk *w, const struct muster_generation_view *g)
 {
-    bool left = false; /* the first one's rack */
+    bool left = false; /* the rack of rank 0 */
     for (uint32_t rank = 1; rank < g->size; rank++) {
         const char *first = drive_member(&w->d, g->members[0]).info->rack;
         bool same = strcmp(drive_member(&w->d, g->members[rank]).info->rack, first) == 0;
@@ -176,7 +176,7 @@ static void check_racks(const struct walk *w, const struct muster_generation_vie
     }
 }
 
-/* On one host; ranks 0 apart, where the newest state may have pushed in. */
+/* On each host; except for rank 0, which may have moved there with the newest state. */
 static void check_survivors_keep_their_order(const struct walk *w,
                                              const struct muster_generation_view *g)
 {
@@ -187,7 +187,8 @@ static void check_survivors_keep_their_order(const struct walk *w,
             bool both = is_among(w->members, w->size, g->members[a], &before_a) &&
                         is_among(w->members, w->size, g->members[b], &before_b);
             bool same_host = strcmp(host_of(w, g->members[a]), host_of(w, g->members[b])) == 0;
-            /* Who came to this host only now was not ordered among its members before. */
+            /* A member that changed its host was not ordered among the members of this one before.
+             */
             if (both && same_host && before_a != 0 && before_b != 0) {
                 assert_true(before_a < before_b);
             }
@@ -442,7 +443,8 @@ static void snapshot_and_restore(struct walk *w)
     describe(w->d.membership, true, original);
     describe(m, true, restored);
     assert_string_equal(original, restored);
-    for (unsigned worker = 0; worker < WORKERS; worker++) { /* who is gone is still told why */
+    for (unsigned worker = 0; worker < WORKERS;
+         worker++) { /* a member that is gone still gets the reason */
         char id[MUSTER_UUID_SIZE];
         char why[MUSTER_ERROR_MAX] = "";
         muster_status standing =
@@ -459,7 +461,7 @@ static void snapshot_and_restore(struct walk *w)
 
 /* At the end ---------------------------------------------------------------------------------- */
 
-/* All that live keep joining, and there are enough of them: a generation must come. */
+/* All living members keep joining, and there are enough of them: a generation must form. */
 static void must_form(struct walk *w)
 {
     unsigned rounds = 0;

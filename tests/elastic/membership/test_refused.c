@@ -1,4 +1,4 @@
-/* What check refuses, and how it says so. */
+/* Which events are refused, and with which texts. */
 #include "tests/elastic/membership/drive.h"
 
 static void refuse(struct drive *d, const struct muster_event *event, muster_status expected,
@@ -104,7 +104,7 @@ static void joins_must_agree_on_min_and_max_but_not_on_the_target(void **state)
     drive_finish(&d);
 }
 
-static void what_a_stranger_does_is_refused(void **state)
+static void events_of_unknown_members_are_refused(void **state)
 {
     (void)state;
     struct drive d;
@@ -187,7 +187,7 @@ static void events_that_do_not_exist_are_refused(void **state)
     drive_finish(&d);
 }
 
-static void words_from_outside_are_cut_and_stay_one_line(void **state)
+static void texts_from_outside_are_cut_and_stay_one_line(void **state)
 {
     (void)state;
     struct drive d;
@@ -210,11 +210,11 @@ int main(void)
         cmocka_unit_test(joins_with_broken_info_are_refused),
         cmocka_unit_test(joins_with_impossible_settings_are_refused),
         cmocka_unit_test(joins_must_agree_on_min_and_max_but_not_on_the_target),
-        cmocka_unit_test(what_a_stranger_does_is_refused),
+        cmocka_unit_test(events_of_unknown_members_are_refused),
         cmocka_unit_test(reports_that_make_no_sense_are_refused),
         cmocka_unit_test(resizes_out_of_bounds_are_refused),
         cmocka_unit_test(events_that_do_not_exist_are_refused),
-        cmocka_unit_test(words_from_outside_are_cut_and_stay_one_line),
+        cmocka_unit_test(texts_from_outside_are_cut_and_stay_one_line),
         cmocka_unit_test(a_host_cannot_be_in_two_racks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

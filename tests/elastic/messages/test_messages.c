@@ -1,5 +1,6 @@
-/* The service's messages: what one end encodes the other decodes, the same. */
+/* The service's messages: encoded and decoded they are the same. */
 #include "elastic/messages/messages.h"
+#include "tests/support/schedules.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,17 +16,14 @@ enum { ROUNDS = 200 };
 
 static uint64_t seed = 1;
 
-static uint64_t any(void) /* splitmix64 */
+static uint64_t any(void)
 {
-    uint64_t z = seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return test_random(&seed);
 }
 
 static uint32_t below(uint32_t bound)
 {
-    return (uint32_t)(any() % bound);
+    return test_random_below(&seed, bound);
 }
 
 static uint32_t any32(void)

@@ -1,6 +1,7 @@
-/* The service's messages: what is not one is refused by name, and does no harm. */
+/* The service's messages: wrong input is refused with the name of the field, and does no harm. */
 #include "elastic/messages/base64.h"
 #include "elastic/messages/messages.h"
+#include "tests/support/schedules.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,20 +17,12 @@ enum { ROUNDS = 200 };
 
 static uint64_t seed = 1;
 
-static uint64_t any(void) /* splitmix64 */
-{
-    uint64_t z = seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static uint32_t below(uint32_t bound)
 {
-    return (uint32_t)(any() % bound);
+    return test_random_below(&seed, bound);
 }
 
-/* The JSON of text, decoded as a Join: its status. */
+/* The status of decoding the text as a Join. */
 static muster_status join_of(const char *text, struct muster_join_request *ret_join)
 {
     json_t *json = NULL;

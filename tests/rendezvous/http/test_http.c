@@ -27,11 +27,11 @@ struct fixture {
     int fds[CROWD];
 };
 
-static void start(struct fixture *fixture, uint32_t slow_ms)
+static void start(struct fixture *fixture, uint32_t transfer_timeout_ms)
 {
     struct muster_service_config config;
     char address[MUSTER_LISTEN_ADDRESS_SIZE];
-    struct muster_http_config http = {.slow_ms = slow_ms};
+    struct muster_http_config http = {.transfer_timeout_ms = transfer_timeout_ms};
     muster_service_config_init(&config);
     config.hold_ms = 15000;
     config.settings.lease_ms = 30000;
@@ -143,7 +143,7 @@ static void close_all(struct fixture *fixture, unsigned size)
     }
 }
 
-/* The next answer on this member's connection says that the generation is over. */
+/* The next response on this member's connection has revoked: true. */
 static void expect_revoked(const struct fixture *fixture, unsigned member)
 {
     struct web_response response = web_read(fixture->fds[member]);
@@ -182,7 +182,7 @@ static void a_job_of_four_lives_from_join_to_end(void **state)
     expect(ask(fixture, "Report", body), 200, "");
     for (unsigned i = 0; i < 3; i++) {
         expect_revoked(fixture, i);
-        send_join(fixture, i, 2, 4); /* the suspect, too, shows itself */
+        send_join(fixture, i, 2, 4); /* the suspect, too: a sign of life */
     }
     for (unsigned i = 0; i < 3; i++) {
         expect(web_read(fixture->fds[i]), 200, "");
@@ -244,7 +244,7 @@ static void a_closed_connection_is_seen_while_its_request_is_held(void **state)
     while (!suspected && muster_clock_left_ms(deadline_ns) > 0) {
         suspected = is_suspected(fixture, 2);
     }
-    assert_true(suspected); /* leases are 30 s here: it was the connection */
+    assert_true(suspected); /* because of the connection: leases are 30 s here */
     (void)snprintf(body, sizeof body, "{'job':'j','member':'%s','generation':1,'suspect':2}",
                    test_member(0));
     expect(ask(fixture, "Report", body), 200, "");
@@ -320,7 +320,7 @@ static void heads_that_are_wrong_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int fd = open_connection(fixture);
-        for (int again = 0; again < 2; again++) { /* the connection can go on being used */
+        for (int again = 0; again < 2; again++) { /* the connection can be used again */
             assert_true(web_send(fd, cases[i].text, strlen(cases[i].text)));
             expect(web_read(fd), cases[i].status, cases[i].code);
         }
@@ -389,8 +389,8 @@ static void garbage_is_answered_or_cut_off(void **state)
     expect(ask(fixture, "ListJobs", "{}"), 200, "");
 }
 
-/* Nothing is waited for: what has been sent meets a service that is being stopped. */
-static void garbage_is_borne_while_it_stops(void **state)
+/* Does not wait for responses, so that the requests arrive while the server stops. */
+static void garbage_does_no_harm_while_the_server_stops(void **state)
 {
     struct fixture *fixture = *state;
     for (int round = 0; round < STOPS; round++) {
@@ -431,7 +431,7 @@ static void bodies_over_the_bound_are_refused(void **state)
     expect(web_read(fd), 413, "resource_exhausted");
     (void)close(fd);
 
-    fd = open_connection(fixture); /* so long that it is not read at all */
+    fd = open_connection(fixture); /* too long to be read at all */
     size = snprintf(head, sizeof head,
                     "POST " PATH "ListJobs HTTP/1.1\r\nHost: test\r\n" TYPE
                     "Content-Length: 99999999999\r\n\r\n");
@@ -466,7 +466,7 @@ static void huge_headers_are_refused(void **state)
     (void)close(fd);
 }
 
-/* Sends the text byte by byte for as long as the server bears it; true: it did not for ever. */
+/* Sends the text byte by byte until the server closes the connection; false: it does not. */
 static bool drip(int fd, const char *text, size_t size_bytes)
 {
     int64_t deadline_ns = muster_clock_after_ms(20 * SLOW_MS);
@@ -474,7 +474,7 @@ static bool drip(int fd, const char *text, size_t size_bytes)
         if (!web_send(fd, text + i % size_bytes, 1)) {
             return true;
         }
-        (void)usleep(10000); /* being slow is what is tested */
+        (void)usleep(10000); /* the test is about slow clients */
     }
     return false;
 }
@@ -492,7 +492,7 @@ static void slow_clients_are_cut_off(void **state)
     assert_true(drip(fd, " ", 1));
     (void)close(fd);
     fd = open_connection(fixture);
-    assert_true(web_closed(fd)); /* it says nothing at all */
+    assert_true(web_closed(fd)); /* this one sends nothing */
     (void)close(fd);
 }
 
@@ -509,7 +509,7 @@ static void a_held_request_is_not_slow(void **state)
     close_all(fixture, 2);
 }
 
-static void a_callers_patience_bounds_the_hold(void **state)
+static void the_timeout_of_a_client_bounds_the_hold(void **state)
 {
     struct fixture *fixture = *state;
     static const char join[] =
@@ -524,7 +524,7 @@ static void a_callers_patience_bounds_the_hold(void **state)
     (void)close(fd);
 }
 
-static void what_is_held_at_the_end_is_answered(void **state)
+static void requests_held_when_the_server_stops_are_answered(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 4);
@@ -556,14 +556,14 @@ int main(void)
         TEST(heads_that_are_wrong_are_refused),
         TEST(gets_carry_their_message_in_the_query),
         TEST(garbage_is_answered_or_cut_off),
-        TEST(garbage_is_borne_while_it_stops),
+        TEST(garbage_does_no_harm_while_the_server_stops),
         TEST(bodies_over_the_bound_are_refused),
         TEST(chunked_bodies_are_read),
         TEST(huge_headers_are_refused),
         IMPATIENT(slow_clients_are_cut_off),
         IMPATIENT(a_held_request_is_not_slow),
-        TEST(a_callers_patience_bounds_the_hold),
-        TEST(what_is_held_at_the_end_is_answered),
+        TEST(the_timeout_of_a_client_bounds_the_hold),
+        TEST(requests_held_when_the_server_stops_are_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

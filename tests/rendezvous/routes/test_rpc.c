@@ -19,8 +19,8 @@ struct fixture {
     struct test_call calls[MEMBERS_MAX];
 };
 
-/* Holds are long, so that what is answered early is answered by an event. The settle window is long
- * enough for the members of a generation to come within it on a busy machine. */
+/* Holds are long, so that an early response is due to an event. The settle window is long enough
+ * for the members of a generation to join within it on a busy machine. */
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
@@ -55,7 +55,7 @@ static void start_join(struct fixture *fixture, unsigned member, unsigned genera
                     test_member(member), member / 2, member, generation, version, member, sizes);
 }
 
-/* Members 0..count-1 become a generation, two on each host. */
+/* Forms a generation of members 0..count-1, two on each host. */
 static void form(struct fixture *fixture, unsigned count, unsigned generation, unsigned version)
 {
     char sizes[64];
@@ -82,21 +82,11 @@ static void start_watch(struct fixture *fixture, unsigned member, unsigned gener
                     generation, known);
 }
 
-static void expect(struct test_call *call, enum muster_rpc_code code, const char *part)
-{
-    assert_true(test_call_wait(call));
-    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
-        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
-                 test_part_text(call->json, "message"));
-    }
-    test_call_finish(call);
-}
-
-/* One call that is not held. */
+/* A call that is not held. */
 #define CALL(fixture, method, ...)                                                        \
     test_call_start(&(fixture)->calls[MEMBERS_MAX - 1], (fixture)->service, method, NULL, \
                     __VA_ARGS__)
-#define EXPECT(fixture, code, part) expect(&(fixture)->calls[MEMBERS_MAX - 1], code, part)
+#define EXPECT(fixture, code, part) test_call_expect(&(fixture)->calls[MEMBERS_MAX - 1], code, part)
 
 static void a_generation_tells_everyone_what_it_needs(void **state)
 {
@@ -115,7 +105,7 @@ static void a_generation_tells_everyone_what_it_needs(void **state)
         assert_int_equal(strlen(test_part_text(calls[i].json, "formed.linkToken")), 32);
         assert_int_equal(json_array_size(test_part(calls[i].json, "formed.hosts")), 2);
     }
-    /* The newest state is rank 0's; its host comes along. */
+    /* The member with the newest state is rank 0; its host moves with it. */
     assert_int_equal(test_part_number(calls[1].json, "formed.rank"), 0);
     assert_int_equal(test_part_number(calls[0].json, "formed.rank"), 1);
     assert_int_equal(test_part_number(calls[0].json, "formed.localRank"), 1);
@@ -140,13 +130,13 @@ static void a_newer_request_takes_the_older_ones_place(void **state)
                     "{'job':'j','member':'%s','host':'h0','addresses':['tcp://a:0'],'minSize':2}",
                     test_member(0));
     assert_true(newer.held);
-    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "asked anew");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "replaced by a newer request");
     start_join(fixture, 1, 0, 0, ",'minSize':2");
-    expect(&newer, MUSTER_RPC_OK, "");
-    expect(&fixture->calls[1], MUSTER_RPC_OK, "");
+    test_call_expect(&newer, MUSTER_RPC_OK, "");
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_OK, "");
 }
 
-static void a_lost_answer_is_given_again(void **state)
+static void a_lost_response_is_sent_again(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
@@ -200,7 +190,7 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
     assert_string_equal(test_part_text(job->json, "job.departures.0.reason"), "planned");
     assert_string_equal(test_part_text(job->json, "job.departures.0.member"), test_member(2));
     test_call_finish(job);
-    /* Its answer was lost: it asks again. */
+    /* The response was lost: the member sends the Leave again. */
     CALL(fixture, MUSTER_RPC_LEAVE,
          "{'job':'j','member':'%s','generation':1,'reason':'LEAVE_REASON_PLANNED'}",
          test_member(2));
@@ -210,8 +200,8 @@ static void a_planned_leave_revokes_and_the_others_go_on(void **state)
 /* The connection of member's held request closes. */
 static void disconnect(struct fixture *fixture, unsigned member)
 {
-    muster_rpc_disconnected(fixture->service, &fixture->calls[member].request);
-    expect(&fixture->calls[member], MUSTER_RPC_CANCELED, "closed");
+    muster_rpc_disconnected(fixture->service, &fixture->calls[member].request.id);
+    test_call_expect(&fixture->calls[member], MUSTER_RPC_CANCELED, "closed");
 }
 
 static void a_closed_connection_and_a_report_are_a_death(void **state)
@@ -236,11 +226,11 @@ static void a_closed_connection_and_a_report_are_a_death(void **state)
         assert_int_equal(test_part_number(fixture->calls[i].json, "formed.size"), 3);
         test_call_finish(&fixture->calls[i]);
     }
-    /* The dead one may come back as a new member, and is told so. */
+    /* not_found tells the dead member that it may come back as a new one. */
     start_watch(fixture, 3, 1, "");
-    expect(&fixture->calls[3], MUSTER_RPC_NOT_FOUND, "");
+    test_call_expect(&fixture->calls[3], MUSTER_RPC_NOT_FOUND, "");
     start_join(fixture, 3, 1, 0, "");
-    expect(&fixture->calls[3], MUSTER_RPC_NOT_FOUND, "");
+    test_call_expect(&fixture->calls[3], MUSTER_RPC_NOT_FOUND, "");
 }
 
 static void a_closed_connection_alone_is_a_suspicion(void **state)
@@ -255,14 +245,14 @@ static void a_closed_connection_alone_is_a_suspicion(void **state)
     assert_true(json_is_true(test_part(job->json, "job.members.1.suspected")));
     assert_string_equal(test_part_text(job->json, "job.phase"), "JOB_PHASE_RUNNING");
     test_call_finish(job);
-    start_watch(fixture, 1, 1, ""); /* and a sign of life ends it */
+    start_watch(fixture, 1, 1, ""); /* a sign of life ends the suspicion */
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     assert_true(json_is_false(test_part(job->json, "job.members.1.suspected")));
     test_call_finish(job);
     CALL(fixture, MUSTER_RPC_END_JOB, "{'job':'j'}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
-    expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "ended");
-    expect(&fixture->calls[1], MUSTER_RPC_FAILED_PRECONDITION, "ended");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "ended");
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_FAILED_PRECONDITION, "ended");
 }
 
 static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
@@ -270,13 +260,13 @@ static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
     start_watch(fixture, 0, 1, "");
-    const struct muster_held_request older = fixture->calls[0].request;
+    const struct muster_held_id older = fixture->calls[0].request.id;
     struct test_call newer;
     test_call_start(&newer, fixture->service, MUSTER_RPC_WATCH, NULL,
                     "{'job':'j','member':'%s','generation':'1'}", test_member(0));
-    expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "asked anew");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_CANCELED, "replaced by a newer request");
     muster_rpc_disconnected(fixture->service, &older);
-    const struct muster_held_request stray = {.job = "no-such-job", .serial = older.serial};
+    const struct muster_held_id stray = {.job = "no-such-job", .serial = older.serial};
     muster_rpc_disconnected(fixture->service, &stray);
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
@@ -284,10 +274,10 @@ static void an_old_disconnect_does_not_touch_a_newer_request(void **state)
     test_call_finish(job);
     CALL(fixture, MUSTER_RPC_END_JOB, "{'job':'j','why':'over'}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
-    expect(&newer, MUSTER_RPC_FAILED_PRECONDITION, "over");
+    test_call_expect(&newer, MUSTER_RPC_FAILED_PRECONDITION, "over");
 }
 
-static void a_watch_tells_what_its_member_does_not_know(void **state)
+static void a_watch_ends_with_what_its_member_does_not_know(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 3, 0, 0);
@@ -298,7 +288,7 @@ static void a_watch_tells_what_its_member_does_not_know(void **state)
     assert_true(test_call_wait(&fixture->calls[2]));
     assert_true(json_is_true(test_part(fixture->calls[2].json, "leave")));
     test_call_finish(&fixture->calls[2]);
-    assert_true(fixture->calls[0].held); /* it has nothing to do with it */
+    assert_true(fixture->calls[0].held); /* the disconnect was not of this request */
     struct test_call *job = &fixture->calls[MEMBERS_MAX - 1];
     CALL(fixture, MUSTER_RPC_GET_JOB, "{'job':'j'}");
     assert_true(test_call_wait(job));
@@ -321,7 +311,7 @@ static void newcomers_make_a_change_pending(void **state)
     start_watch(fixture, 0, 1, "");
     start_join(fixture, 2, 0, 0, "");
     assert_true(fixture->calls[2].held);
-    assert_true(test_call_wait(&fixture->calls[0])); /* by the clock's thread, after settle_ms */
+    assert_true(test_call_wait(&fixture->calls[0])); /* by the clock thread, after settle_ms */
     assert_true(json_is_true(test_part(fixture->calls[0].json, "pending")));
     assert_true(json_is_false(test_part(fixture->calls[0].json, "revoked")));
     test_call_finish(&fixture->calls[0]);
@@ -350,24 +340,24 @@ static void a_finished_job_ends_and_can_begin_anew(void **state)
                         "JOB_PHASE_ENDED");
     test_call_finish(&fixture->calls[MEMBERS_MAX - 1]);
     start_watch(fixture, 0, 1, "");
-    expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "finished");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "finished");
     start_join(fixture, 0, 1, 0, "");
-    expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "finished");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_FAILED_PRECONDITION, "finished");
     start_join(fixture, 5, 0, 0, ",'minSize':1,'maxSize':1");
     assert_true(test_call_wait(&fixture->calls[5]));
     assert_int_equal(test_part_number(fixture->calls[5].json, "formed.generation"), 2);
     test_call_finish(&fixture->calls[5]);
 }
 
-static void members_must_agree_and_requests_be_whole(void **state)
+static void members_must_agree_and_requests_must_be_complete(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
     start_join(fixture, 4, 0, 0, ",'minSize':3");
-    expect(&fixture->calls[4], MUSTER_RPC_INVALID_ARGUMENT,
-           "min size 3, but the job has min size 2");
+    test_call_expect(&fixture->calls[4], MUSTER_RPC_INVALID_ARGUMENT,
+                     "min size 3, but the job has min size 2");
     start_join(fixture, 4, 0, 0, ",'maxSize':9");
-    expect(&fixture->calls[4], MUSTER_RPC_INVALID_ARGUMENT, "max size 9");
+    test_call_expect(&fixture->calls[4], MUSTER_RPC_INVALID_ARGUMENT, "max size 9");
     CALL(fixture, MUSTER_RPC_JOIN, "{'job':'j'");
     EXPECT(fixture, MUSTER_RPC_INVALID_ARGUMENT, "JSON: line 1");
     CALL(fixture, MUSTER_RPC_JOIN, "{'job':'j'}");
@@ -401,22 +391,22 @@ static void a_token_guards_its_job(void **state)
     struct test_call other;
     test_call_start(&join, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'t','member':'%s','host':'h','maxSize':1}", test_member(0));
-    expect(&join, MUSTER_RPC_OK, "");
+    test_call_expect(&join, MUSTER_RPC_OK, "");
     static const char *const wrong[] = {NULL, "secre", "secret2", "Secret", "x"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         test_call_start(&other, fixture->service, MUSTER_RPC_GET_JOB, wrong[i], "{'job':'t'}");
-        expect(&other, MUSTER_RPC_UNAUTHENTICATED, "job t");
+        test_call_expect(&other, MUSTER_RPC_UNAUTHENTICATED, "job t");
     }
     test_call_start(&other, fixture->service, MUSTER_RPC_GET_JOB, "two words", "{'job':'t'}");
-    expect(&other, MUSTER_RPC_UNAUTHENTICATED, "printable");
+    test_call_expect(&other, MUSTER_RPC_UNAUTHENTICATED, "printable");
     test_call_start(&other, fixture->service, MUSTER_RPC_JOIN, NULL,
                     "{'job':'t','member':'%s','host':'h'}", test_member(1));
-    expect(&other, MUSTER_RPC_UNAUTHENTICATED, "none was given");
+    test_call_expect(&other, MUSTER_RPC_UNAUTHENTICATED, "needs a token");
     test_call_start(&other, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'t'}");
-    expect(&other, MUSTER_RPC_OK, "");
+    test_call_expect(&other, MUSTER_RPC_OK, "");
 }
 
-static void values_are_kept_and_waited_for(void **state)
+static void values_are_stored_and_waited_for(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
@@ -434,20 +424,20 @@ static void values_are_kept_and_waited_for(void **state)
     assert_true(test_call_wait(&wait));
     assert_string_equal(test_part_text(wait.json, "value"), "AAEC");
     test_call_finish(&wait);
-    expect(&never, MUSTER_RPC_DEADLINE_EXCEEDED, "nobody");
+    test_call_expect(&never, MUSTER_RPC_DEADLINE_EXCEEDED, "not put within");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','generation':2,'key':'id','value':'AAEC'}");
     EXPECT(fixture, MUSTER_RPC_ABORTED, "generation 2");
 
-    /* With the generation its values and its Waits go. */
+    /* Values and Waits of a generation end with it. */
     test_call_start(&wait, fixture->service, MUSTER_RPC_WAIT, NULL,
                     "{'job':'j','generation':1,'key':'more','timeoutMs':15000}");
     CALL(fixture, MUSTER_RPC_PUT, "{'job':'j','key':'life','value':'AA=='}");
     EXPECT(fixture, MUSTER_RPC_OK, "");
     start_join(fixture, 0, 1, 0, "");
-    expect(&wait, MUSTER_RPC_ABORTED, "generation 1");
+    test_call_expect(&wait, MUSTER_RPC_ABORTED, "generation 1");
     start_join(fixture, 1, 1, 0, "");
-    expect(&fixture->calls[0], MUSTER_RPC_OK, "");
-    expect(&fixture->calls[1], MUSTER_RPC_OK, "");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_OK, "");
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_OK, "");
     CALL(fixture, MUSTER_RPC_GET, "{'job':'j','generation':2,'key':'id'}");
     EXPECT(fixture, MUSTER_RPC_NOT_FOUND, "id");
     CALL(fixture, MUSTER_RPC_GET, "{'job':'j','key':'life'}");
@@ -468,7 +458,7 @@ static void values_are_bounded_in_number_and_size(void **state)
     EXPECT(fixture, MUSTER_RPC_OK, "");
 }
 
-static void what_is_held_when_it_ends_is_answered(void **state)
+static void held_requests_are_answered_when_the_service_ends(void **state)
 {
     struct fixture *fixture = *state;
     form(fixture, 2, 0, 0);
@@ -476,10 +466,10 @@ static void what_is_held_when_it_ends_is_answered(void **state)
     test_call_start(&fixture->calls[1], fixture->service, MUSTER_RPC_WAIT, NULL,
                     "{'job':'j','key':'id','timeoutMs':15000}");
     muster_service_quiesce(fixture->service);
-    expect(&fixture->calls[0], MUSTER_RPC_UNAVAILABLE, "ending");
-    expect(&fixture->calls[1], MUSTER_RPC_UNAVAILABLE, "ending");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_UNAVAILABLE, "ending");
+    test_call_expect(&fixture->calls[1], MUSTER_RPC_UNAVAILABLE, "ending");
     start_watch(fixture, 0, 1, "");
-    expect(&fixture->calls[0], MUSTER_RPC_UNAVAILABLE, "ending");
+    test_call_expect(&fixture->calls[0], MUSTER_RPC_UNAVAILABLE, "ending");
 }
 
 int main(void)
@@ -488,19 +478,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_generation_tells_everyone_what_it_needs),
         TEST(a_newer_request_takes_the_older_ones_place),
-        TEST(a_lost_answer_is_given_again),
+        TEST(a_lost_response_is_sent_again),
         TEST(a_planned_leave_revokes_and_the_others_go_on),
         TEST(a_closed_connection_and_a_report_are_a_death),
         TEST(a_closed_connection_alone_is_a_suspicion),
         TEST(an_old_disconnect_does_not_touch_a_newer_request),
-        TEST(a_watch_tells_what_its_member_does_not_know),
+        TEST(a_watch_ends_with_what_its_member_does_not_know),
         TEST(newcomers_make_a_change_pending),
         TEST(a_finished_job_ends_and_can_begin_anew),
-        TEST(members_must_agree_and_requests_be_whole),
+        TEST(members_must_agree_and_requests_must_be_complete),
         TEST(a_token_guards_its_job),
-        TEST(values_are_kept_and_waited_for),
+        TEST(values_are_stored_and_waited_for),
         TEST(values_are_bounded_in_number_and_size),
-        TEST(what_is_held_when_it_ends_is_answered),
+        TEST(held_requests_are_answered_when_the_service_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Jobs and their store: what is kept, what a server that starts again knows, what is bounded. */
-#include "rendezvous/service/jobs.h"
+/* Jobs and their store: what is stored, what a server knows after a restart, what is bounded. */
+#include "rendezvous/service/journal.h"
 #include "tests/support/caller.h"
 #include "tests/support/part.h"
 #include "worker/base/clock.h"
@@ -109,7 +109,7 @@ static void start(struct fixture *fixture)
     config.hold_ms = 15000;
     config.keep_ended_ms = fixture->keep_ended_ms;
     config.settings.settle_ms = 20;
-    config.settings.lease_ms = 3600000; /* nobody dies, however slow the machine is */
+    config.settings.lease_ms = 3600000; /* no member dies, however slow the machine is */
     fixture->store.store.ops = &full_ops;
     assert_int_equal(muster_store_sqlite_open(fixture->path, &fixture->store.under), MUSTER_OK);
     assert_int_equal(muster_service_create(&config, &fixture->store.store, &fixture->service),
@@ -148,16 +148,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void expect(struct test_call *call, enum muster_rpc_code code, const char *part)
-{
-    assert_true(test_call_wait(call));
-    if (call->code != code || strstr(test_part_text(call->json, "message"), part) == NULL) {
-        fail_msg("%s: \"%s\"", muster_rpc_code_name(call->code),
-                 test_part_text(call->json, "message"));
-    }
-    test_call_finish(call);
-}
-
 static void form(struct fixture *fixture, const char *job, const char *token, unsigned count,
                  unsigned generation)
 {
@@ -176,7 +166,7 @@ static void form(struct fixture *fixture, const char *job, const char *token, un
     }
 }
 
-static void a_server_that_starts_again_knows_its_jobs(void **state)
+static void a_server_that_restarts_knows_its_jobs(void **state)
 {
     struct fixture *fixture = *state;
     struct test_call call;
@@ -187,7 +177,7 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
     form(fixture, "other", NULL, 1, 0);
     test_call_start(&call, fixture->service, MUSTER_RPC_PUT, "secret",
                     "{'job':'j','generation':2,'key':'id','value':'AAEC'}");
-    expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
     (void)snprintf(link_token, sizeof link_token, "%s",
@@ -197,7 +187,7 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
 
     start(fixture);
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
-    expect(&call, MUSTER_RPC_UNAUTHENTICATED, "job j");
+    test_call_expect(&call, MUSTER_RPC_UNAUTHENTICATED, "job j");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, "secret", "{'job':'j'}");
     assert_int_equal(test_part_number(call.json, "job.generation"), 2);
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
@@ -208,20 +198,20 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
                     "{'job':'j','generation':2,'key':'id'}");
     assert_string_equal(test_part_text(call.json, "value"), "AAEC");
     test_call_finish(&call);
-    /* A member whose answer was lost gets it from the new server, with the same token for links. */
+    /* A member whose response was lost gets it from the new server, with the same link token. */
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, "secret",
                     "{'job':'j','member':'%s','host':'h','generation':1}", test_member(1));
     assert_int_equal(test_part_number(call.json, "formed.generation"), 2);
     assert_string_equal(test_part_text(call.json, "formed.linkToken"), link_token);
     test_call_finish(&call);
-    /* And a watch is held as ever. */
+    /* A Watch is held as before. */
     struct test_call watch;
     test_call_start(&watch, fixture->service, MUSTER_RPC_WATCH, "secret",
                     "{'job':'j','member':'%s','generation':2}", test_member(0));
     assert_true(watch.held);
     test_call_start(&call, fixture->service, MUSTER_RPC_END_JOB, "secret", "{'job':'j'}");
-    expect(&call, MUSTER_RPC_OK, "");
-    expect(&watch, MUSTER_RPC_FAILED_PRECONDITION, "ended");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&watch, MUSTER_RPC_FAILED_PRECONDITION, "ended");
     stop(fixture);
 
     start(fixture);
@@ -231,14 +221,14 @@ static void a_server_that_starts_again_knows_its_jobs(void **state)
     stop(fixture);
 }
 
-/* Each is an event. */
+/* Each call is an event. */
 static void resize(struct fixture *fixture, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         struct test_call call;
         test_call_start(&call, fixture->service, MUSTER_RPC_RESIZE, NULL,
                         "{'job':'j','targetSize':%u}", 3 + i % 2);
-        expect(&call, MUSTER_RPC_OK, "");
+        test_call_expect(&call, MUSTER_RPC_OK, "");
     }
 }
 
@@ -253,14 +243,14 @@ static void must_know_the_job(struct fixture *fixture)
     test_call_finish(&call);
 }
 
-static void events_of_a_job_that_lives_on_are_bounded(void **state)
+static void the_events_of_a_job_that_lives_long_are_bounded(void **state)
 {
     struct fixture *fixture = *state;
     const unsigned bound = MUSTER_EVENTS_TO_COMPACT + 100;
     start(fixture);
     form(fixture, "j", NULL, 3, 0);
     form(fixture, "j", NULL, 3, 1);
-    fixture->store.crowded = true; /* nothing but space is lost by it */
+    fixture->store.crowded = true; /* this costs space only */
     resize(fixture, bound);
     assert_true(fixture->store.events > bound);
     fixture->store.crowded = false;
@@ -268,7 +258,7 @@ static void events_of_a_job_that_lives_on_are_bounded(void **state)
     assert_true(fixture->store.events < bound);
     must_know_the_job(fixture);
     stop(fixture);
-    start(fixture); /* with records, and events that came after them */
+    start(fixture); /* from a snapshot and the events after it */
     must_know_the_job(fixture);
     resize(fixture, MUSTER_EVENTS_TO_COMPACT);
     assert_true(fixture->store.events < bound);
@@ -278,7 +268,7 @@ static void events_of_a_job_that_lives_on_are_bounded(void **state)
     stop(fixture);
 }
 
-static void the_file_is_its_owners_alone(void **state)
+static void the_file_is_readable_by_its_owner_only(void **state)
 {
     struct fixture *fixture = *state;
     struct stat status;
@@ -296,9 +286,9 @@ static void what_the_store_refuses_has_not_happened(void **state)
     fixture->store.full = true;
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, NULL,
                     "{'job':'j','member':'%s','host':'h'}", test_member(0));
-    expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: no space");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "store test: no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
-    expect(&call, MUSTER_RPC_NOT_FOUND, "j");
+    test_call_expect(&call, MUSTER_RPC_NOT_FOUND, "j");
 
     fixture->store.full = false;
     form(fixture, "j", NULL, 2, 0);
@@ -309,13 +299,13 @@ static void what_the_store_refuses_has_not_happened(void **state)
     assert_true(watch.held); /* nothing is stored for it */
     test_call_start(&call, fixture->service, MUSTER_RPC_PUT, NULL,
                     "{'job':'j','key':'k','value':'AA=='}");
-    expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET, NULL, "{'job':'j','key':'k'}");
-    expect(&call, MUSTER_RPC_NOT_FOUND, "k");
+    test_call_expect(&call, MUSTER_RPC_NOT_FOUND, "k");
     test_call_start(&call, fixture->service, MUSTER_RPC_LEAVE, NULL,
                     "{'job':'j','member':'%s','generation':1,'reason':'LEAVE_REASON_PLANNED'}",
                     test_member(1));
-    expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
+    test_call_expect(&call, MUSTER_RPC_UNAVAILABLE, "no space");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'j'}");
     assert_string_equal(test_part_text(call.json, "job.phase"), "JOB_PHASE_RUNNING");
     assert_int_equal(json_array_size(test_part(call.json, "job.members")), 2);
@@ -325,7 +315,7 @@ static void what_the_store_refuses_has_not_happened(void **state)
     test_call_start(&call, fixture->service, MUSTER_RPC_LEAVE, NULL,
                     "{'job':'j','member':'%s','generation':1,'reason':'LEAVE_REASON_PLANNED'}",
                     test_member(1));
-    expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
     assert_true(test_call_wait(&watch));
     assert_true(json_is_true(test_part(watch.json, "revoked")));
     test_call_finish(&watch);
@@ -340,7 +330,7 @@ static void a_job_that_has_ended_is_forgotten(void **state)
     start(fixture);
     form(fixture, "j", NULL, 1, 0);
     test_call_start(&call, fixture->service, MUSTER_RPC_END_JOB, NULL, "{'job':'j'}");
-    expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
     int64_t deadline_ns = muster_clock_after_ms(20000);
     enum muster_rpc_code code = MUSTER_RPC_OK;
     while (code == MUSTER_RPC_OK && muster_clock_left_ms(deadline_ns) > 0) {
@@ -369,13 +359,13 @@ static void jobs_are_bounded_and_ended_ones_make_room(void **state)
     }
     static const char join[] = "{'job':'one-more','member':'%s','host':'h','maxSize':1}";
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, NULL, join, test_member(0));
-    expect(&call, MUSTER_RPC_RESOURCE_EXHAUSTED, "1024 jobs");
+    test_call_expect(&call, MUSTER_RPC_RESOURCE_EXHAUSTED, "1024 jobs");
     test_call_start(&call, fixture->service, MUSTER_RPC_END_JOB, NULL, "{'job':'job-7'}");
-    expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_JOIN, NULL, join, test_member(0));
-    expect(&call, MUSTER_RPC_OK, "");
+    test_call_expect(&call, MUSTER_RPC_OK, "");
     test_call_start(&call, fixture->service, MUSTER_RPC_GET_JOB, NULL, "{'job':'job-7'}");
-    expect(&call, MUSTER_RPC_NOT_FOUND, "job-7");
+    test_call_expect(&call, MUSTER_RPC_NOT_FOUND, "job-7");
     test_call_start(&call, fixture->service, MUSTER_RPC_LIST_JOBS, NULL, "{}");
     assert_int_equal(json_array_size(test_part(call.json, "jobs")), MUSTER_JOBS_MAX);
     test_call_finish(&call);
@@ -386,12 +376,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_server_that_starts_again_knows_its_jobs),
-        TEST(the_file_is_its_owners_alone),
+        TEST(a_server_that_restarts_knows_its_jobs),
+        TEST(the_file_is_readable_by_its_owner_only),
         TEST(what_the_store_refuses_has_not_happened),
         TEST(a_job_that_has_ended_is_forgotten),
         TEST(jobs_are_bounded_and_ended_ones_make_room),
-        TEST(events_of_a_job_that_lives_on_are_bounded),
+        TEST(the_events_of_a_job_that_lives_long_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

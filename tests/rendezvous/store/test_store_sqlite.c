@@ -1,4 +1,5 @@
-/* The store's file: what is wrong with one is said in one line, and a full disk harms nothing. */
+/* The SQLite store: contents are read back, a wrong file is refused in one line, a full disk harms
+ * nothing. */
 #include "rendezvous/store/store.h"
 
 #include <fcntl.h>
@@ -79,7 +80,7 @@ static struct muster_store *open_store(void)
     return store;
 }
 
-static void what_is_no_store_is_named(void **state)
+static void a_file_that_is_no_store_is_named(void **state)
 {
     (void)state;
     refused(folder, "Is a directory");
@@ -123,7 +124,7 @@ static void two_cannot_use_one_file(void **state)
 {
     (void)state;
     struct muster_store *store = open_store();
-    /* Locks are a process's: another must try. */
+    /* Locks belong to a process: another process must try. */
     pid_t pid = fork();
     if (pid == 0) {
         struct muster_store *second = NULL;
@@ -140,7 +141,7 @@ static void two_cannot_use_one_file(void **state)
     muster_store_close(open_store());
 }
 
-/* Counts what it is given, in a fixed order. */
+/* Lists what load reads, in its order. */
 struct seen {
     char text[1024];
 };
@@ -185,7 +186,7 @@ static void expect_content(struct muster_store *store, const char *content)
     assert_string_equal(seen.text, content);
 }
 
-static void what_was_kept_is_read_back(void **state)
+static void what_was_stored_is_read_back(void **state)
 {
     (void)state;
     const struct muster_store_job a = {"a", "secret", "link"};
@@ -200,7 +201,7 @@ static void what_was_kept_is_read_back(void **state)
     assert_int_equal(ops->put(store, "a", 2, "k", NULL, 0), MUSTER_OK);
     assert_int_equal(ops->put(store, "a", 0, "k", "w", 1), MUSTER_OK);
     assert_int_equal(ops->drop_values(store, "a", 2), MUSTER_OK);
-    /* The same event twice is our bug, and is not taken. */
+    /* An event is not stored twice. */
     assert_int_equal(ops->append(store, &a, 1, "again"), MUSTER_RETRY);
     muster_store_close(store);
     store = open_store();
@@ -210,7 +211,7 @@ static void what_was_kept_is_read_back(void **state)
     muster_store_close(store);
 }
 
-struct kept {
+struct contents {
     uint64_t count;
     bool whole;
     char last[16];
@@ -219,20 +220,20 @@ struct kept {
 static muster_status count_job(void *user, const struct muster_store_job *job)
 {
     (void)job;
-    ((struct kept *)user)->whole = true;
+    ((struct contents *)user)->whole = true;
     return MUSTER_OK;
 }
 
 static muster_status count_event(void *user, uint64_t sequence, const char *text, size_t size_bytes)
 {
-    struct kept *kept = user;
-    kept->whole = kept->whole && sequence == kept->count && strlen(text) == size_bytes;
-    kept->count++;
-    (void)snprintf(kept->last, sizeof kept->last, "%.15s", text);
+    struct contents *contents = user;
+    contents->whole = contents->whole && sequence == contents->count && strlen(text) == size_bytes;
+    contents->count++;
+    (void)snprintf(contents->last, sizeof contents->last, "%.15s", text);
     return MUSTER_OK;
 }
 
-/* In a process of its own: files cannot grow over 256 KiB. Status 0: as it should be. */
+/* In a process of its own: files cannot grow beyond 256 KiB. Returns 0 if all is as expected. */
 static int fill_the_disk(void)
 {
     const struct muster_store_job job = {"j", "", "link"};
@@ -246,27 +247,27 @@ static int fill_the_disk(void)
         setrlimit(RLIMIT_FSIZE, &limit) != 0) {
         return 1;
     }
-    uint64_t kept = 0;
-    while (kept < 10000 && store->ops->append(store, &job, kept, text) == MUSTER_OK) {
-        kept++;
+    uint64_t stored = 0;
+    while (stored < 10000 && store->ops->append(store, &job, stored, text) == MUSTER_OK) {
+        stored++;
     }
-    if (kept < 10 || kept == 10000 || strstr(muster_last_error(), path) == NULL) {
+    if (stored < 10 || stored == 10000 || strstr(muster_last_error(), path) == NULL) {
         return 2;
     }
-    (void)fprintf(stderr, "after %d events: %s\n", (int)kept, muster_last_error());
-    if (store->ops->append(store, &job, kept, text) != MUSTER_RETRY) {
+    (void)fprintf(stderr, "after %d events: %s\n", (int)stored, muster_last_error());
+    if (store->ops->append(store, &job, stored, text) != MUSTER_RETRY) {
         return 3;
     }
-    limit.rlim_cur = RLIM_INFINITY; /* somebody has made room */
+    limit.rlim_cur = RLIM_INFINITY; /* there is room again */
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
-        store->ops->append(store, &job, kept, "after") != MUSTER_OK) {
+        store->ops->append(store, &job, stored, "after") != MUSTER_OK) {
         return 4;
     }
     muster_store_close(store);
     return 0;
 }
 
-static void a_full_disk_is_said_and_harms_nothing(void **state)
+static void a_full_disk_is_reported_and_harms_nothing(void **state)
 {
     (void)state;
     pid_t pid = fork();
@@ -277,15 +278,15 @@ static void a_full_disk_is_said_and_harms_nothing(void **state)
     assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_int_equal(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 0);
     struct muster_store *store = open_store();
-    struct kept kept = {0};
-    const struct muster_store_reader reader = {count_job, count_event, see_value, &kept};
+    struct contents contents = {0};
+    const struct muster_store_reader reader = {count_job, count_event, see_value, &contents};
     assert_int_equal(store->ops->load(store, &reader), MUSTER_OK);
-    assert_true(kept.whole && kept.count > 10);
-    assert_string_equal(kept.last, "after");
+    assert_true(contents.whole && contents.count > 10);
+    assert_string_equal(contents.last, "after");
     muster_store_close(store);
 }
 
-static void a_file_that_was_removed_or_replaced_takes_nothing(void **state)
+static void a_file_that_was_removed_or_replaced_is_not_written(void **state)
 {
     (void)state;
     const struct muster_store_job job = {.name = "j", .token = "", .link_token = ""};
@@ -311,9 +312,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_no_store_is_named),  TEST(a_file_without_permission_is_named),
-        TEST(two_cannot_use_one_file),    TEST(a_file_that_was_removed_or_replaced_takes_nothing),
-        TEST(what_was_kept_is_read_back), TEST(a_full_disk_is_said_and_harms_nothing),
+        TEST(a_file_that_is_no_store_is_named),
+        TEST(a_file_without_permission_is_named),
+        TEST(two_cannot_use_one_file),
+        TEST(a_file_that_was_removed_or_replaced_is_not_written),
+        TEST(what_was_stored_is_read_back),
+        TEST(a_full_disk_is_reported_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

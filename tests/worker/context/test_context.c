@@ -48,7 +48,7 @@ static void a_wrong_request_is_refused_and_takes_no_number(void **state)
     bad.op = (muster_op)-1;
     assert_refused(&group, bad, "operation");
     bad.op = MUSTER_BITWISE_OR;
-    assert_refused(&group, bad, "allreduce: operation bitwise_or is not one for float32");
+    assert_refused(&group, bad, "allreduce: float32 has no operation bitwise_or");
     bad = good;
     bad.out = NULL;
     assert_refused(&group, bad, "output buffer is NULL");

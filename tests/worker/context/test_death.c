@@ -1,6 +1,7 @@
 /* A member that dies or stops in the middle of a collective: processes over TCP, killed for real.
  * Two of them, because with more it takes the service to tell those who are not its neighbours. */
 #include "tests/support/descriptors.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/group.h"
 #include "worker/base/clock.h"
 
@@ -58,10 +59,10 @@ static struct muster_context *join(struct board *board, uint32_t rank, int told,
     struct muster_peer *peer = &board->peers[rank];
     muster_random_uuid(peer->member);
     (void)snprintf(peer->host, sizeof peer->host, "box%u", rank);
-    const struct muster_fabric_options fabric_options = {
-        .member = peer->member, .link_token = "secret", .listen = "127.0.0.1"};
+    const struct fabric_wish wish = {.transports = "tcp",
+                                     .fabric = {.member = peer->member, .link_token = "secret"}};
     struct muster_fabric *fabric = NULL;
-    if (muster_fabric_create(&fabric_options, &fabric) != MUSTER_OK) {
+    if (fabrics_make(&wish, &fabric) != MUSTER_OK) {
         _exit(1);
     }
     peer->address_count = 1;

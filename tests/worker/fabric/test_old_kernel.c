@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-static const struct rig_transport transport = {
-    .name = "tcp and shared memory", .listen = "127.0.0.1", .shared_memory = true};
+static const struct rig_transport transport = {.name = "tcp and shared memory",
+                                               .transports = "shm,tcp"};
 
 /* From now on, and for all threads that are begun from here. */
 static bool forget_epoll_pwait2(int error)

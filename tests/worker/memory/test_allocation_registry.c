@@ -1,4 +1,4 @@
-/* Memory that peers can map: given out, found, given back. */
+/* muster_alloc(): memory that peers can map is allocated, found and freed. */
 #include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
@@ -48,7 +48,7 @@ static void test_another_mapping_of_its_descriptor_shows_what_is_written(void **
     assert_int_equal(muster_shared_memory_map(found.fd, found.size_bytes, &mapped), MUSTER_OK);
     memset(memory, 42, 3 << 20);
     uint64_t freed = muster_allocation_freed_count();
-    muster_free(memory); /* the other mapping stays good */
+    muster_free(memory); /* the other mapping stays valid */
     assert_true(muster_allocation_freed_count() > freed);
     assert_int_equal(((char *)mapped)[(3 << 20) - 1], 42);
     munmap(mapped, found.size_bytes);
@@ -84,20 +84,20 @@ static void test_a_limit_of_the_size_of_files_is_named(void **state)
     assert_null(memory);
 }
 
-static void test_pieces_are_bounded(void **state)
+static void test_allocations_are_bounded(void **state)
 {
     (void)state;
-    void *entries[MUSTER_ALLOCATIONS_MAX + 1];
+    void *allocations[MUSTER_ALLOCATIONS_MAX + 1];
     size_t count = 0;
-    while (count <= MUSTER_ALLOCATIONS_MAX && muster_alloc(1, &entries[count]) == MUSTER_OK) {
+    while (count <= MUSTER_ALLOCATIONS_MAX && muster_alloc(1, &allocations[count]) == MUSTER_OK) {
         count++;
     }
-    assert_in_range(count, 1, MUSTER_ALLOCATIONS_MAX); /* or descriptors are fewer here */
+    assert_in_range(count, 1, MUSTER_ALLOCATIONS_MAX); /* or as many as there are descriptors */
     while (count > 0) {
-        muster_free(entries[--count]);
+        muster_free(allocations[--count]);
     }
-    assert_int_equal(muster_alloc(1, &entries[0]), MUSTER_OK);
-    muster_free(entries[0]);
+    assert_int_equal(muster_alloc(1, &allocations[0]), MUSTER_OK);
+    muster_free(allocations[0]);
 }
 
 int main(void)
@@ -107,7 +107,7 @@ int main(void)
         cmocka_unit_test(test_another_mapping_of_its_descriptor_shows_what_is_written),
         cmocka_unit_test(test_strange_sizes_and_pointers_do_no_harm),
         cmocka_unit_test(test_a_limit_of_the_size_of_files_is_named),
-        cmocka_unit_test(test_pieces_are_bounded),
+        cmocka_unit_test(test_allocations_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

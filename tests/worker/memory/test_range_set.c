@@ -1,4 +1,4 @@
-/* A set of bytes, against a table of them, by seed; MUSTER_SEED=N runs that seed alone. */
+/* The set of ranges against a table of bytes, by seed; MUSTER_SEED=N runs that seed alone. */
 #include "worker/memory/range_set.h"
 
 #include <inttypes.h>
@@ -75,7 +75,8 @@ static void test_a_full_set_takes_no_more_and_loses_rather_than_breaks(void **st
     uintptr_t end = (uintptr_t)10 * MUSTER_RANGES_MAX;
     assert_false(muster_range_set_add(&set, (struct muster_range){end, end + 1}));
     assert_int_equal(set.count, MUSTER_RANGES_MAX);
-    assert_true(muster_range_set_add(&set, (struct muster_range){3, 8})); /* of one */
+    assert_true(
+        muster_range_set_add(&set, (struct muster_range){3, 8})); /* it only widens a range */
     muster_range_set_remove(&set, (struct muster_range){13, 14});
     assert_int_equal(set.count, MUSTER_RANGES_MAX);
     assert_true(muster_range_set_contains(&set, (struct muster_range){10, 13}));

@@ -1,5 +1,5 @@
-/* Memory that goes away, on this kernel: each way in which it can, threads that race, fork, exit.
- */
+/* The watch over unmapped memory, on this kernel: each way in which memory goes away, threads that
+ * race, fork, exit. */
 #include "worker/memory/unmap_watch.h"
 
 #include "worker/muster.h"
@@ -32,7 +32,7 @@
 
 enum { ROUNDS = 2000, THREADS = 4 };
 
-static const struct muster_unmap_watch_ops *const unmapped = &muster_unmap_watch_ops;
+static const struct muster_unmap_watch_ops *const watch_ops = &muster_unmap_watch_ops;
 static uint64_t position;
 static size_t page;
 
@@ -49,115 +49,115 @@ static char *map(size_t size)
     return map_at(NULL, size, MAP_PRIVATE);
 }
 
-/* Whether all of it has gone since the position. Until other threads have unmapped what they do it
- * cannot be told. */
-static bool has_gone_since(uint64_t *since, const char *begin, size_t size)
+/* Whether all of it is gone since the position. While other threads unmap, collect() reports "not
+ * now". */
+static bool is_gone_since(uint64_t *since, const char *begin, size_t size)
 {
     static _Thread_local struct muster_range_set all;
-    struct muster_unmap_report news = {.more = true};
+    struct muster_unmap_report report = {.more = true};
     all.count = 0;
-    while (news.more) {
-        while (!unmapped->collect(since, &news)) {
+    while (report.more) {
+        while (!watch_ops->collect(since, &report)) {
             sched_yield();
         }
-        if (news.everything) {
+        if (report.everything) {
             assert_true(muster_range_set_add(&all, (struct muster_range){0, UINTPTR_MAX}));
         }
-        for (size_t i = 0; i < news.count; i++) {
-            assert_true(muster_range_set_add(&all, news.gone[i]));
+        for (size_t i = 0; i < report.count; i++) {
+            assert_true(muster_range_set_add(&all, report.gone[i]));
         }
     }
     return muster_range_set_contains(
         &all, (struct muster_range){(uintptr_t)begin, (uintptr_t)begin + size});
 }
 
-static bool has_gone(const char *begin, size_t size)
+static bool is_gone(const char *begin, size_t size)
 {
-    return has_gone_since(&position, begin, size);
+    return is_gone_since(&position, begin, size);
 }
 
 static int begin(void **state)
 {
     (void)state;
     page = (size_t)sysconf(_SC_PAGESIZE);
-    position = unmapped->hold();
+    position = watch_ops->hold();
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    unmapped->release();
+    watch_ops->release();
     return 0;
 }
 
-/* ---- ways to go ---- */
+/* Ways to go ---------------------------------------------------------------------------------- */
 
-static void test_unmapped_and_mapped_anew_at_the_same_place(void **state)
+static void test_unmapped_and_mapped_again_at_the_same_address(void **state)
 {
     (void)state;
     char *memory = map(8 * page);
-    assert_true(unmapped->watch(memory, 8 * page));
-    assert_true(unmapped->watch(memory + page, 2 * page)); /* again */
-    assert_false(has_gone(memory, 1));
+    assert_true(watch_ops->watch(memory, 8 * page));
+    assert_true(watch_ops->watch(memory + page, 2 * page)); /* again */
+    assert_false(is_gone(memory, 1));
     munmap(memory, 8 * page);
     assert_true(map_at(memory, 8 * page, MAP_PRIVATE | MAP_FIXED_NOREPLACE) == memory);
-    assert_true(has_gone(memory, 8 * page));
-    assert_false(has_gone(memory, 1));              /* told once */
-    assert_true(unmapped->watch(memory, 8 * page)); /* it is not the watched one any more */
+    assert_true(is_gone(memory, 8 * page));
+    assert_false(is_gone(memory, 1));                /* reported once */
+    assert_true(watch_ops->watch(memory, 8 * page)); /* this is new memory */
     map_at(memory, 8 * page, MAP_PRIVATE | MAP_FIXED);
-    assert_true(has_gone(memory, 8 * page));
+    assert_true(is_gone(memory, 8 * page));
     munmap(memory, 8 * page);
-    assert_false(has_gone(memory, 1)); /* nobody had it watched */
+    assert_false(is_gone(memory, 1)); /* it was not watched */
 }
 
 static void test_a_part_is_unmapped(void **state)
 {
     (void)state;
     char *memory = map(8 * page);
-    assert_true(unmapped->watch(memory, 8 * page));
+    assert_true(watch_ops->watch(memory, 8 * page));
     munmap(memory + 2 * page, 3 * page);
-    assert_true(has_gone(memory + 2 * page, 3 * page));
-    assert_false(unmapped->watch(memory, 8 * page)); /* there is a hole */
+    assert_true(is_gone(memory + 2 * page, 3 * page));
+    assert_false(watch_ops->watch(memory, 8 * page)); /* there is a hole */
     munmap(memory + page, page);
-    assert_true(has_gone(memory + page, page));
+    assert_true(is_gone(memory + page, page));
     munmap(memory, 8 * page);
-    assert_true(has_gone(memory + 5 * page, 3 * page));
+    assert_true(is_gone(memory + 5 * page, 3 * page));
 }
 
 static void test_pages_are_given_back_but_not_their_addresses(void **state)
 {
     (void)state;
     char *memory = map(8 * page);
-    assert_true(unmapped->watch(memory, 8 * page));
+    assert_true(watch_ops->watch(memory, 8 * page));
     for (int round = 0; round < 2; round++) { /* it is still watched */
         memset(memory, 1, 8 * page);
         assert_int_equal(madvise(memory + page, page, MADV_DONTNEED), 0);
-        assert_true(has_gone(memory + page, page));
+        assert_true(is_gone(memory + page, page));
         assert_int_equal(memory[page], 0);
     }
     assert_int_equal(madvise(memory + 4 * page, page, MADV_FREE), 0);
-    assert_true(has_gone(memory + 4 * page, page));
+    assert_true(is_gone(memory + 4 * page, page));
     munmap(memory, 8 * page);
 }
 
-static void test_it_moves_and_shrinks(void **state)
+static void test_memory_that_moves_and_shrinks(void **state)
 {
     (void)state;
     char *memory = map(8 * page);
     char *target = map(8 * page);
-    assert_true(unmapped->watch(memory, 8 * page));
-    assert_true(unmapped->watch(target, page));
+    assert_true(watch_ops->watch(memory, 8 * page));
+    assert_true(watch_ops->watch(target, page));
     assert_ptr_equal(mremap(memory, 8 * page, 6 * page, 0), memory);
-    assert_true(has_gone(memory + 6 * page, 2 * page));
+    assert_true(is_gone(memory + 6 * page, 2 * page));
     assert_ptr_equal(mremap(memory, 6 * page, 6 * page, MREMAP_MAYMOVE | MREMAP_FIXED, target),
                      target);
     uint64_t before = position;
-    assert_true(has_gone(memory, 6 * page));
-    assert_true(has_gone_since(&before, target, page)); /* what had been there */
-    assert_true(unmapped->watch(target, 6 * page));
+    assert_true(is_gone(memory, 6 * page));
+    assert_true(is_gone_since(&before, target, page)); /* what was there before */
+    assert_true(watch_ops->watch(target, 6 * page));
     munmap(target, 8 * page);
-    assert_true(has_gone(target, 6 * page));
+    assert_true(is_gone(target, 6 * page));
 }
 
 static void test_the_heap_shrinks(void **state)
@@ -171,23 +171,23 @@ static void test_the_heap_shrinks(void **state)
     assert_true(top != (void *)-1);
     char *first = (char *)(((uintptr_t)top + page - 1) & -page);
     memset(first, 1, 8 * page);
-    assert_true(unmapped->watch(first, 8 * page));
+    assert_true(watch_ops->watch(first, 8 * page));
     assert_true(sbrk(-(intptr_t)(16 * page)) != (void *)-1);
-    assert_true(has_gone(first, 8 * page));
+    assert_true(is_gone(first, 8 * page));
 
     size_t large = (size_t)64 << 20; /* beyond any threshold: mapped by itself */
     char *memory = malloc(large);
     assert_non_null(memory);
     memset(memory, 1, large);
     char *inside = (char *)(((uintptr_t)memory + page) & -page);
-    assert_true(unmapped->watch(inside, large / 2));
+    assert_true(watch_ops->watch(inside, large / 2));
     free(memory);
-    assert_true(has_gone(inside, large / 2));
+    assert_true(is_gone(inside, large / 2));
 }
 
-/* ---- what is not watched ---- */
+/* What is not watched ------------------------------------------------------------------------- */
 
-static void test_what_others_can_take_away_is_not_watched(void **state)
+static void test_pages_that_others_can_take_away_are_not_watched(void **state)
 {
     (void)state;
     int fd = memfd_create("pages", MFD_CLOEXEC);
@@ -195,78 +195,78 @@ static void test_what_others_can_take_away_is_not_watched(void **state)
     for (int flags = MAP_SHARED; flags <= MAP_PRIVATE; flags++) {
         volatile char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, flags, fd, 0);
         assert_true(memory != MAP_FAILED);
-        (void)(memory[0] + memory[page]); /* now they are there */
-        assert_false(unmapped->watch((char *)memory, 2 * page));
+        (void)(memory[0] + memory[page]); /* now the pages exist */
+        assert_false(watch_ops->watch((char *)memory, 2 * page));
         munmap((char *)memory, 2 * page);
     }
     close(fd);
     char *shared = map_at(NULL, page, MAP_SHARED);
-    assert_false(unmapped->watch(shared, page));
+    assert_false(watch_ops->watch(shared, page));
     munmap(shared, page);
     char *untouched = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_false(unmapped->watch(untouched, page));
+    assert_false(watch_ops->watch(untouched, page));
     munmap(untouched, page);
-    assert_false(unmapped->watch(untouched, page)); /* nothing is there */
+    assert_false(watch_ops->watch(untouched, page)); /* nothing is there */
     FILE *program = fopen("/proc/self/exe", "re");
     assert_non_null(program);
     volatile char *file = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fileno(program), 0);
     (void)fclose(program);
     assert_true(file != MAP_FAILED && file[0] != 0);
-    assert_false(unmapped->watch((char *)file, page));
+    assert_false(watch_ops->watch((char *)file, page));
     munmap((char *)file, page);
     char *half = map_at(NULL, 2 * page, MAP_PRIVATE);
     assert_ptr_equal(map_at(half + page, page, MAP_SHARED | MAP_FIXED), half + page);
-    assert_false(unmapped->watch(half, 2 * page)); /* and half of it is not enough */
+    assert_false(watch_ops->watch(half, 2 * page)); /* and half of it is not enough */
     munmap(half, 2 * page);
 }
 
-static void test_who_comes_late_hears_that_everything_went(void **state)
+static void test_a_user_that_is_late_is_told_that_everything_is_gone(void **state)
 {
     (void)state;
-    struct muster_unmap_report news;
+    struct muster_unmap_report report;
     uint64_t late = position;
     char *memory = map(page);
-    assert_true(unmapped->watch(memory, page));
+    assert_true(watch_ops->watch(memory, page));
     for (int i = 0; i <= MUSTER_UNMAP_LOG_MAX; i++) {
         assert_int_equal(madvise(memory, page, MADV_DONTNEED), 0);
     }
-    assert_true(unmapped->collect(&late, &news));
-    assert_true(news.everything && !news.more);
-    assert_true(unmapped->collect(&late, &news));
-    assert_true(!news.everything && news.count == 0);
+    assert_true(watch_ops->collect(&late, &report));
+    assert_true(report.everything && !report.more);
+    assert_true(watch_ops->collect(&late, &report));
+    assert_true(!report.everything && report.count == 0);
     munmap(memory, page);
-    assert_true(has_gone(memory, page));
+    assert_true(is_gone(memory, page));
 }
 
 static void test_the_watch_ends_with_its_last_user(void **state)
 {
     (void)state;
     char *memory = map(page);
-    uint64_t second = unmapped->hold();
-    assert_true(unmapped->watch(memory, page));
-    unmapped->release(); /* one is left */
+    uint64_t second = watch_ops->hold();
+    assert_true(watch_ops->watch(memory, page));
+    watch_ops->release(); /* one is left */
     munmap(memory, page);
-    assert_true(has_gone_since(&second, memory, page));
+    assert_true(is_gone_since(&second, memory, page));
     memory = map(page);
-    assert_true(unmapped->watch(memory, page));
-    unmapped->release();
+    assert_true(watch_ops->watch(memory, page));
+    watch_ops->release();
     munmap(memory, page); /* and returns */
-    assert_false(unmapped->watch(map(page), page));
-    uint64_t next = unmapped->hold();
-    assert_true(has_gone(memory, page));
-    assert_false(has_gone_since(&next, memory, page));
+    assert_false(watch_ops->watch(map(page), page));
+    uint64_t next = watch_ops->hold();
+    assert_true(is_gone(memory, page));
+    assert_false(is_gone_since(&next, memory, page));
     memory = map(page);
-    assert_true(unmapped->watch(memory, page));
+    assert_true(watch_ops->watch(memory, page));
     munmap(memory, page);
-    assert_true(has_gone_since(&next, memory, page));
+    assert_true(is_gone_since(&next, memory, page));
 }
 
-/* ---- threads ---- */
+/* Threads ------------------------------------------------------------------------------------- */
 
 static atomic_bool over;
 static _Atomic(char *) offered; /* about to be unmapped */
 
-static void *take_what_is_free(void *unused)
+static void *take_freed_addresses(void *unused)
 {
     while (!atomic_load(&over)) {
         char *memory = atomic_load(&offered);
@@ -275,38 +275,38 @@ static void *take_what_is_free(void *unused)
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != memory) {
             continue;
         }
-        /* Its munmap() may not have returned yet. */
-        struct muster_unmap_report news;
+        /* The munmap() of it may not have returned yet. */
+        struct muster_unmap_report report;
         uint64_t since = position;
-        bool told = false;
-        for (news.more = true; news.more && unmapped->collect(&since, &news);) {
-            told = told || news.everything;
-            for (size_t i = 0; i < news.count; i++) {
-                told = told || news.gone[i].begin == (uintptr_t)memory;
+        bool reported = false;
+        for (report.more = true; report.more && watch_ops->collect(&since, &report);) {
+            reported = reported || report.everything;
+            for (size_t i = 0; i < report.count; i++) {
+                reported = reported || report.gone[i].begin == (uintptr_t)memory;
             }
         }
-        assert_true(told || news.more);
+        assert_true(reported || report.more);
         atomic_store(&offered, NULL);
     }
     return unused;
 }
 
-/* Another thread has the same addresses as soon as they are free, before munmap() has returned.
- * They are far below those that the kernel hands out: nobody else, such as a sanitizer, is given
+/* Another thread gets the same addresses as soon as they are free, before munmap() has returned.
+ * They are far below the addresses that the kernel chooses, so no other code (a sanitizer) gets
  * them. */
-static void test_nobody_gets_addresses_before_it_can_be_told(void **state)
+static void test_no_thread_gets_addresses_before_it_can_be_reported(void **state)
 {
     (void)state;
     char *const far_below = (char *)((uintptr_t)1 << 30);
     pthread_t taker;
-    struct muster_unmap_report news;
-    assert_int_equal(pthread_create(&taker, NULL, take_what_is_free, NULL), 0);
+    struct muster_unmap_report report;
+    assert_int_equal(pthread_create(&taker, NULL, take_freed_addresses, NULL), 0);
     for (int i = 0; i < ROUNDS; i++) {
         char *memory = map_at(far_below, page, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
         assert_ptr_equal(memory, far_below);
-        while (!unmapped->watch(memory, page)) {
+        while (!watch_ops->watch(memory, page)) {
         }
-        while (!unmapped->collect(&position, &news) || news.more) {
+        while (!watch_ops->collect(&position, &report) || report.more) {
         }
         atomic_store(&offered, memory);
         munmap(memory, page);
@@ -320,7 +320,7 @@ static void test_nobody_gets_addresses_before_it_can_be_told(void **state)
     atomic_store(&over, false);
 }
 
-/* Whatever is watched is told when it is unmapped, while others do the same. */
+/* Watched memory is reported when it is unmapped, while other threads unmap, too. */
 static void *allocate_and_free(void *number)
 {
     unsigned random = *(unsigned *)number;
@@ -328,25 +328,25 @@ static void *allocate_and_free(void *number)
         char *memory;
         bool watched;
         uint64_t since;
-    } pieces[4] = {0};
+    } buffers[4] = {0};
     for (int i = 0; i < ROUNDS; i++) {
         unsigned at = (unsigned)rand_r(&random) % 4;
-        if (pieces[at].memory != NULL) {
-            munmap(pieces[at].memory, page);
-            bool gone = has_gone_since(&pieces[at].since, pieces[at].memory, page);
-            assert_true(gone || !pieces[at].watched);
+        if (buffers[at].memory != NULL) {
+            munmap(buffers[at].memory, page);
+            bool gone = is_gone_since(&buffers[at].since, buffers[at].memory, page);
+            assert_true(gone || !buffers[at].watched);
         }
         size_t size = page * (1 + (unsigned)rand_r(&random) % 8);
-        pieces[at].memory = map(size);
+        buffers[at].memory = map(size);
         if (size > page) {
-            munmap(pieces[at].memory + page, size - page);
+            munmap(buffers[at].memory + page, size - page);
         }
-        (void)has_gone_since(&pieces[at].since, NULL, 0);
-        pieces[at].watched = unmapped->watch(pieces[at].memory, page);
+        (void)is_gone_since(&buffers[at].since, NULL, 0);
+        buffers[at].watched = watch_ops->watch(buffers[at].memory, page);
         free(malloc((unsigned)rand_r(&random) % 1000000));
     }
     for (int i = 0; i < 4; i++) {
-        munmap(pieces[i].memory, page);
+        munmap(buffers[i].memory, page);
     }
     return NULL;
 }
@@ -365,7 +365,7 @@ static void test_threads_that_allocate_and_free(void **state)
     }
 }
 
-/* ---- processes ---- */
+/* Processes ----------------------------------------------------------------------------------- */
 
 static void expect_success(pid_t child)
 {
@@ -380,29 +380,29 @@ static void test_a_child_has_no_watch_and_does_not_wait(void **state)
 {
     (void)state;
     char *memory = map(4 * page);
-    assert_true(unmapped->watch(memory, 4 * page));
-    assert_false(has_gone(memory, page));
+    assert_true(watch_ops->watch(memory, 4 * page));
+    assert_false(is_gone(memory, page));
     pid_t child = fork();
     if (child == 0) {
-        struct muster_unmap_report news;
-        alarm(60); /* for what hangs */
+        struct muster_unmap_report report;
+        alarm(60); /* if it hangs */
         munmap(memory, page);
         madvise(memory + page, page, MADV_DONTNEED);
-        bool good = unmapped->collect(&position, &news) && news.everything;
+        bool good = watch_ops->collect(&position, &report) && report.everything;
         _exit(good ? 0 : 1);
     }
     expect_success(child);
-    assert_false(has_gone(memory, page)); /* nor is it told of the child's */
+    assert_false(is_gone(memory, page)); /* the child's memory is not reported */
     munmap(memory, 4 * page);
-    assert_true(has_gone(memory, 4 * page));
+    assert_true(is_gone(memory, 4 * page));
 }
 
-/* Of a process without other threads: the sanitizers know no others whose children have threads. */
+/* Forks without other threads: the sanitizers do not support threads in the child otherwise. */
 static pid_t fork_alone(void)
 {
-    unmapped->release();
+    watch_ops->release();
     pid_t child = fork();
-    position = unmapped->hold();
+    position = watch_ops->hold();
     if (child == 0) {
         alarm(60);
     }
@@ -413,7 +413,7 @@ static void *unmap_for_ever(void *unused)
 {
     for (;;) {
         char *memory = map(page);
-        (void)unmapped->watch(memory, page);
+        (void)watch_ops->watch(memory, page);
         munmap(memory, page);
     }
     return unused;
@@ -426,12 +426,12 @@ static void test_a_process_ends_while_it_is_watched(void **state)
     if (child == 0) {
         pthread_t thread;
         char *memory = map(page);
-        bool good = unmapped->watch(memory, page) &&
+        bool good = watch_ops->watch(memory, page) &&
                     pthread_create(&thread, NULL, unmap_for_ever, NULL) == 0;
         for (int i = 0; i < 100; i++) {
             munmap(memory, page);
             memory = map(page);
-            (void)unmapped->watch(memory, page);
+            (void)watch_ops->watch(memory, page);
         }
         _exit(good ? 0 : 1);
     }
@@ -450,14 +450,14 @@ static void test_a_kernel_that_forbids_it(void **state)
             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
         const struct sock_fprog program = {.len = sizeof steps / sizeof steps[0], .filter = steps};
-        struct muster_unmap_report news;
+        struct muster_unmap_report report;
         bool good = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
                     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
         char *memory = map(page);
-        good = good && !unmapped->watch(memory, page) && !unmapped->watch(memory, page) &&
-               unmapped->collect(&position, &news) && news.count == 0;
+        good = good && !watch_ops->watch(memory, page) && !watch_ops->watch(memory, page) &&
+               watch_ops->collect(&position, &report) && report.count == 0;
         munmap(memory, page);
-        unmapped->release();
+        watch_ops->release();
         _exit(good ? 0 : 1);
     }
     expect_success(child);
@@ -466,18 +466,20 @@ static void test_a_kernel_that_forbids_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_unmapped_and_mapped_anew_at_the_same_place, begin,
+        cmocka_unit_test_setup_teardown(test_unmapped_and_mapped_again_at_the_same_address, begin,
                                         end),
         cmocka_unit_test_setup_teardown(test_a_part_is_unmapped, begin, end),
         cmocka_unit_test_setup_teardown(test_pages_are_given_back_but_not_their_addresses, begin,
                                         end),
-        cmocka_unit_test_setup_teardown(test_it_moves_and_shrinks, begin, end),
+        cmocka_unit_test_setup_teardown(test_memory_that_moves_and_shrinks, begin, end),
         cmocka_unit_test_setup_teardown(test_the_heap_shrinks, begin, end),
-        cmocka_unit_test_setup_teardown(test_what_others_can_take_away_is_not_watched, begin, end),
-        cmocka_unit_test_setup_teardown(test_who_comes_late_hears_that_everything_went, begin, end),
-        cmocka_unit_test_setup_teardown(test_the_watch_ends_with_its_last_user, begin, end),
-        cmocka_unit_test_setup_teardown(test_nobody_gets_addresses_before_it_can_be_told, begin,
+        cmocka_unit_test_setup_teardown(test_pages_that_others_can_take_away_are_not_watched, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(test_a_user_that_is_late_is_told_that_everything_is_gone,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(test_the_watch_ends_with_its_last_user, begin, end),
+        cmocka_unit_test_setup_teardown(test_no_thread_gets_addresses_before_it_can_be_reported,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(test_threads_that_allocate_and_free, begin, end),
         cmocka_unit_test_setup_teardown(test_a_child_has_no_watch_and_does_not_wait, begin, end),
         cmocka_unit_test_setup_teardown(test_a_process_ends_while_it_is_watched, begin, end),
@@ -485,9 +487,9 @@ int main(void)
     };
     page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = map(page);
-    (void)unmapped->hold();
-    bool works = unmapped->watch(memory, page);
-    unmapped->release();
+    (void)watch_ops->hold();
+    bool works = watch_ops->watch(memory, page);
+    watch_ops->release();
     munmap(memory, page);
     if (!works) {
         (void)printf("SKIP: this kernel has no userfaultfd, or forbids it\n");

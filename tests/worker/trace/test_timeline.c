@@ -1,4 +1,4 @@
-/* The timeline's file: what stands in it, and that it can be read whatever happens. */
+/* The timeline's file: its events, and that it can be read whatever happens to the process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +76,7 @@ static char *read_file(const char *name)
     return text;
 }
 
-/* As it is. */
+/* Reads the file as it is. */
 static json_t *load(void)
 {
     json_error_t error;
@@ -87,7 +87,8 @@ static json_t *load(void)
     return events;
 }
 
-/* As a viewer does: without the end of the list it is added. *ret_whole: it was there. */
+/* Reads the file as a viewer does, which adds the end of the list if it is missing. *ret_whole: it
+ * was there. */
 static json_t *load_as_viewer(bool *ret_whole)
 {
     json_error_t error;
@@ -146,16 +147,16 @@ static size_t count_events(const json_t *events, const char *phase)
     return count;
 }
 
-static uint64_t count_lost(const json_t *events)
+static uint64_t count_dropped(const json_t *events)
 {
-    uint64_t lost = 0;
+    uint64_t dropped = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i);
         if (strstr(text_of(event, "name"), "missing") != NULL) {
-            lost += (uint64_t)argument_of(event, "spans");
+            dropped += (uint64_t)argument_of(event, "spans");
         }
     }
-    return lost;
+    return dropped;
 }
 
 /* Writing ------------------------------------------------------------------------------------- */
@@ -241,7 +242,7 @@ static void await_size(uint64_t more_than)
 
 /* Tests --------------------------------------------------------------------------------------- */
 
-static void a_span_stands_in_the_file_with_all_that_is_known_of_it(void **state)
+static void an_event_is_written_with_all_its_fields(void **state)
 {
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
@@ -278,8 +279,8 @@ static void a_span_stands_in_the_file_with_all_that_is_known_of_it(void **state)
     json_decref(events);
 }
 
-/* Viewers show a line of spans as one inside the other, if they overlap. */
-static void spans_that_overlap_are_on_lines_of_their_own(void **state)
+/* Viewers show events of one track that overlap as one inside the other. */
+static void events_that_overlap_are_on_tracks_of_their_own(void **state)
 {
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){0});
@@ -295,18 +296,18 @@ static void spans_that_overlap_are_on_lines_of_their_own(void **state)
     muster_timeline_add(timeline, &event); /* this one comes after them */
     muster_timeline_destroy(timeline);
     json_t *events = load();
-    double lines[4];
+    double tracks[4];
     for (size_t i = 0; i < 4; i++) {
-        lines[i] = number_of(find_event(events, "X", i), "tid");
+        tracks[i] = number_of(find_event(events, "X", i), "tid");
     }
-    assert_true(lines[0] != lines[1] && lines[0] != lines[2] && lines[1] != lines[2]);
-    assert_true(lines[0] == lines[3]);
-    /* Each of the three lines has a name. */
+    assert_true(tracks[0] != tracks[1] && tracks[0] != tracks[2] && tracks[1] != tracks[2]);
+    assert_true(tracks[0] == tracks[3]);
+    /* Each of the three tracks has a name. */
     const char *const names[] = {"send to 4", "send to 4 (2)", "send to 1"};
     for (size_t i = 0; i < 3; i++) {
         const json_t *name = find_event(events, "M", 1 + 2 * i);
         assert_string_equal(text_of(json_object_get(name, "args"), "name"), names[i]);
-        assert_true(number_of(name, "tid") == lines[i]);
+        assert_true(number_of(name, "tid") == tracks[i]);
     }
     json_decref(events);
 }
@@ -366,15 +367,15 @@ static void the_file_of_a_member_that_was_killed_can_be_read(void **state)
     printf("%zu of %d files had the end of the list\n", whole_count, KILLS);
 }
 
-static void what_there_is_no_room_for_is_counted(void **state)
+static void events_without_room_in_the_ring_are_counted(void **state)
 {
     (void)state;
     struct muster_timeline *timeline = begin((struct muster_timeline_options){.ring_events = 16});
     add_many(timeline, 20000);
     muster_timeline_destroy(timeline);
     json_t *events = load();
-    assert_true(count_lost(events) > 0);
-    assert_int_equal(count_events(events, "X") + count_lost(events), 20000);
+    assert_true(count_dropped(events) > 0);
+    assert_int_equal(count_events(events, "X") + count_dropped(events), 20000);
     json_decref(events);
 }
 
@@ -397,11 +398,11 @@ static void several_threads_add_at_once(void **state)
     }
     muster_timeline_destroy(timeline);
     json_t *events = load();
-    assert_int_equal(count_events(events, "X") + count_lost(events), 20000);
+    assert_int_equal(count_events(events, "X") + count_dropped(events), 20000);
     json_decref(events);
 }
 
-static void the_file_has_a_bound_and_says_that_it_is_reached(void **state)
+static void the_file_has_a_bound_and_a_mark_where_it_is_reached(void **state)
 {
     (void)state;
     int before = errors_begin();
@@ -431,7 +432,7 @@ static void a_file_that_cannot_be_made_is_one_line_of_the_log(void **state)
     assert_int_equal(errors_end(before, "/proc/no/t.1.0.json: No such file"), 1);
 }
 
-/* As on a full disk; only that there the kernel sends no signal. */
+/* The same error as on a full disk, where the kernel sends no signal, though. */
 static void a_file_that_cannot_grow_keeps_what_it_has(void **state)
 {
     (void)state;
@@ -479,13 +480,13 @@ static void without_a_timeline_nothing_is_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_span_stands_in_the_file_with_all_that_is_known_of_it, remove_file),
-        cmocka_unit_test_setup(spans_that_overlap_are_on_lines_of_their_own, remove_file),
+        cmocka_unit_test_setup(an_event_is_written_with_all_its_fields, remove_file),
+        cmocka_unit_test_setup(events_that_overlap_are_on_tracks_of_their_own, remove_file),
         cmocka_unit_test_setup(the_file_is_valid_json_after_each_write, remove_file),
         cmocka_unit_test_setup(the_file_of_a_member_that_was_killed_can_be_read, remove_file),
-        cmocka_unit_test_setup(what_there_is_no_room_for_is_counted, remove_file),
+        cmocka_unit_test_setup(events_without_room_in_the_ring_are_counted, remove_file),
         cmocka_unit_test_setup(several_threads_add_at_once, remove_file),
-        cmocka_unit_test_setup(the_file_has_a_bound_and_says_that_it_is_reached, remove_file),
+        cmocka_unit_test_setup(the_file_has_a_bound_and_a_mark_where_it_is_reached, remove_file),
         cmocka_unit_test_setup(a_file_that_cannot_be_made_is_one_line_of_the_log, remove_file),
         cmocka_unit_test_setup(a_file_that_cannot_grow_keeps_what_it_has, remove_file),
         cmocka_unit_test_setup(an_older_file_is_replaced_and_not_followed, remove_file),

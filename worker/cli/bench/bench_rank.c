@@ -1,4 +1,4 @@
-/* muster bench: what one rank does. */
+/* muster bench: the work of one rank. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "worker/communicator/measure.h"
 #include "worker/trace/timeline.h"
 
-enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000, NS_PER_MS = 1000000 };
+enum { TURNS = 8, GENERATION = 1, CALL_TIMEOUT_MS = 60000, LINGER_MS = 1000 };
 
-/* Everything of this rank; parts are NULL until made. */
+/* The state of one rank; pointers are NULL until created. */
 struct rank_run {
     struct muster_bench_shared *shared;
     struct muster_bench_rank_slot *slot;
@@ -26,45 +26,56 @@ struct rank_run {
     struct muster_fabric *fabric;
     struct muster_context *context;
     void *in, *out;
-    size_t *counts;               /* of equal blocks, of the size being measured */
-    uint64_t in_bytes, out_bytes; /* of them, that sizes so far have used */
+    size_t *counts;               /* [ranks] of equal blocks, at the size being measured */
+    uint64_t in_bytes, out_bytes; /* of in and out: the most that a size so far has used */
 };
 
-/* Tells the parent that the phase is over and waits until it is over everywhere. */
+/* Reports the end of the phase to the leader, and blocks until all ranks have finished it. */
 static muster_status end_phase(const struct rank_run *run)
 {
     char byte = 1;
     if (send(run->channel, &byte, 1, MSG_NOSIGNAL) != 1) {
-        return muster_error_errno(MUSTER_FATAL, "the parent is gone");
+        return muster_error_errno(MUSTER_FATAL, "the bench leader has ended");
     }
     ssize_t got;
     do {
         got = recv(run->channel, &byte, 1, 0);
     } while (got < 0 && errno == EINTR);
-    return got == 1 ? MUSTER_OK : muster_error_set(MUSTER_ENDED, "the parent has given up");
+    return got == 1
+               ? MUSTER_OK
+               : muster_error_set(MUSTER_ENDED, "the bench leader has stopped the measurement");
 }
 
-static struct muster_fabric_verbs choose_verbs(const struct rank_run *run,
-                                               const muster_options *environment)
+/* Options of the command come before the environment. */
+static muster_status create_fabric(struct rank_run *run, const char *address,
+                                   struct muster_fabric_options *options)
 {
-    struct muster_fabric_verbs verbs = {.device = environment->verbs_device,
-                                        .port = environment->verbs_port,
-                                        .connections = run->shared->options.connections,
-                                        .gid = -1};
-    const struct muster_bench_options *options = &run->shared->options;
-    if (options->device_count > 0) {
-        verbs.device = options->devices[run->rank % options->device_count];
+    static const char *const transports[] = {[MUSTER_BENCH_INPROC] = "inproc",
+                                             [MUSTER_BENCH_TCP] = "tcp",
+                                             [MUSTER_BENCH_SHM] = "shm,tcp",
+                                             [MUSTER_BENCH_VERBS] = "verbs"};
+    const struct muster_bench_options *given = &run->shared->options;
+    muster_options user;
+    muster_options_init(&user);
+    user.listen = given->transport == MUSTER_BENCH_VERBS ? NULL : address;
+    user.interface = NULL;
+    user.tcp_connections = given->connections > 0 ? given->connections : 1;
+    user.verbs_connections = given->connections;
+    if (given->device_count > 0) {
+        user.verbs_device = given->devices[run->rank % given->device_count];
     }
-    if (options->transport == MUSTER_BENCH_VERBS) {
-        verbs.use = MUSTER_VERBS_REQUIRED;
-    }
-    if (environment->verbs_gid != NULL) {
-        verbs.gid = (int32_t)strtol(environment->verbs_gid, NULL, 10);
-    }
-    return verbs;
+    struct muster_transport_settings *settings = NULL;
+    TRY(muster_transports_parse(&user, transports[given->transport], &settings));
+    options->transports = settings;
+    muster_status status = muster_fabric_create(options, &run->fabric);
+    muster_transport_settings_destroy(settings);
+    return status;
 }
 
-static muster_status open_fabric(struct rank_run *run, struct muster_hub *hub)
+/* Opens the rank's links, with the options that a session takes from its environment, and puts its
+ * addresses into the shared memory. With --shape the rank first enters the network of its host, so
+ * that its sockets are made there. */
+static muster_status open_fabric(struct rank_run *run)
 {
     struct muster_peer *peer = &run->slot->peer;
     muster_random_uuid(peer->member);
@@ -73,28 +84,16 @@ static muster_status open_fabric(struct rank_run *run, struct muster_hub *hub)
     if (run->shared->network != NULL) {
         TRY(muster_bench_network_enter(run->shared->network, host, address));
     }
-    /* One name for all: they share the cores of this machine, which the fabric minds. */
+    /* All ranks name the same host: they share the cores of this machine, and the spin policy of
+     * the fabric depends on that. */
     (void)snprintf(peer->host, sizeof peer->host, "localhost");
     muster_options environment;
     muster_options_init(&environment);
     run->timeline = muster_timeline_create(&(struct muster_timeline_options){
         .prefix = environment.timeline, .print_algorithm = muster_algorithm_print});
-    const struct muster_fabric_options options = {
-        .member = peer->member,
-        .link_token = run->shared->link_token,
-        .listen =
-            hub == NULL && run->shared->options.transport != MUSTER_BENCH_VERBS ? address : NULL,
-        .verbs = choose_verbs(run, &environment),
-        .connections = run->shared->options.connections,
-        .tls = {.certificate = environment.tls_certificate,
-                .key = environment.tls_key,
-                .authority = environment.tls_authority,
-                .name = environment.tls_name},
-        .hub = hub,
-        .shared_memory = run->shared->options.transport == MUSTER_BENCH_SHM,
-        .timeline = run->timeline,
-    };
-    TRY(muster_fabric_create(&options, &run->fabric));
+    struct muster_fabric_options options = {
+        .member = peer->member, .link_token = run->shared->link_token, .timeline = run->timeline};
+    TRY(create_fabric(run, address, &options));
     peer->address_count = muster_fabric_address_count(run->fabric);
     for (uint32_t i = 0; i < peer->address_count; i++) {
         (void)snprintf(peer->addresses[i], sizeof peer->addresses[i], "%s",
@@ -103,7 +102,7 @@ static muster_status open_fabric(struct rank_run *run, struct muster_hub *hub)
     return end_phase(run);
 }
 
-/* As a session does at join, but always: link figures are what selection goes by. */
+/* Selection needs link figures. A session measures at join too, unless it has stored figures. */
 static muster_status measure_links(struct rank_run *run, struct muster_cost_model *model)
 {
     const struct muster_measure_options options = {
@@ -119,6 +118,9 @@ static muster_status measure_links(struct rank_run *run, struct muster_cost_mode
     return muster_measure(&options, model, &suspect);
 }
 
+/* Measures the links and creates the context on these figures. Without tuned choices from earlier
+ * jobs the first calls find the fastest algorithm. Shared memory is connected only where it is what
+ * the transport measures. */
 static muster_status create_context(struct rank_run *run)
 {
     static const struct muster_tuned_list nothing;
@@ -148,13 +150,13 @@ static muster_status create_context(struct rank_run *run)
     TRY(muster_context_create(&options, &run->context));
     muster_context_tune(run->context, &nothing);
     if (run->shared->options.transport != MUSTER_BENCH_SHM) {
-        return MUSTER_OK; /* what is to be measured are the links */
+        return MUSTER_OK; /* the links are to be measured, not shared memory */
     }
     return muster_context_share_memory(run->context, muster_clock_after_ms(CALL_TIMEOUT_MS),
                                        &suspect);
 }
 
-/* As between hosts that are pretended: without the memory that could be shared. */
+/* Pretended hosts must not share memory: their local addresses are removed. */
 static void remove_local_addresses(struct muster_peer *peer)
 {
     uint32_t remaining = 0;
@@ -192,7 +194,7 @@ static uint64_t larger(uint64_t one, uint64_t other)
     return one > other ? one : other;
 }
 
-/* Room for the largest size. */
+/* Buffers for the largest size. */
 static muster_status allocate_buffers(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
@@ -212,7 +214,7 @@ static muster_status allocate_buffers(struct rank_run *run)
     return MUSTER_OK;
 }
 
-/* Those that have a say in how blocks are cut get equal ones. */
+/* The collectives with counts for each block get equal blocks. */
 static void set_counts(const struct rank_run *run, struct muster_request *request)
 {
     enum muster_collective collective = request->collective;
@@ -228,6 +230,8 @@ static void set_counts(const struct rank_run *run, struct muster_request *reques
     }
 }
 
+/* The request for a size and an algorithm. A broadcast is in place by its definition. In place,
+ * input and output are parts of one buffer, at the offset that the collective defines. */
 static struct muster_request request_of(const struct rank_run *run, size_t size_index,
                                         size_t algorithm_index)
 {
@@ -252,7 +256,7 @@ static struct muster_request request_of(const struct rank_run *run, size_t size_
         const struct muster_shape shape = muster_request_shape(&request, run->rank, options->ranks);
         int64_t offset = muster_shape_in_place_offset(&shape);
         int64_t offset_bytes = offset * (int64_t)muster_type_size_bytes(options->type);
-        /* Both buffers have room for the larger of the two. */
+        /* Each buffer has room for the larger of input and output. */
         request.in = (char *)run->out + (offset_bytes > 0 ? offset_bytes : 0);
         request.out = (char *)run->out + (offset_bytes < 0 ? -offset_bytes : 0);
     }
@@ -263,12 +267,15 @@ static muster_status call(const struct rank_run *run, struct muster_request *req
                           double *ret_us)
 {
     int64_t start_ns = muster_clock_ns();
-    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * NS_PER_MS;
+    request->deadline_ns = start_ns + (int64_t)CALL_TIMEOUT_MS * MUSTER_NS_PER_MS;
     TRY(muster_context_run(run->context, request, NULL));
     *ret_us = (double)(muster_clock_ns() - start_ns) / 1000;
     return MUSTER_OK;
 }
 
+/* The first call is checked. Calls that try algorithms follow until the choice is made. Then the
+ * warm-up calls are timed: from their mean the leader chooses the number of iterations. A barrier
+ * has no data to check. */
 static muster_status check_and_warm(struct rank_run *run, struct muster_request *request,
                                     double *ret_warm_us)
 {
@@ -296,7 +303,8 @@ static muster_status check_and_warm(struct rank_run *run, struct muster_request 
     return MUSTER_OK;
 }
 
-/* All ranks come to the same answer without a word to each other. */
+/* Whether an algorithm fits is a function of the request and the topology, so that all ranks decide
+ * alike without a message. With "all", an algorithm that does not fit is left out. */
 static muster_status warm_candidate(struct rank_run *run, size_t size_index, size_t algorithm_index)
 {
     struct muster_bench_candidate candidate = {.fits = false};
@@ -346,8 +354,9 @@ static void record_memory(struct rank_run *run, const struct muster_request *req
     }
 }
 
-/* Where there is a root, some ranks could run ahead of the others, and their times mean nothing
- * then; all other collectives end nowhere before they have begun everywhere. */
+/* A barrier before each call with a root, because some ranks could run ahead of the others and
+ * their times would mean nothing. The other collectives end on no rank before they have started on
+ * all: one barrier at the beginning is enough. */
 static muster_status measure_calls(struct rank_run *run, struct muster_request *request,
                                    double *times_us, uint32_t count)
 {
@@ -362,7 +371,7 @@ static muster_status measure_calls(struct rank_run *run, struct muster_request *
     return MUSTER_OK;
 }
 
-/* Several algorithms take turns, so that all see the same noise. */
+/* Several algorithms are measured in turns, so that all see the same noise. */
 static muster_status measure(struct rank_run *run, size_t size_index)
 {
     const struct muster_bench_shared *shared = run->shared;
@@ -383,11 +392,11 @@ static muster_status measure(struct rank_run *run, size_t size_index)
     return end_phase(run);
 }
 
-static muster_status run_all_phases(struct rank_run *run, struct muster_hub *hub)
+static muster_status run_all_phases(struct rank_run *run)
 {
     const struct muster_bench_options *options = &run->shared->options;
     TRY(muster_topology_init_even(options->ranks, options->hosts, &run->topology));
-    TRY(open_fabric(run, hub));
+    TRY(open_fabric(run));
     TRY(connect_ranks(run));
     TRY(allocate_buffers(run));
     for (size_t i = 0; i < run->shared->options.size_count; i++) {
@@ -397,12 +406,11 @@ static muster_status run_all_phases(struct rank_run *run, struct muster_hub *hub
     return MUSTER_OK;
 }
 
-muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel,
-                                     struct muster_hub *hub)
+muster_status muster_bench_rank_main(struct muster_bench_shared *shared, uint32_t rank, int channel)
 {
     struct rank_run run = {
         .shared = shared, .slot = &shared->rank_slots[rank], .rank = rank, .channel = channel};
-    muster_status status = run_all_phases(&run, hub);
+    muster_status status = run_all_phases(&run);
     run.slot->status = status;
     if (status != MUSTER_OK) {
         (void)snprintf(run.slot->error, sizeof run.slot->error, "%s", muster_last_error());

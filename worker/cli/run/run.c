@@ -62,6 +62,7 @@ static const char doc[] =
     "prefixes have no colours on a terminal.";
 
 static const struct argp_option options_table[] = {
+    {NULL, 0, NULL, 0, "Workers:", 1},
     {"workers", 'n', "N", 0, "Start N workers [default: the slots of --hosts, else 1]", 1},
     {"min", KEY_MIN, "N", 0, "The job continues while it has at least N workers [default: -n]", 1},
     {"max", KEY_MAX, "N", 0,
@@ -76,6 +77,7 @@ static const struct argp_option options_table[] = {
      "How long the job waits until it has --min workers [default: 60; but if workers die and too "
      "few are left of a job with a musterd of its own, the job ends at once]",
      1},
+    {NULL, 0, NULL, 0, "Job and server:", 2},
     {"rendezvous", KEY_RENDEZVOUS, "URL", 0,
      "Use this server, http://HOST:PORT [default: start a musterd for this job alone]", 2},
     {"job", KEY_JOB, "NAME", 0, "The name of the job [default: the name of the command]", 2},
@@ -87,6 +89,7 @@ static const struct argp_option options_table[] = {
      "The file in which the job's own musterd stores the state of the job [default: memory]", 2},
     {"no-grow", KEY_NO_GROW, NULL, 0,
      "Do not start workers when the job is resized, because another launcher does", 2},
+    {NULL, 0, NULL, 0, "Output:", 3},
     {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Print the lines of workers without a prefix", 3},
     {"json", KEY_JSON, "PATH", 0,
      "Write the summary to PATH as one JSON object. If PATH is -, it goes to standard output, and "

@@ -1,3 +1,4 @@
+/* Memory of a GPU: asks CUDA about addresses, and copies on a stream that it waits for. */
 #include "worker/device/cuda/gpu.h"
 
 #include "worker/device/cuda/gpu_library.h"
@@ -14,8 +15,9 @@ static const char *error_name(const struct muster_cuda *cuda, int error)
 
 /* Finding ------------------------------------------------------------------------------------- */
 
-/* CUDA says so much of any address, and nothing of those that it does not know. */
-static bool is_gpus(const struct muster_cuda *cuda, uint64_t address)
+/* CUDA answers for any address, and leaves the values as they are for addresses that it does not
+ * know. */
+static bool is_of_gpu(const struct muster_cuda *cuda, uint64_t address)
 {
     static const int attributes[] = {MUSTER_CUDA_MEMORY_TYPE, MUSTER_CUDA_IS_MANAGED};
     unsigned type = 0;
@@ -25,7 +27,8 @@ static bool is_gpus(const struct muster_cuda *cuda, uint64_t address)
            type == MUSTER_CUDA_TYPE_DEVICE && managed == 0;
 }
 
-/* The one that a device's memory of no context belongs to (of a pool, or mapped). Held for good. */
+/* The primary context of the device, for memory without a context (of a pool, or mapped). Retained
+ * for good. */
 static void *primary_context(const struct muster_cuda *cuda, uint64_t address)
 {
     static _Atomic(void *) held[DEVICES_MAX];
@@ -49,13 +52,15 @@ bool muster_gpu_may_be_there(void)
     return muster_gpu_library() != NULL;
 }
 
+/* Only the first attributes decide whether it is memory of a GPU. The others may be missing: then
+ * the range is empty, there is no id, and the context is the primary one. */
 bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
 {
     const struct muster_cuda *cuda = muster_gpu_library();
     uint64_t address = (uintptr_t)data;
     uint64_t start = 0;
     size_t size = 0;
-    if (cuda == NULL || data == NULL || !is_gpus(cuda, address)) {
+    if (cuda == NULL || data == NULL || !is_of_gpu(cuda, address)) {
         return false;
     }
     struct muster_gpu_memory memory = {.begin = address, .end = address};
@@ -77,8 +82,8 @@ bool muster_gpu_find(const void *data, struct muster_gpu_memory *ret_memory)
 
 /* Using --------------------------------------------------------------------------------------- */
 
-/* The stream of this thread is a blocking one: what was put on the default stream before is done
- * first. A copy by cuMemcpy() may return before it has reached the device; this one does not. */
+/* The per-thread stream is a blocking one, so the work on the default stream comes first.
+ * cuMemcpy() may return before the data has reached the device; waiting for a stream does not. */
 static int copy(const struct muster_cuda *cuda, uint64_t to, uint64_t from, size_t size_bytes)
 {
     int error = cuda->memcpy_async(to, from, size_bytes, MUSTER_CUDA_PER_THREAD);

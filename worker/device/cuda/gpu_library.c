@@ -1,3 +1,4 @@
+/* Finds libcuda among the libraries that the process has loaded, and its functions. */
 #include "worker/device/cuda/gpu_library.h"
 
 #include "worker/base/log.h"
@@ -11,16 +12,16 @@
 static struct {
     pthread_mutex_t mutex;
     _Atomic(const struct muster_cuda *) found;
-    atomic_ullong adds; /* objects that were loaded when it was not among them, and one more */
-    bool useless;
+    atomic_ullong searched; /* the count of loaded objects at the last search, plus one */
+    bool too_old;
     struct muster_cuda cuda;
 } library = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Of the first object, which is enough: how many were ever loaded. */
-static int count_adds(struct dl_phdr_info *info, size_t size, void *ret_adds)
+/* Called for the first object only: it tells how many objects were ever loaded. */
+static int read_load_count(struct dl_phdr_info *info, size_t size, void *ret_count)
 {
     (void)size;
-    *(unsigned long long *)ret_adds = info->dlpi_adds;
+    *(unsigned long long *)ret_count = info->dlpi_adds;
     return 1;
 }
 
@@ -46,21 +47,21 @@ static bool find_all(void *handle, struct muster_cuda *ret_cuda)
            find(handle, "cuGetErrorName", &ret_cuda->get_error_name);
 }
 
-/* It stays loaded: whoever has memory of a GPU does not take it away. */
-static const struct muster_cuda *look(unsigned long long adds)
+/* The handle is kept, so the library stays loaded. */
+static const struct muster_cuda *search(unsigned long long load_count)
 {
     AUTO_LOCK(&library.mutex);
-    if (atomic_load(&library.found) == NULL && !library.useless) {
+    if (atomic_load(&library.found) == NULL && !library.too_old) {
         void *handle = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL);
         if (handle != NULL && find_all(handle, &library.cuda)) {
             atomic_store(&library.found, &library.cuda);
         } else if (handle != NULL) {
-            library.useless = true;
+            library.too_old = true;
             muster_log(MUSTER_LOG_WARN,
                        "libcuda.so.1 is too old (before CUDA 7): memory of a GPU "
                        "cannot be told from that of the host");
         }
-        atomic_store(&library.adds, adds + 1);
+        atomic_store(&library.searched, load_count + 1);
     }
     return atomic_load(&library.found);
 }
@@ -71,7 +72,7 @@ const struct muster_cuda *muster_gpu_library(void)
     if (found != NULL) {
         return found;
     }
-    unsigned long long adds = 0;
-    (void)dl_iterate_phdr(count_adds, &adds);
-    return atomic_load(&library.adds) == adds + 1 ? NULL : look(adds);
+    unsigned long long load_count = 0;
+    (void)dl_iterate_phdr(read_load_count, &load_count);
+    return atomic_load(&library.searched) == load_count + 1 ? NULL : search(load_count);
 }

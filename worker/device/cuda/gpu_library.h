@@ -1,6 +1,6 @@
 /*
- * The floor: the functions of libcuda that are used, where the process has loaded it. Their types
- * are written out here, so that no header of CUDA is needed.
+ * The functions of libcuda that are used, if the process has loaded it. Their types are written out
+ * here, so that no header of CUDA is needed.
  *
  * Private to gpu.c.
  */
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Numbers of cuda.h. */
+/* Values of cuda.h. */
 enum {
     MUSTER_CUDA_CONTEXT = 1, /* CUpointer_attribute */
     MUSTER_CUDA_MEMORY_TYPE = 2,
@@ -21,11 +21,11 @@ enum {
     MUSTER_CUDA_RANGE_SIZE = 12,
     MUSTER_CUDA_TYPE_DEVICE = 2,   /* CUmemorytype */
     MUSTER_CUDA_HANDLE_DMABUF = 1, /* CUmemRangeHandleType */
-    MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default one */
+    MUSTER_CUDA_LEGACY = 1,        /* CUstream: the default stream */
     MUSTER_CUDA_PER_THREAD = 2,
 };
 
-/* Each returns a CUresult, 0 if it went well. */
+/* Each returns a CUresult; 0 is success. */
 struct muster_cuda {
     int (*pointer_get_attributes)(unsigned count, const int *attributes, void **ret_values,
                                   uint64_t address);
@@ -37,12 +37,12 @@ struct muster_cuda {
     int (*memcpy_async)(uint64_t to, uint64_t from, size_t size_bytes, uintptr_t stream);
     int (*stream_synchronize)(uintptr_t stream);
     int (*get_error_name)(int error, const char **ret_name);
-    /* From CUDA 11.7 on; before, NULL. */
+    /* From CUDA 11.7 on, else NULL. */
     int (*mem_get_handle_for_address_range)(void *ret_handle, uint64_t address, size_t size_bytes,
                                             int type, unsigned long long flags);
 };
 
-/* NULL: it is not loaded. Any thread. */
+/* NULL: libcuda is not loaded, or too old. Any thread. */
 const struct muster_cuda *muster_gpu_library(void);
 
 #endif

@@ -1,7 +1,13 @@
 /*
- * Allreduce in shared memory, in three ways: everybody reduces all that is in the slots, which
- * takes one exchange and no barrier after it; or everybody reduces a share and takes the others'
- * results, through the slots or straight from the buffers.
+ * Allreduce in shared memory, in one of these ways:
+ *
+ *   whole       Each rank reduces all inputs, out of the staging areas: one exchange, no barrier.
+ *   in shares   Each rank reduces its share and reads the other shares, through the staging areas,
+ *               one window (as much as they hold) after the other. That is less work for the
+ *               processor than copies by the kernel, which looks up every page.
+ *   in buffers  In shares, but straight out of the peers' buffers: if the method says so, or if all
+ *               buffers are in memory of muster_alloc().
+ *   twice       In buffers, for two ranks: each reduces everything.
  *
  * Sources: see group_collectives.c.
  */
@@ -17,8 +23,8 @@ static struct muster_span share_of(const struct muster_group_run *run, uint32_t 
                             muster_group_rank_count(run), rank);
 }
 
-static muster_status allreduce_in_slots(struct muster_group_run *run,
-                                        const struct muster_group_exposure *exposure)
+static muster_status allreduce_whole(struct muster_group_run *run,
+                                     const struct muster_group_exposure *exposure)
 {
     TRY(muster_group_expose(run, exposure));
     TRY(muster_group_wait_for_all_announcements(run));
@@ -26,8 +32,8 @@ static muster_status allreduce_in_slots(struct muster_group_run *run,
                                          (struct muster_span){.count = run->step->shape->count});
 }
 
-/* The share of that rank's result; it stands there. */
-static muster_status take_result(struct muster_group_run *run, uint32_t rank)
+/* Reads that rank's share of the result, which is complete. */
+static muster_status read_share(struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_span share = share_of(run, rank);
     size_t offset = share.offset * run->element_size_bytes;
@@ -50,25 +56,25 @@ static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
     return one - other < size_bytes || other - one < size_bytes;
 }
 
-/* Two ranks may both reduce everything: a second look at half of the inputs costs less than writing
- * the results so that the other one can take them, and waiting for it, where all of it goes past
- * the caches. But nobody may write over an input that the other one still reads. Both come to the
- * same. */
+/* Whether both of two ranks reduce everything. For outputs past the caches that costs less: each
+ * rank reads half of the inputs once more, but no rank writes a share for the other one and waits
+ * for it. Not if a rank works in place: it would write over input that the other one still reads.
+ * Both ranks get the same answer. */
 static bool is_done_twice(const struct muster_group_run *run, uint64_t size_bytes)
 {
-    bool apart = true;
+    bool separate = true;
     for (uint32_t rank = 0; rank < muster_group_rank_count(run); rank++) {
         const struct muster_group_announcement *announcement =
             muster_group_announcement_of(run, rank, run->step->sequence);
-        apart &= !overlap(atomic_load_explicit(&announcement->payload[0], memory_order_relaxed),
-                          atomic_load_explicit(&announcement->payload[1], memory_order_relaxed),
-                          size_bytes);
+        separate &= !overlap(atomic_load_explicit(&announcement->payload[0], memory_order_relaxed),
+                             atomic_load_explicit(&announcement->payload[1], memory_order_relaxed),
+                             size_bytes);
     }
-    return apart && muster_group_rank_count(run) == 2 &&
+    return separate && muster_group_rank_count(run) == 2 &&
            size_bytes / 2 >= run->memory->options.stream_bytes;
 }
 
-/* All have posted. */
+/* All have announced. */
 static muster_status allreduce_twice(struct muster_group_run *run,
                                      const struct muster_group_inputs *inputs)
 {
@@ -77,7 +83,7 @@ static muster_status allreduce_twice(struct muster_group_run *run,
     return muster_group_end_reads(run);
 }
 
-/* All have posted. What the others take right away is not written past the caches. */
+/* All have announced. This rank's share is not written past the caches: the others read it next. */
 static muster_status allreduce_in_buffers(struct muster_group_run *run,
                                           const struct muster_group_exposure *exposure)
 {
@@ -88,22 +94,22 @@ static muster_status allreduce_in_buffers(struct muster_group_run *run,
         return allreduce_twice(run, &inputs);
     }
     TRY(muster_group_reduce(run, &inputs, own, false, muster_group_output_at(run, own.offset)));
-    TRY(muster_group_check_reads(run)); /* before others take it for the result */
+    TRY(muster_group_check_reads(run)); /* before the others read the share */
     muster_group_finish_phase(run, MUSTER_GROUP_SHARE_READY);
     for (uint32_t i = 0; i + 1 < muster_group_rank_count(run); i++) {
         uint32_t rank = muster_group_peer(run, i);
         TRY(muster_group_wait_for_phase(run, rank, MUSTER_GROUP_SHARE_READY));
-        TRY(take_result(run, rank));
+        TRY(read_share(run, rank));
     }
     return muster_group_end_reads(run);
 }
 
-/* As much of an allreduce as a slot holds. A rank's slot has its input, but for its own share,
- * which nobody else reads: there goes the share's result. */
+/* As much of an allreduce as a staging area holds. A rank stages its input but for its own share,
+ * which no other rank reads; in its place goes the result of that share. */
 struct window {
     struct muster_span span;
-    uint64_t turn;  /* says which of the two slots */
-    uint64_t phase; /* the first of its two: the inputs stand there, the shares stand there */
+    uint64_t turn;  /* even or odd: which of the two staging areas */
+    uint64_t phase; /* the first of its two: inputs staged; the next: share ready */
 };
 
 static struct muster_span share_of_window(const struct muster_group_run *run,
@@ -124,14 +130,14 @@ static void stage_window(const struct muster_group_run *run, const struct window
     size_t size = run->element_size_bytes;
     const struct muster_span own = share_of_window(run, window, muster_group_own_rank(run));
     const char *in = (const char *)run->step->in + window->span.offset * size;
-    char *slot = window_staging_area(run, window, muster_group_own_rank(run));
+    char *staged = window_staging_area(run, window, muster_group_own_rank(run));
     size_t before = own.offset * size;
     size_t after = before + own.count * size;
-    memcpy(slot, in, before);
-    memcpy(slot + after, in + after, window->span.count * size - after);
+    memcpy(staged, in, before);
+    memcpy(staged + after, in + after, window->span.count * size - after);
 }
 
-/* All inputs stand there. */
+/* All have staged their inputs. */
 static muster_status reduce_window(struct muster_group_run *run, const struct window *window)
 {
     size_t size = run->element_size_bytes;
@@ -158,8 +164,9 @@ static muster_status reduce_window(struct muster_group_run *run, const struct wi
     return MUSTER_OK;
 }
 
-/* Window i may use the slot of window i - 2 when all have begun window i - 1. The last one uses the
- * slot that is this operation's, so that the next operation finds its own free. All have posted. */
+/* All have announced. Window i may use the staging area of window i - 2 when all have begun window
+ * i - 1. The last window uses the staging area of this operation, so that the next operation finds
+ * its own one free. */
 static muster_status allreduce_in_windows(struct muster_group_run *run, uint64_t elements)
 {
     const struct muster_span whole = {.count = run->step->shape->count};
@@ -176,10 +183,11 @@ static muster_status allreduce_in_windows(struct muster_group_run *run, uint64_t
     return MUSTER_OK;
 }
 
-/* More than a slot holds. What all have got from muster_alloc() is read where it is. */
-static muster_status allreduce_at_large(struct muster_group_run *run,
-                                        const struct muster_group_exposure *exposure,
-                                        uint64_t elements)
+/* For more than a staging area holds. Buffers that are all in memory of muster_alloc() are read in
+ * place: that is known when all have announced. */
+static muster_status allreduce_large(struct muster_group_run *run,
+                                     const struct muster_group_exposure *exposure,
+                                     uint64_t elements)
 {
     const struct muster_group_exposure buffers = {.in_buffers = true,
                                                   .size_bytes = exposure->size_bytes};
@@ -191,7 +199,7 @@ static muster_status allreduce_at_large(struct muster_group_run *run,
                : allreduce_in_windows(run, elements);
 }
 
-/* If it is one window, the inputs stand there when the post does. */
+/* If one window is enough, a rank stages its input before it announces the operation. */
 static muster_status allreduce_in_shares(struct muster_group_run *run,
                                          const struct muster_group_exposure *exposure)
 {
@@ -199,7 +207,7 @@ static muster_status allreduce_in_shares(struct muster_group_run *run,
     const struct window only = {
         .span = {.count = run->step->shape->count}, .turn = run->step->sequence, .phase = 1};
     if (only.span.count > elements || run->step->method == MUSTER_MEMORY_BUFFERS) {
-        return allreduce_at_large(run, exposure, elements);
+        return allreduce_large(run, exposure, elements);
     }
     TRY(muster_group_wait_for_reuse(run));
     stage_window(run, &only);
@@ -211,6 +219,6 @@ static muster_status allreduce_in_shares(struct muster_group_run *run,
 muster_status muster_group_allreduce(struct muster_group_run *run,
                                      const struct muster_group_exposure *exposure)
 {
-    return run->step->method == MUSTER_MEMORY_SLOTS ? allreduce_in_slots(run, exposure)
+    return run->step->method == MUSTER_MEMORY_SLOTS ? allreduce_whole(run, exposure)
                                                     : allreduce_in_shares(run, exposure);
 }

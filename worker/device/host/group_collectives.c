@@ -1,10 +1,11 @@
 /*
- * The collectives in shared memory.
+ * The collectives in shared memory, but for allreduce (group_allreduce.c).
  *
- * Where others read this rank's own buffers, all wait at the end until all are through.
+ * Each exposes this rank's input, waits for the announcements of the ranks it reads from, and reads
+ * or reduces. If ranks read each other's own buffers, all wait at the end until all have read.
  *
  * Source: R. Graham, G. Shipman: MPI support for multi-core architectures: optimized shared memory
- * collectives (EuroPVM/MPI 2008), for slots and flags of each rank; T. Ma, G. Bosilca, A.
+ * collectives (EuroPVM/MPI 2008), for memory and flags of each rank; T. Ma, G. Bosilca, A.
  * Bouteiller, J. Dongarra: Kernel assisted collective intra-node MPI communication among
  * multi-core and many-core CPUs (ICPP 2011), for reading straight from the others' buffers.
  */
@@ -45,15 +46,15 @@ static muster_status broadcast(struct muster_group_run *run,
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     uint32_t root = run->step->shape->root;
-    bool gives = root == muster_group_own_rank(run);
+    bool is_root = root == muster_group_own_rank(run);
     const struct muster_group_exposure nothing = {.in_buffers = exposure->in_buffers};
-    TRY(muster_group_expose(run, gives ? exposure : &nothing));
+    TRY(muster_group_expose(run, is_root ? exposure : &nothing));
     if (exposure->in_buffers) {
         TRY(muster_group_wait_for_all_announcements(run));
-    } else if (!gives) {
+    } else if (!is_root) {
         TRY(muster_group_wait_for_announcement(run, root));
     }
-    if (!gives) {
+    if (!is_root) {
         muster_group_find_input(run, exposure, root, &payloads, &inputs);
         TRY(muster_group_read_input(run, &inputs, root,
                                     (struct muster_span){.count = run->step->shape->count},
@@ -62,6 +63,7 @@ static muster_status broadcast(struct muster_group_run *run,
     return exposure->in_buffers ? muster_group_end_reads(run) : MUSTER_OK;
 }
 
+/* Reads the blocks of the peers, each as soon as its rank has announced, then its own. */
 static muster_status allgather(struct muster_group_run *run,
                                const struct muster_group_exposure *exposure)
 {
@@ -69,7 +71,7 @@ static muster_status allgather(struct muster_group_run *run,
     struct muster_group_payloads payloads;
     struct muster_group_inputs inputs;
     TRY(muster_group_expose(run, exposure));
-    if (exposure->in_buffers) { /* whose owners stay only if all calls agree */
+    if (exposure->in_buffers) { /* their owners wait for the readers only if all calls agree */
         TRY(muster_group_wait_for_all_announcements(run));
     }
     for (uint32_t i = 0; i < muster_group_rank_count(run); i++) {
@@ -97,6 +99,7 @@ static muster_status barrier(struct muster_group_run *run,
     return muster_group_wait_for_all_announcements(run);
 }
 
+/* Runs the collective of the step. The method says how this rank's input is exposed. */
 static muster_status carry_out(struct muster_group_run *run)
 {
     const struct muster_group_step *step = run->step;
@@ -123,7 +126,8 @@ static muster_status carry_out(struct muster_group_run *run)
     }
 }
 
-/* Ends an operation: who gives up says so before its buffers become the caller's again. */
+/* Ends an operation. A rank that gives up publishes that before its buffers belong to the caller
+ * again. */
 static muster_status end(struct muster_group_run *run, muster_status status, uint32_t *ret_suspect)
 {
     if (status == MUSTER_OK || status == MUSTER_INVALID) {
@@ -140,7 +144,8 @@ static muster_status end(struct muster_group_run *run, muster_status status, uin
     return status;
 }
 
-/* What is changed in place has been read, and so is in the caches as far as they reach. */
+/* An output in place has been read before it is written, so its lines are in the caches, as far as
+ * they hold it. */
 static bool streams(const struct muster_group_memory *memory, const struct muster_group_step *step,
                     size_t element_size_bytes)
 {

@@ -1,10 +1,11 @@
 /*
- * What the collectives in shared memory are made of: posts and steps, and where the data is.
+ * What the collectives in shared memory are made of: announcements, phases, and access to the data.
  *
- * Of each operation every rank posts, in its seat, what it was called for and where its input is;
- * the others wait for that post, compare the call with their own, and then take what they need. A
- * post and a slot are used again two operations later, and by then all have finished the first of
- * them: nobody posts an operation before all have posted the one before.
+ * For each operation every rank announces, in its rank slot, its call and where its input is. The
+ * others wait for the announcement, compare the call with their own, and then read what they need.
+ * An announcement and a staging area are used again two operations later. By then all ranks have
+ * finished with them: no rank announces an operation before all have announced the previous one,
+ * and a rank that announces one has finished the previous one. So no barrier ends an operation.
  */
 #include "worker/device/host/group_parts.h"
 
@@ -44,14 +45,14 @@ static struct muster_call unpack(const uint64_t words[5])
 static muster_status differs(const struct muster_group_run *run, uint32_t rank,
                              const uint64_t words[5])
 {
-    char text[256] = "nothing"; /* what this library does not put into a call */
+    char text[256] = "nothing"; /* a difference in bits that no call of this library has */
     const struct muster_call there = unpack(words);
     (void)muster_call_matches(run->step->call, &there, text, sizeof text);
     return muster_error_set(MUSTER_INVALID, "rank %u calls differently: %s",
                             run->memory->options.names[rank], text);
 }
 
-/* The post has come: is it of the same call? */
+/* Compares an announcement, which is there, with this rank's own call. */
 static muster_status compare(const struct muster_group_run *run, uint32_t rank)
 {
     const struct muster_group_announcement *announcement =
@@ -72,9 +73,8 @@ static muster_status compare(const struct muster_group_run *run, uint32_t rank)
     return difference == 0 ? MUSTER_OK : differs(run, rank, there);
 }
 
-/* Posts --------------------------------------------------------------------------------------- */
+/* Announcements ------------------------------------------------------------------------------- */
 
-/* All have finished what used this rank's post and slot before. */
 muster_status muster_group_wait_for_reuse(struct muster_group_run *run)
 {
     uint64_t before = run->step->sequence - 1;
@@ -122,7 +122,7 @@ muster_status muster_group_wait_for_all_announcements(struct muster_group_run *r
     return MUSTER_OK;
 }
 
-/* Steps --------------------------------------------------------------------------------------- */
+/* Phases -------------------------------------------------------------------------------------- */
 
 void muster_group_finish_phase(const struct muster_group_run *run, uint64_t phase)
 {
@@ -148,7 +148,6 @@ muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run, u
     return MUSTER_OK;
 }
 
-/* What was read of buffers counts only if their owners had not given up by then. */
 muster_status muster_group_check_reads(struct muster_group_run *run)
 {
     atomic_thread_fence(memory_order_acquire);
@@ -169,7 +168,7 @@ muster_status muster_group_end_reads(struct muster_group_run *run)
     return muster_group_wait_for_phase_of_all(run, MUSTER_GROUP_READS_DONE);
 }
 
-/* Sources ------------------------------------------------------------------------------------- */
+/* Data ---------------------------------------------------------------------------------------- */
 
 static bool fits_announcement(uint64_t size_bytes)
 {
@@ -245,7 +244,6 @@ void muster_group_write_output(const struct muster_group_run *run, void *target,
     }
 }
 
-/* target = elements [span) of that rank's input. */
 muster_status muster_group_read_input(struct muster_group_run *run,
                                       const struct muster_group_inputs *inputs, uint32_t rank,
                                       struct muster_span span, char *target)
@@ -266,7 +264,6 @@ muster_status muster_group_read_input(struct muster_group_run *run,
     return MUSTER_OK;
 }
 
-/* All inputs, or of a reduce_scatter this rank's block of them, to OUTPUT. */
 muster_status muster_group_reduce_to_output(struct muster_group_run *run,
                                             const struct muster_group_exposure *exposure,
                                             struct muster_span span)

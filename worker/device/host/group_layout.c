@@ -1,3 +1,4 @@
+/* Lays out, makes and opens the shared memory of a group, and locks the bytes of its ranks. */
 #include "worker/device/host/group_layout.h"
 
 #include <fcntl.h>
@@ -6,15 +7,14 @@
 
 #include "worker/memory/shared_memory.h"
 
-enum { PAGE = 4096 };
-
 _Static_assert(sizeof(struct muster_group_announcement) == MUSTER_GROUP_LINE_BYTES,
                "a line of its own");
 
 static size_t slots_at(uint32_t ranks)
 {
     size_t end = ranks * sizeof(struct muster_group_rank_slot);
-    return (end + PAGE - 1) / PAGE * PAGE;
+    return (end + MUSTER_SHARED_PAGE_BYTES - 1) / MUSTER_SHARED_PAGE_BYTES *
+           MUSTER_SHARED_PAGE_BYTES;
 }
 
 static size_t size_of(uint32_t ranks)
@@ -35,7 +35,7 @@ char *muster_group_layout_staging_area(const struct muster_group_layout *layout,
            ((size_t)rank * 2 + sequence % 2) * MUSTER_GROUP_STAGING_BYTES;
 }
 
-/* Takes the descriptor, also on failure. */
+/* Takes over the descriptor, also on failure. */
 static muster_status map(int fd, uint32_t ranks, struct muster_group_layout *ret_layout)
 {
     void *base = NULL;
@@ -76,7 +76,7 @@ void muster_group_layout_finish(struct muster_group_layout *layout)
     }
 }
 
-/* Who lives ----------------------------------------------------------------------------------- */
+/* Which ranks are alive ----------------------------------------------------------------------- */
 
 static struct flock byte_of(uint32_t rank)
 {

@@ -1,16 +1,19 @@
 /*
- * The memory that the ranks of a group share: how it is laid out, made, found, and who lives in it.
+ * The memory that the ranks of a group share: its layout, how it is made and opened, and which
+ * ranks are alive.
  *
- *   seats       one a rank, written by that rank alone (but for the count of those who sleep)
- *   slots       two a rank, used in turn: what it lays down for the others
+ *   rank slots      one a rank; written by that rank alone, but for the count of its sleepers
+ *   staging areas   two a rank, used in turn: input that the other ranks read; pages come with the
+ *                   first use
  *
- * Each rank holds a lock on one byte of it, its own: the kernel gives it back when the process
- * dies, however it dies, and so says who lives, without a number of a process that another one may
- * have by then.
+ * Each rank holds a lock (fcntl) on one byte of the memory, the one of its rank. The kernel
+ * releases it when the process dies, in whatever way. So a byte without a lock is a death, which a
+ * process id would not tell: another process may have the same id by then.
  *
- * Nothing that is read here is used as a size or an index.
+ * Nothing that is read from this memory is used as a size or an index. Addresses that are read from
+ * it go to the kernel only, which fails for invalid ones.
  *
- * Private to worker/device/.
+ * Private to worker/device/host/.
  */
 #ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_LAYOUT_H
 #define MUSTER_WORKER_DEVICE_HOST_GROUP_LAYOUT_H
@@ -21,42 +24,41 @@
 
 enum {
     MUSTER_GROUP_LINE_BYTES = 128,   /* two cache lines: processors fetch them in pairs */
-    MUSTER_GROUP_PAYLOAD_BYTES = 16, /* of data that fit into a post */
+    MUSTER_GROUP_PAYLOAD_BYTES = 16, /* of input that fits an announcement */
 };
 
-/* Only ever grows. Steps of an operation are below 2^24. */
+/* A number that only grows. Phases of an operation are below 2^24. */
 #define MUSTER_GROUP_PROGRESS(sequence, phase) ((sequence) << 24 | (phase))
 
-/* What a rank says of one operation; fits a cache line. */
+/* What a rank announces of one operation. Fits a cache line. */
 struct muster_group_announcement {
     _Alignas(MUSTER_GROUP_LINE_BYTES) _Atomic uint64_t sequence; /* written last */
-    _Atomic uint64_t call[5];                                    /* muster_group_pack() */
-    _Atomic uint64_t payload[2]; /* the input itself, or the addresses of INPUT and OUTPUT */
+    _Atomic uint64_t call[5];                                    /* packed by group_exchange.c */
+    _Atomic uint64_t payload[2]; /* the input itself, or the addresses of input and output */
 };
 
-/* Where one of a rank's buffers is, if muster_alloc() gave it out: as that process knows it. */
+/* The allocation of muster_alloc() that one of a rank's buffers is in, as its process knows it. */
 struct muster_group_allocation {
-    _Atomic uint64_t id; /* 0: it did not */
+    _Atomic uint64_t id; /* 0: the buffer is in none */
     _Atomic uint64_t fd, base, size_bytes;
 };
 
 enum muster_group_side { MUSTER_GROUP_INPUT = 0, MUSTER_GROUP_OUTPUT = 1 };
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lines are not to be shared */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): no two writers share a cache line */
 struct muster_group_rank_slot {
-    struct muster_group_announcement announcements[2]; /* of sequences that are even, and odd */
-    /* Likewise; written before the post, of operations that may read buffers. */
-    _Alignas(MUSTER_GROUP_LINE_BYTES) struct muster_group_allocation
-        allocations[2][2];        /* by side */
+    struct muster_group_announcement announcements[2]; /* of even and of odd sequences */
+    /* Likewise, by side; written before the announcement of operations that may read buffers. */
+    _Alignas(MUSTER_GROUP_LINE_BYTES) struct muster_group_allocation allocations[2][2];
     _Atomic uint64_t freed_count; /* grows when the rank frees memory of muster_alloc() */
-    /* The last step of an operation that is done: MUSTER_GROUP_PROGRESS(). */
+    /* The last phase that is done: MUSTER_GROUP_PROGRESS(). */
     _Alignas(MUSTER_GROUP_LINE_BYTES) _Atomic uint64_t progress;
-    _Atomic uint64_t withdrawn;  /* from this sequence on it takes part no more; 0: it does */
-    _Atomic uint32_t futex_word; /* counts what was written, while somebody sleeps */
-    _Atomic uint32_t sleepers;   /* written by those who wait for this rank */
-    /* Written once, at the beginning. */
+    _Atomic uint64_t withdrawn;  /* the first operation without this rank; 0: none */
+    _Atomic uint32_t futex_word; /* grows with each write while there are sleepers */
+    _Atomic uint32_t sleepers;   /* written by the ranks that wait for this one */
+    /* Written once, when the rank takes its slot. */
     _Alignas(MUSTER_GROUP_LINE_BYTES) _Atomic uint64_t pid;
-    _Atomic uint64_t probe_address, probe_value; /* in the rank's own memory */
+    _Atomic uint64_t probe_address, probe_value; /* of a number in the rank's own memory */
 };
 
 struct muster_group_layout {
@@ -69,20 +71,21 @@ struct muster_group_layout {
 /* MUSTER_FATAL: no memory or descriptors. */
 MUSTER_CHECKED muster_status muster_group_layout_init(uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
-/* Takes the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
+/* Takes over the descriptor, also on failure. MUSTER_INVALID: it is not of such memory. */
 MUSTER_CHECKED muster_status muster_group_layout_open(int fd, uint32_t ranks,
                                                       struct muster_group_layout *ret_layout);
 void muster_group_layout_finish(struct muster_group_layout *layout);
 
 struct muster_group_rank_slot *
 muster_group_layout_rank_slot(const struct muster_group_layout *layout, uint32_t rank);
-/* MUSTER_GROUP_STAGING_BYTES of it. */
+/* Of MUSTER_GROUP_STAGING_BYTES. */
 char *muster_group_layout_staging_area(const struct muster_group_layout *layout, uint32_t rank,
                                        uint64_t sequence);
 
-/* Takes the rank's byte for this process. False if another one has it. */
+/* Locks the rank's byte for this process. False if another process holds it. */
 bool muster_group_layout_lock_rank(const struct muster_group_layout *layout, uint32_t rank);
-/* The process that has the rank's byte, as this one knows it; 0 if no other process has it. */
+/* The id of the process that holds the rank's byte, as seen by this process; 0 if no other process
+ * holds it. */
 int64_t muster_group_layout_rank_holder(const struct muster_group_layout *layout, uint32_t rank);
 
 #endif

@@ -1,3 +1,4 @@
+/* Creates, opens and ends a rank's part of the shared memory of its group. */
 #include "worker/device/host/group_parts.h"
 
 #include <linux/membarrier.h>
@@ -8,14 +9,14 @@
 
 #include "worker/base/random.h"
 
-/* Making -------------------------------------------------------------------------------------- */
+/* Creating ------------------------------------------------------------------------------------ */
 
 static struct muster_group_rank_slot *own_slot(const struct muster_group_memory *memory)
 {
     return muster_group_layout_rank_slot(&memory->layout, memory->options.rank);
 }
 
-/* Sits down in the region that it has. */
+/* Locks this rank's slot and fills in what the others need to know of the process. */
 static muster_status take_slot(struct muster_group_memory *memory)
 {
     size_t scratch_bytes = (size_t)MUSTER_GROUP_TREE_LEVELS * 2 * MUSTER_GROUP_SEGMENT_BYTES;
@@ -23,22 +24,22 @@ static muster_status take_slot(struct muster_group_memory *memory)
     if (posix_memalign(&scratch, MUSTER_GROUP_LINE_BYTES, scratch_bytes) != 0) {
         return muster_error_set(MUSTER_FATAL, "no memory");
     }
-    memory->scratch = scratch; /* its pages come when they are first used */
+    memory->scratch = scratch; /* pages come with the first use */
     if (!muster_group_layout_lock_rank(&memory->layout, memory->options.rank)) {
-        return muster_error_set(MUSTER_INVALID, "somebody else has the seat of rank %u",
+        return muster_error_set(MUSTER_INVALID, "another process has the slot of rank %u",
                                 memory->options.names[memory->options.rank]);
     }
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     muster_random_bytes(&memory->probe, sizeof memory->probe);
     struct muster_group_rank_slot *slot = own_slot(memory);
-    atomic_store(&slot->withdrawn, 0); /* of somebody who sat here before */
+    atomic_store(&slot->withdrawn, 0); /* of a process that had the slot before */
     atomic_store(&slot->pid, (uint64_t)getpid());
     atomic_store(&slot->probe_address, (uint64_t)(uintptr_t)&memory->probe);
     atomic_store(&slot->probe_value, memory->probe);
     return MUSTER_OK;
 }
 
-/* fd is -1: there is none yet. Takes it, also on failure. */
+/* Creates the memory if fd is -1, else opens it. Takes over fd, also on failure. */
 static muster_status make(const struct muster_group_memory_options *options, int fd,
                           struct muster_group_memory **ret_memory)
 {
@@ -87,7 +88,8 @@ void muster_group_memory_destroy(struct muster_group_memory *memory)
     }
     if (memory->layout.base != NULL) {
         struct muster_group_rank_slot *slot = own_slot(memory);
-        uint64_t none = 0; /* what it said when it gave up an operation stands */
+        uint64_t none =
+            0; /* an operation that was given up stays the first one without this rank */
         (void)atomic_compare_exchange_strong(&slot->withdrawn, &none, memory->announced + 1);
         muster_group_wake_sleepers(slot);
     }
@@ -104,9 +106,9 @@ int muster_group_memory_descriptor(const struct muster_group_memory *memory)
     return memory->layout.fd;
 }
 
-/* Beginning ----------------------------------------------------------------------------------- */
+/* Before the first operation ------------------------------------------------------------------ */
 
-static bool reads(const struct muster_group_rank_slot *slot, int64_t pid)
+static bool can_read(const struct muster_group_rank_slot *slot, int64_t pid)
 {
     uint64_t value = 0;
     struct iovec here = {.iov_base = &value, .iov_len = sizeof value};
@@ -124,9 +126,9 @@ bool muster_group_memory_probe(struct muster_group_memory *memory)
         const struct muster_group_rank_slot *slot =
             muster_group_layout_rank_slot(&memory->layout, rank);
         int64_t holder = muster_group_layout_rank_holder(&memory->layout, rank);
-        /* If no other process has the byte, it is a thread of this one, or has died. */
+        /* If no other process holds the byte, the rank is a thread of this one, or has died. */
         memory->pids[rank] = holder != 0 ? holder : (int64_t)atomic_load(&slot->pid);
-        all &= holder >= 0 && reads(slot, memory->pids[rank]);
+        all &= holder >= 0 && can_read(slot, memory->pids[rank]);
     }
     return all;
 }

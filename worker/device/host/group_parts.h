@@ -1,4 +1,4 @@
-/* What the files of the shared memory's collectives share. Private to worker/device/. */
+/* What the files of the group steps share. Private to worker/device/host/. */
 #ifndef MUSTER_WORKER_DEVICE_HOST_GROUP_PARTS_H
 #define MUSTER_WORKER_DEVICE_HOST_GROUP_PARTS_H
 
@@ -7,48 +7,48 @@
 #include "worker/device/host/group_layout.h"
 
 enum {
-    /* What is reduced at a time: with what comes in between it stays in the second cache. */
+    /* Reduced at a time: with its intermediate results it stays in the second-level cache. */
     MUSTER_GROUP_SEGMENT_BYTES = 64 << 10,
-    MUSTER_GROUP_MAPPINGS_MAX = 8, /* of one rank's memory at a time */
-    MUSTER_GROUP_TREE_LEVELS = 6,  /* of the tree over MUSTER_GROUP_RANKS_MAX */
+    MUSTER_GROUP_MAPPINGS_MAX = 8, /* of one peer's allocations at a time */
+    MUSTER_GROUP_TREE_LEVELS = 6,  /* of the reduction tree over MUSTER_GROUP_RANKS_MAX */
 };
 
-/* Another rank's memory, mapped here. */
+/* An allocation of a peer, mapped in this process. */
 struct muster_group_mapping {
-    uint64_t id; /* its owner's */
+    uint64_t id; /* in its owner's process */
     char *base;  /* NULL: unused */
     size_t size_bytes;
 };
 
 struct muster_group_mappings {
     struct muster_group_mapping items[MUSTER_GROUP_MAPPINGS_MAX];
-    uint32_t next;        /* to be replaced */
-    uint64_t freed_count; /* what the owner's count was */
+    uint32_t next;        /* index of the next one to replace */
+    uint64_t freed_count; /* the owner's count when these were mapped */
 };
 
 struct muster_group_memory {
     struct muster_group_memory_options options;
     struct muster_group_layout layout;
-    uint64_t probe;                       /* what the others read of this process to try it */
-    int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as this process knows them */
-    uint64_t announced;                   /* the last operation of this rank */
-    uint64_t all_announced;               /* that all are known to have posted */
+    uint64_t probe;                       /* a random number that the others read as a trial */
+    int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
+    uint64_t announced;                   /* the last operation that this rank has announced */
+    uint64_t all_announced;               /* the last one that all are known to have announced */
     struct muster_spin_policy spin_policy;
     struct muster_group_mappings mappings[MUSTER_GROUP_RANKS_MAX];
     char *scratch; /* MUSTER_GROUP_TREE_LEVELS x 2 segments */
 };
 
-/* One operation under way. */
+/* One operation in progress. */
 struct muster_group_run {
     struct muster_group_memory *memory;
     const struct muster_group_step *step;
     size_t element_size_bytes;
-    bool streams;     /* its output goes past the caches */
-    uint32_t suspect; /* or UINT32_MAX */
+    bool streams;     /* the output is written past the caches */
+    uint32_t suspect; /* the rank to blame, by its name; UINT32_MAX: none */
 };
 
-/* Waits until *word, which that rank writes, is at least so much. The statuses of
- * muster_group_memory_run(). */
+/* Waits until *word, which that rank writes, is at least `least`. Like all waits of these files it
+ * returns the statuses of muster_group_memory_run(). */
 MUSTER_CHECKED muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t rank,
                                                       const _Atomic uint64_t *word, uint64_t least);
 
@@ -61,19 +61,22 @@ static inline muster_status muster_group_wait(struct muster_group_run *run, uint
     return muster_group_wait_slowly(run, rank, word, least);
 }
 
-/* Wakes those who sleep until the seat's rank writes something: it has. */
+/* Wakes the ranks that sleep until this slot's rank writes. To be called after each write. */
 void muster_group_wake_sleepers(struct muster_group_rank_slot *slot);
 
-/* MUSTER_REJOIN if that rank died or takes part no more. */
+/* Sets the error text and the suspect; MUSTER_REJOIN. */
+muster_status muster_group_report_death(struct muster_group_run *run, uint32_t rank);
+
+/* MUSTER_REJOIN if that rank has died or has left the group. */
 MUSTER_CHECKED muster_status muster_group_check_liveness(struct muster_group_run *run,
                                                          uint32_t rank);
 
-/* Copies what stands at that address of the other rank's process. */
+/* Copies from an address in that rank's process. */
 MUSTER_CHECKED muster_status muster_group_copy_from_peer(struct muster_group_run *run,
                                                          uint32_t rank, uint64_t address,
                                                          void *target, size_t size_bytes);
 
-/* The memory as one operation sees it ---------------------------------------------------------- */
+/* Short ways into the memory ------------------------------------------------------------------ */
 
 static inline struct muster_group_rank_slot *
 muster_group_rank_slot_of(const struct muster_group_run *run, uint32_t rank)
@@ -102,7 +105,8 @@ muster_group_announcement_of(const struct muster_group_run *run, uint32_t rank, 
     return &muster_group_rank_slot_of(run, rank)->announcements[sequence % 2];
 }
 
-/* The other ranks, beginning after this one, so that not all ask the same one first. */
+/* The peers, from i = 0. They begin after this rank, so that not all ranks read from the same one
+ * first. */
 static inline uint32_t muster_group_peer(const struct muster_group_run *run, uint32_t i)
 {
     uint32_t rank = muster_group_own_rank(run) + 1 + i;
@@ -114,24 +118,24 @@ static inline char *muster_group_output_at(const struct muster_group_run *run, u
     return (char *)run->step->out + element * run->element_size_bytes;
 }
 
-/* Posts and steps ------------------------------------------------------------------------------ */
+/* Announcements and phases --------------------------------------------------------------------- */
 
-/* All have finished what used this rank's post and slot before. Like all that waits here it has the
- * statuses of muster_group_memory_run(). */
+/* Waits until this rank's announcement and staging area may be used again: all ranks have finished
+ * the operation before the previous one, which used them. */
 MUSTER_CHECKED muster_status muster_group_wait_for_reuse(struct muster_group_run *run);
 
-/* Posts the operation. */
+/* Announces the operation to the peers. */
 void muster_group_announce(const struct muster_group_run *run, const uint64_t payload[2]);
 
-/* Waits for the post of that rank, or of all, and compares the calls. */
+/* Waits for the announcement of that rank, or of all, and compares the calls. */
 MUSTER_CHECKED muster_status muster_group_wait_for_announcement(struct muster_group_run *run,
                                                                 uint32_t rank);
 MUSTER_CHECKED muster_status muster_group_wait_for_all_announcements(struct muster_group_run *run);
 
-/* Of an operation by buffers; by shares each window has two. */
+/* Phases of an operation that reads buffers. One that works in windows has two for each window. */
 enum muster_group_phase {
-    MUSTER_GROUP_SHARE_READY = 1, /* its share of the result stands there */
-    MUSTER_GROUP_READS_DONE = 2,  /* it has read all that it needs of others */
+    MUSTER_GROUP_SHARE_READY = 1, /* the rank's share of the result is complete */
+    MUSTER_GROUP_READS_DONE = 2,  /* the rank has read all that it needs */
 };
 
 void muster_group_finish_phase(const struct muster_group_run *run, uint64_t phase);
@@ -140,22 +144,23 @@ MUSTER_CHECKED muster_status muster_group_wait_for_phase(struct muster_group_run
 MUSTER_CHECKED muster_status muster_group_wait_for_phase_of_all(struct muster_group_run *run,
                                                                 uint64_t phase);
 
-/* What was read of buffers counts only if their owners had not given up by then. */
+/* Checks that no owner of a buffer had given up by now: only then is what was read from it valid.
+ */
 MUSTER_CHECKED muster_status muster_group_check_reads(struct muster_group_run *run);
-/* That, and until all are through. */
+/* Checks the same, and waits until all ranks have read what they need. */
 MUSTER_CHECKED muster_status muster_group_end_reads(struct muster_group_run *run);
 
-/* Pieces of muster_alloc() ----------------------------------------------------------------------
- */
+/* Allocations of muster_alloc() ---------------------------------------------------------------- */
 
-/* Says where this rank's buffers of so many bytes are; before the post. */
+/* Announces which allocations this rank's buffers, of so many bytes, are in; to be called before
+ * the announcement. */
 void muster_group_announce_allocations(const struct muster_group_run *run, size_t in_bytes,
                                        size_t out_bytes);
 
-/* Whether all have both buffers in such pieces; all have posted, and come to the same. */
+/* Whether all ranks have both buffers in allocations. All have announced, and all get the same. */
 bool muster_group_all_allocated(const struct muster_group_run *run);
 
-/* Where that rank's bytes at the address are here; NULL: they cannot be mapped. */
+/* Where in this process that rank's bytes at the address are; NULL: they cannot be mapped. */
 const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uint32_t rank,
                                          enum muster_group_side side, uint64_t address,
                                          size_t size_bytes);
@@ -164,28 +169,30 @@ void muster_group_unmap_peer(struct muster_group_memory *memory, uint32_t rank);
 
 /* Data ----------------------------------------------------------------------------------------- */
 
-/* An input that others read: in the post, in the slot, or where it is. */
+/* How a rank's input is exposed to the others: where it is, or copied into the announcement or the
+ * staging area, by its size. */
 struct muster_group_exposure {
     bool in_buffers;
-    uint64_t size_bytes; /* of one rank's input; those of an allgatherv differ */
+    uint64_t size_bytes; /* of this rank's input; in an allgatherv they differ */
 };
 
-/* What the posts of two words hold, copied out of them. */
+/* Copies of the announcements' payloads. */
 struct muster_group_payloads {
     uint64_t words[MUSTER_GROUP_RANKS_MAX][2];
 };
 
-/* Settles, lets the others see this rank's input, and posts. */
+/* Waits for reuse, exposes this rank's input, and announces the operation. */
 MUSTER_CHECKED muster_status muster_group_expose(struct muster_group_run *run,
                                                  const struct muster_group_exposure *exposure);
 
-/* Where the inputs of all ranks stand. */
+/* Where the inputs of all ranks are. */
 struct muster_group_inputs {
-    const void *bases[MUSTER_GROUP_RANKS_MAX];  /* here; or NULL */
-    uint64_t addresses[MUSTER_GROUP_RANKS_MAX]; /* then: in that rank's process */
+    const void *bases[MUSTER_GROUP_RANKS_MAX];  /* in this process; or NULL */
+    uint64_t addresses[MUSTER_GROUP_RANKS_MAX]; /* if NULL: in that rank's process */
 };
 
-/* Of that rank, or of all; they have posted. room may be NULL where no input fits a post. */
+/* Finds the input of that rank, or of all; they have announced. payloads may be NULL if no input
+ * fits an announcement. */
 void muster_group_find_input(const struct muster_group_run *run,
                              const struct muster_group_exposure *exposure, uint32_t rank,
                              struct muster_group_payloads *payloads,
@@ -195,24 +202,25 @@ void muster_group_find_inputs(const struct muster_group_run *run,
                               struct muster_group_payloads *payloads,
                               struct muster_group_inputs *inputs);
 
-/* To OUTPUT. They do not overlap. */
+/* Copies into the output. The two do not overlap. */
 void muster_group_write_output(const struct muster_group_run *run, void *target, const void *source,
                                size_t size_bytes);
 
-/* target = elements [span) of that rank's input. */
+/* target = the elements of `span` of that rank's input. */
 MUSTER_CHECKED muster_status muster_group_read_input(struct muster_group_run *run,
                                                      const struct muster_group_inputs *inputs,
                                                      uint32_t rank, struct muster_span span,
                                                      char *target);
 
-/* target = the reduction of elements [span) of all inputs, along the tree of terms.h over
- * options.order. target may be the own input's. `streams`: it is written past the caches. */
+/* target = the reduction of the elements of `span` of all inputs, along the tree of terms.h over
+ * options.order. target may be within this rank's own input. `streams`: it is written past the
+ * caches. */
 MUSTER_CHECKED muster_status muster_group_reduce(struct muster_group_run *run,
                                                  const struct muster_group_inputs *inputs,
                                                  struct muster_span span, bool streams,
                                                  void *target);
 
-/* Elements [span) of all inputs reduced, to the beginning of OUTPUT. */
+/* The same for the beginning of the output. */
 MUSTER_CHECKED muster_status muster_group_reduce_to_output(
     struct muster_group_run *run, const struct muster_group_exposure *exposure,
     struct muster_span span);

@@ -1,8 +1,8 @@
 /*
- * Reduces what several ranks have, segment by segment, along one tree: the canonical one of
- * collectives/check/terms.h over the ranks in their order, so that every rank comes to the same
- * bits, and the same members to the same bits again, whoever has which rank. Nothing of a segment
- * leaves the cache before it is done: each input is read once, and the result written once.
+ * Reduces the inputs of several ranks, segment by segment, along the canonical tree of
+ * collectives/check/terms.h over the ranks in options.order. So every rank gets the same bits, and
+ * the same members get the same bits again, whichever ranks they have. A segment stays in the cache
+ * until it is done: each input is read once, and the result is written once.
  */
 #include "worker/device/host/group_parts.h"
 
@@ -17,7 +17,7 @@ struct segment {
     muster_status status;
 };
 
-/* What a node of the tree is computed in, if it is not the result. */
+/* Where a node of the tree is computed, unless it is the result. */
 static void *scratch_for(const struct segment *segment, uint32_t level, unsigned side)
 {
     size_t index = 2 * (size_t)level + side;
@@ -39,8 +39,8 @@ static const void *leaf(struct segment *segment, uint32_t place, unsigned side)
     return copy;
 }
 
-/* The sum of places [first, first + 2^level), as far as there are such, in target if it is more
- * than one place and target is not NULL. */
+/* Reduces the places [first, first + 2^level) of the order, as far as they exist. The result is in
+ * target, if target is not NULL and there is more than one place. */
 static const void *sum(struct segment *segment, uint32_t first, uint32_t level, unsigned side,
                        void *target)
 {

@@ -1,22 +1,25 @@
 /*
- * Memory that muster_alloc() gave out, in another process: mapped here when it is first read, and
- * read there from then on. What cannot be mapped is read through the kernel (group_wait.c).
+ * How buffers of peers are read. Those in memory of muster_alloc() are mapped in this process at
+ * the first use, and read in place from then on. Others are copied by the kernel
+ * (process_vm_readv).
  *
- * The other one says in its seat which piece its buffers are in: the descriptor, in its own
- * process, and a number that it never uses again. Whoever may read its memory may also have a copy
- * of its descriptor (pidfd_getfd): both are asked for in the same way. Mappings are kept, a few for
- * each rank, until that rank frees any of its memory.
+ * A rank announces in its rank slot which allocations its buffers are in: the descriptor in its own
+ * process, and an id that it never uses again. A process that may read a peer's memory may also
+ * duplicate its descriptors (pidfd_getfd): the kernel checks both by the same rule. A few mappings
+ * are cached for each rank, until that rank frees any of its allocations.
  */
 #include "worker/device/host/group_parts.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
 
-/* Saying -------------------------------------------------------------------------------------- */
+/* Announcing ---------------------------------------------------------------------------------- */
 
 static bool announce_allocation(struct muster_group_allocation *allocation, const void *data,
                                 size_t size_bytes)
@@ -72,7 +75,7 @@ void muster_group_unmap_peer(struct muster_group_memory *memory, uint32_t rank)
     }
 }
 
-/* -1: it cannot be had. */
+/* Duplicates a descriptor of another process; -1: the kernel refuses. */
 static int copy_descriptor(int64_t pid, uint64_t fd)
 {
     int process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
@@ -84,7 +87,8 @@ static int copy_descriptor(int64_t pid, uint64_t fd)
     return copy;
 }
 
-/* Checked before it is mapped, so that nobody can take it away from under this process. */
+/* The descriptor is checked before it is mapped: its owner must not be able to cut the memory under
+ * the mapping. */
 static bool map(int64_t pid, const struct muster_group_allocation *allocation,
                 struct muster_group_mapping *ret_mapping)
 {
@@ -108,7 +112,8 @@ static bool map(int64_t pid, const struct muster_group_allocation *allocation,
     return true;
 }
 
-/* NULL: it cannot be mapped. */
+/* Finds the mapping of an allocation, or makes it in the place of the oldest; NULL: it cannot be
+ * mapped. */
 static const struct muster_group_mapping *find(struct muster_group_memory *memory, uint32_t rank,
                                                const struct muster_group_allocation *allocation)
 {
@@ -146,4 +151,30 @@ const void *muster_group_map_peer_buffer(const struct muster_group_run *run, uin
     bool within = mapping != NULL && offset <= mapping->size_bytes &&
                   size_bytes <= mapping->size_bytes - offset;
     return within ? mapping->base + offset : NULL;
+}
+
+/* Copying by the kernel ----------------------------------------------------------------------- */
+
+muster_status muster_group_copy_from_peer(struct muster_group_run *run, uint32_t rank,
+                                          uint64_t address, void *target, size_t size_bytes)
+{
+    size_t done = 0;
+    while (done < size_bytes) {
+        struct iovec here = {.iov_base = (char *)target + done, .iov_len = size_bytes - done};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), // NOLINT
+                              .iov_len = size_bytes - done};
+        ssize_t got = process_vm_readv((pid_t)run->memory->pids[rank], &here, 1, &there, 1, 0);
+        if (got <= 0) {
+            int reason = errno;
+            TRY(muster_group_check_liveness(run, rank));
+            if (reason == ESRCH) { /* it is dying: the kernel frees its memory before its lock */
+                return muster_group_report_death(run, rank);
+            }
+            errno = reason;
+            return muster_error_errno(MUSTER_REJOIN, "the memory of rank %u",
+                                      run->memory->options.names[rank]);
+        }
+        done += (size_t)got;
+    }
+    return MUSTER_OK;
 }

@@ -124,12 +124,22 @@ muster_status muster_address_parse(const char *text, struct muster_socket_addres
 void muster_address_print(const struct muster_socket_address *address,
                           char ret_text[MUSTER_ADDRESS_SIZE])
 {
+    muster_address_print_as("tcp", address, ret_text);
+}
+
+void muster_address_print_as(const char *scheme, const struct muster_socket_address *address,
+                             char ret_text[MUSTER_ADDRESS_SIZE])
+{
+    bool six = address->storage.ss_family == AF_INET6;
+    if (!six && address->storage.ss_family != AF_INET) {
+        (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s", scheme);
+        return;
+    }
     char host[96] = "?";
     char port[8] = "?";
     (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, host, sizeof host,
                       port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    bool six = address->storage.ss_family == AF_INET6;
-    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "tcp://%s%s%s:%s", six ? "[" : "", host,
+    (void)snprintf(ret_text, MUSTER_ADDRESS_SIZE, "%s://%s%s%s:%s", scheme, six ? "[" : "", host,
                    six ? "]" : "", port);
 }
 

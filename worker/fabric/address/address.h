@@ -29,6 +29,9 @@ MUSTER_CHECKED muster_status muster_address_parse(const char *text,
                                                   struct muster_socket_address *ret_address);
 void muster_address_print(const struct muster_socket_address *address,
                           char ret_text[MUSTER_ADDRESS_SIZE]);
+/* The same with another scheme than "tcp"; and without host and port for what has none. */
+void muster_address_print_as(const char *scheme, const struct muster_socket_address *address,
+                             char ret_text[MUSTER_ADDRESS_SIZE]);
 
 /* True if both ends of a connection have one address, so that it does not leave this host. */
 bool muster_address_within_host(int fd);

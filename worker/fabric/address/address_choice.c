@@ -54,7 +54,7 @@ static bool is_loopback(const struct ip *ip)
     return ip->size == 4 ? ip->bytes[0] == 127 : memcmp(ip->bytes, six, sizeof six) == 0;
 }
 
-bool muster_fabric_is_loopback(const char *host)
+bool muster_address_is_loopback(const char *host)
 {
     struct muster_socket_address address;
     if (muster_address_parse_host(host, &address) != MUSTER_OK) {
@@ -265,7 +265,7 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
     if (interfaces != NULL) {
         TRY(parse_items(interfaces, &items));
     }
-    if (first != NULL) {
+    if (first[0] != '\0') {
         TRY(muster_address_parse_host(first, &wanted));
     }
     uint32_t count = 0;
@@ -276,7 +276,7 @@ muster_status muster_addresses_choose(const struct muster_host_addresses *here,
         }
         for (uint32_t i = 0; i < here->count && count < most; i++) {
             const struct muster_host_address *each = &here->all[i];
-            if (publishing_of(each, first != NULL ? &wanted : NULL) == class &&
+            if (publishing_of(each, first[0] != '\0' ? &wanted : NULL) == class &&
                 named(&items, here, each)) {
                 ret_chosen[count++] = i;
             }

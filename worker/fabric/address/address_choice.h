@@ -30,9 +30,17 @@ struct muster_host_addresses {
     struct muster_host_address all[MUSTER_HOST_ADDRESSES_MAX];
 };
 
+/* What the option `interface` may say: a list with commas, of interfaces ("eth0", or what begins
+ * so: "eth"; "=eth0" is that one only) and networks ("10.0.0.0/8", "fd00::/8", or one address).
+ * "^docker,lo" is all but these. MUSTER_INVALID says what is wrong with it. */
+MUSTER_CHECKED muster_status muster_interfaces_check(const char *interfaces);
+
+/* True for a numeric address of loopback, "127.0.0.1". */
+bool muster_address_is_loopback(const char *host);
+
 /* The addresses to publish, best first: indices into `here`, at most `most`. Without `interfaces`
  * (NULL) all but loopback, or loopback if there is nothing else. `first` is an address that goes
- * first if it is among them, or NULL. Link-local addresses of IPv6 are left out: they mean nothing
+ * first if it is among them, or "". Link-local addresses of IPv6 are left out: they mean nothing
  * without the interface of whoever calls. MUSTER_INVALID: there is none; says what there is. */
 MUSTER_CHECKED muster_status muster_addresses_choose(const struct muster_host_addresses *here,
                                                      const char *interfaces, const char *first,

@@ -32,7 +32,7 @@ static void inproc_woken(void *transport)
     }
     for (uint32_t i = 0; i < self->fabric->link_count; i++) {
         struct muster_link *link = self->fabric->links[i];
-        if (link == NULL || link->end == NULL || link->ops != &muster_inproc_ops) {
+        if (link == NULL || link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
         const struct side *side = link->end;
@@ -46,7 +46,7 @@ static void inproc_refresh(void *transport)
 {
     struct inproc *self = transport;
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
-        if (link->end == NULL || link->ops != &muster_inproc_ops) {
+        if (link->end == NULL || link->ops != &muster_inproc_transport) {
             continue;
         }
         struct side *side = link->end;
@@ -66,7 +66,7 @@ static void inproc_begin_generation(void *transport)
     struct inproc *self = transport;
     muster_inproc_answer_calls(self);
     for (struct muster_link *link = self->fabric->by_member; link != NULL; link = link->hh.next) {
-        if (link->end != NULL && link->ops == &muster_inproc_ops) {
+        if (link->end != NULL && link->ops == &muster_inproc_transport) {
             const struct side *side = link->end;
             /* What waited for this generation is looked at again. */
             muster_mutex_lock(&side->pair->lock);
@@ -378,8 +378,10 @@ static void inproc_progress(struct muster_link *link)
     }
 }
 
-const struct muster_link_ops muster_inproc_ops = {
-    .scheme = "inproc",
+const struct muster_transport muster_inproc_transport = {
+    .name = "inproc",
+    .parse = muster_inproc_parse,
+    .free_settings = muster_inproc_free_settings,
     .start = muster_inproc_start,
     .stop = muster_inproc_stop,
     .addresses = inproc_addresses,

@@ -53,7 +53,6 @@ struct end {
 struct pair {
     pthread_mutex_t lock;
     pthread_cond_t idle; /* touched was cleared */
-    struct muster_hub *hub;
     char names[2][MUSTER_UUID_SIZE];
     struct end ends[2];
     struct pair *prev, *next;
@@ -62,15 +61,8 @@ struct pair {
 /* A fabric's part in the hub. */
 struct inproc {
     struct muster_fabric *fabric;
-    struct muster_hub *hub;
     atomic_bool called; /* somebody has opened a link to this fabric; look through the pairs */
     struct inproc *prev, *next;
-};
-
-struct muster_hub {
-    pthread_mutex_t lock;
-    struct inproc *fabrics;
-    struct pair *pairs; /* those with a side that is PRESENT */
 };
 
 /* What link->end points to. */
@@ -82,9 +74,12 @@ struct side {
 /* Something is new for that side. The pair is locked. */
 void muster_inproc_tell(struct end *end);
 
-/* inproc_hub.c: slots of struct muster_link_ops, and what they share. */
-muster_status muster_inproc_start(struct muster_fabric *fabric,
-                                  const struct muster_fabric_options *options,
+/* inproc_hub.c: slots of struct muster_transport, and what they share. */
+extern const struct muster_transport muster_inproc_transport;
+muster_status muster_inproc_parse(const muster_options *options, bool required,
+                                  void **ret_settings);
+void muster_inproc_free_settings(void *settings);
+muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
                                   void **ret_transport);
 void muster_inproc_stop(void *transport);
 void muster_inproc_open(struct muster_link *link);

@@ -9,26 +9,13 @@
 #include <string.h>
 #include <utlist.h>
 
-muster_status muster_hub_create(struct muster_hub **ret_hub)
-{
-    struct muster_hub *hub = calloc(1, sizeof *hub);
-    if (hub == NULL) {
-        return muster_error_set(MUSTER_FATAL, "out of memory");
-    }
-    muster_mutex_init(&hub->lock);
-    *ret_hub = hub;
-    return MUSTER_OK;
-}
-
-void muster_hub_destroy(struct muster_hub *hub)
-{
-    if (hub == NULL) {
-        return;
-    }
-    assert(hub->fabrics == NULL && hub->pairs == NULL); /* the hub outlives its fabrics */
-    pthread_mutex_destroy(&hub->lock);
-    free(hub);
-}
+/* The fabrics of this process that are to be linked like this. Members have UUIDs, so that several
+ * jobs may be in it. */
+static struct {
+    pthread_mutex_t lock;
+    struct inproc *fabrics;
+    struct pair *pairs; /* those with a side that is PRESENT */
+} hub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Something is new for that side. The pair is locked. */
 void muster_inproc_tell(struct end *end)
@@ -41,20 +28,30 @@ void muster_inproc_tell(struct end *end)
 
 /* The fabric's part ---------------------------------------------------------------------------- */
 
-muster_status muster_inproc_start(struct muster_fabric *fabric,
-                                  const struct muster_fabric_options *options, void **ret_transport)
+muster_status muster_inproc_parse(const muster_options *options, bool required, void **ret_settings)
 {
-    if (options->hub == NULL) {
-        return MUSTER_OK;
-    }
+    static bool used = true;
+    (void)options; /* none asks for it: it is for tests and benchmarks */
+    *ret_settings = required ? &used : NULL;
+    return MUSTER_OK;
+}
+
+void muster_inproc_free_settings(void *settings)
+{
+    (void)settings;
+}
+
+muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
+                                  void **ret_transport)
+{
+    (void)settings;
     struct inproc *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     self->fabric = fabric;
-    self->hub = options->hub;
-    AUTO_LOCK(&self->hub->lock);
-    DL_APPEND(self->hub->fabrics, self);
+    AUTO_LOCK(&hub.lock);
+    DL_APPEND(hub.fabrics, self);
     *ret_transport = self;
     return MUSTER_OK;
 }
@@ -62,11 +59,11 @@ muster_status muster_inproc_start(struct muster_fabric *fabric,
 void muster_inproc_stop(void *transport)
 {
     struct inproc *self = transport;
-    muster_mutex_lock(&self->hub->lock);
-    DL_DELETE(self->hub->fabrics, self);
+    muster_mutex_lock(&hub.lock);
+    DL_DELETE(hub.fabrics, self);
     /* Peers that opened a link which this fabric never answered see its end here. */
     struct pair *pair = NULL;
-    DL_FOREACH(self->hub->pairs, pair)
+    DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
             if (strcmp(pair->names[i], self->fabric->member) != 0) {
@@ -80,7 +77,8 @@ void muster_inproc_stop(void *transport)
             muster_mutex_unlock(&pair->lock);
         }
     }
-    muster_mutex_unlock(&self->hub->lock);
+    assert(hub.fabrics != NULL || hub.pairs == NULL); /* no pair outlives its fabrics */
+    muster_mutex_unlock(&hub.lock);
     free(self);
 }
 
@@ -89,9 +87,9 @@ void muster_inproc_answer_calls(struct inproc *self)
     const char *member = self->fabric->member;
     for (;;) {
         struct muster_link *link = NULL;
-        muster_mutex_lock(&self->hub->lock);
+        muster_mutex_lock(&hub.lock);
         struct pair *pair = NULL;
-        DL_FOREACH(self->hub->pairs, pair)
+        DL_FOREACH(hub.pairs, pair)
         {
             int mine = strcmp(pair->names[0], member) == 0 ? 0 : 1;
             if (strcmp(pair->names[mine], member) != 0) {
@@ -106,7 +104,7 @@ void muster_inproc_answer_calls(struct inproc *self)
             }
             link = NULL;
         }
-        muster_mutex_unlock(&self->hub->lock);
+        muster_mutex_unlock(&hub.lock);
         if (link == NULL) {
             return;
         }
@@ -116,10 +114,10 @@ void muster_inproc_answer_calls(struct inproc *self)
 
 /* Opening and closing -------------------------------------------------------------------------- */
 
-static struct inproc *find_fabric(struct muster_hub *hub, const char *member)
+static struct inproc *find_fabric(const char *member)
 {
     struct inproc *each = NULL;
-    DL_FOREACH(hub->fabrics, each)
+    DL_FOREACH(hub.fabrics, each)
     {
         if (strcmp(each->fabric->member, member) == 0) {
             return each;
@@ -129,11 +127,10 @@ static struct inproc *find_fabric(struct muster_hub *hub, const char *member)
 }
 
 /* The pair whose `mine` side has not been opened yet. */
-static struct pair *find_pair(struct muster_hub *hub, const char *mine, const char *theirs,
-                              int *ret_index)
+static struct pair *find_pair(const char *mine, const char *theirs, int *ret_index)
 {
     struct pair *pair = NULL;
-    DL_FOREACH(hub->pairs, pair)
+    DL_FOREACH(hub.pairs, pair)
     {
         for (int i = 0; i < 2; i++) {
             if (strcmp(pair->names[i], mine) == 0 && strcmp(pair->names[1 - i], theirs) == 0) {
@@ -150,7 +147,7 @@ static struct pair *find_pair(struct muster_hub *hub, const char *mine, const ch
     return NULL;
 }
 
-static struct pair *make_pair(struct muster_hub *hub, const char *mine, const char *theirs)
+static struct pair *make_pair(const char *mine, const char *theirs)
 {
     struct pair *pair = calloc(1, sizeof *pair);
     if (pair != NULL) {
@@ -158,7 +155,7 @@ static struct pair *make_pair(struct muster_hub *hub, const char *mine, const ch
         pthread_cond_init(&pair->idle, NULL);
         (void)snprintf(pair->names[0], MUSTER_UUID_SIZE, "%s", mine);
         (void)snprintf(pair->names[1], MUSTER_UUID_SIZE, "%s", theirs);
-        DL_APPEND(hub->pairs, pair);
+        DL_APPEND(hub.pairs, pair);
     }
     return pair;
 }
@@ -167,15 +164,15 @@ static struct pair *make_pair(struct muster_hub *hub, const char *mine, const ch
 static struct pair *join_pair(struct muster_link *link, int *ret_index)
 {
     struct inproc *self = link->transport;
-    struct pair *pair = find_pair(self->hub, self->fabric->member, link->peer.member, ret_index);
+    struct pair *pair = find_pair(self->fabric->member, link->peer.member, ret_index);
     if (pair != NULL) {
         return pair;
     }
-    struct inproc *peer = find_fabric(self->hub, link->peer.member);
+    struct inproc *peer = find_fabric(link->peer.member);
     if (peer == NULL) {
         return NULL;
     }
-    pair = make_pair(self->hub, self->fabric->member, link->peer.member);
+    pair = make_pair(self->fabric->member, link->peer.member);
     if (pair != NULL) {
         *ret_index = 0;
         atomic_store(&peer->called, true);
@@ -189,7 +186,7 @@ void muster_inproc_open(struct muster_link *link)
     struct inproc *self = link->transport;
     struct side *side = calloc(1, sizeof *side);
     int index = 0;
-    muster_mutex_lock(&self->hub->lock);
+    muster_mutex_lock(&hub.lock);
     struct pair *pair = side == NULL ? NULL : join_pair(link, &index);
     if (pair != NULL) {
         side->pair = pair;
@@ -200,7 +197,7 @@ void muster_inproc_open(struct muster_link *link)
         side->mine->state = END_PRESENT;
         muster_mutex_unlock(&pair->lock);
     }
-    muster_mutex_unlock(&self->hub->lock);
+    muster_mutex_unlock(&hub.lock);
     if (pair == NULL) {
         free(side);
         muster_link_fail(link, MUSTER_LINK_LOST, "its fabric is gone");
@@ -231,7 +228,6 @@ static void free_pair(struct pair *pair)
 
 void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
-    struct inproc *self = link->transport;
     struct side *side = link->end;
     struct end *mine = side->mine;
     struct end *theirs = side->theirs;
@@ -249,15 +245,15 @@ void muster_inproc_close(struct muster_link *link, struct muster_transfer_list *
     muster_inproc_tell(theirs);
     muster_mutex_unlock(&side->pair->lock);
 
-    muster_mutex_lock(&self->hub->lock);
+    muster_mutex_lock(&hub.lock);
     muster_mutex_lock(&side->pair->lock);
     mine->owner = NULL;
     bool last = theirs->owner == NULL;
     if (last) {
-        DL_DELETE(self->hub->pairs, side->pair);
+        DL_DELETE(hub.pairs, side->pair);
     }
     muster_mutex_unlock(&side->pair->lock);
-    muster_mutex_unlock(&self->hub->lock);
+    muster_mutex_unlock(&hub.lock);
     if (last) {
         free_pair(side->pair);
     }

@@ -1,5 +1,7 @@
 #include "worker/fabric/shm/shm.h"
 
+#include "worker/base/option_parse.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,18 +10,39 @@
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status shm_start(struct muster_fabric *fabric,
-                               const struct muster_fabric_options *options, void **ret_transport)
+static void shm_read_environment(muster_options *options)
+{
+    options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
+}
+
+/* Whether it is used is all that there is to say. */
+static muster_status shm_parse(const muster_options *options, bool required, void **ret_settings)
+{
+    static bool used = true;
+    TRY(muster_option_check_switch(options->shared_memory, "shared_memory",
+                                   "MUSTER_SHARED_MEMORY"));
+    *ret_settings = required || options->shared_memory != 0 ? &used : NULL;
+    return MUSTER_OK;
+}
+
+static void shm_free_settings(void *settings)
+{
+    (void)settings;
+}
+
+static muster_status shm_start(struct muster_fabric *fabric, const void *settings,
+                               void **ret_transport)
 {
     struct shm_address own;
-    if (!options->shared_memory || !muster_shm_address_here(&own)) {
+    (void)settings;
+    if (!muster_shm_address_here(&own)) {
         return MUSTER_OK;
     }
     struct shm *shm = calloc(1, sizeof *shm);
     if (shm == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_pending_connections_init(&shm->pending_list, fabric, &muster_shm_pending_ops);
+    muster_pending_connections_init(&shm->pending_list, fabric, &muster_shm_transport);
     shm->own = own;
     shm->piece = aligned_alloc(MUSTER_CACHE_LINE, MUSTER_PIECE_BYTES);
     muster_status status = shm->piece == NULL ? muster_error_set(MUSTER_FATAL, "out of memory")
@@ -211,7 +234,8 @@ static void shm_progress(struct muster_link *link)
 
 /* Descriptors --------------------------------------------------------------------------------- */
 
-muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uint64_t tag, int fd)
+static muster_status shm_give_descriptor(struct muster_link *link, uint64_t generation,
+                                         uint64_t tag, int fd)
 {
     const struct shm_link *end = link->end;
     const struct shm_packet packet = {
@@ -223,7 +247,7 @@ muster_status muster_shm_give(struct muster_link *link, uint64_t generation, uin
     return MUSTER_OK;
 }
 
-int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
+static int shm_take_descriptor(struct muster_link *link, uint64_t generation, uint64_t tag)
 {
     struct shm_link *end = link->end;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
@@ -238,28 +262,95 @@ int muster_shm_take(struct muster_link *link, uint64_t generation, uint64_t tag)
     return -1;
 }
 
-const struct muster_link_ops muster_shm_ops = {
-    .scheme = "shm",
+/* Connections --------------------------------------------------------------------------------- */
+
+static void close_pending(struct muster_pending_connection *pending)
+{
+    muster_shm_path_close((struct shm_path *)pending);
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
+}
+
+static void expired(struct muster_pending_connection *pending)
+{
+    struct shm_path *path = (struct shm_path *)pending;
+    muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_shm_dial((struct shm_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct shm_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->shm = link->transport;
+    end->match.link = link;
+    end->match.unchecked = true;
+    end->match.direct = &muster_shm_direct;
+    end->match.payload_max = SHM_PAYLOAD_MAX;
+    end->arrival.piece = end->shm->piece;
+    atomic_init(&end->blocked, SHM_ROOM);
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct shm_link *end = link->end;
+    return muster_pending_ended(&end->path->pending);
+}
+
+static void free_shm(struct muster_pending_connections *pending_list)
+{
+    struct shm *shm = (struct shm *)pending_list;
+    free(shm->piece);
+    free(shm);
+}
+
+const struct muster_transport muster_shm_transport = {
+    .name = "shm",
+    .shares_memory = true,
+    .read_environment = shm_read_environment,
+    .parse = shm_parse,
+    .free_settings = shm_free_settings,
+    MUSTER_COMMON_LINK_OPERATIONS,
     .start = shm_start,
     .stop = muster_common_link_stop,
     .addresses = shm_addresses,
-    .woken = muster_common_link_woken,
-    .refresh = muster_common_link_refresh,
     .begin_generation = shm_begin_generation,
     .timers = muster_common_link_timers,
     .has_news = shm_has_news,
     .take_news = shm_take_news,
     .doze = shm_doze,
-    .open = muster_common_link_open,
     .post_send = shm_post_send,
-    .post_receive = muster_common_link_post_receive,
     .withdraw = shm_withdraw,
-    .abort = muster_common_link_abort,
-    .announce = muster_common_link_announce,
     .progress = shm_progress,
     .goodbye = shm_goodbye,
     .said_goodbye = shm_said_goodbye,
     .left = shm_left,
-    .has_arrived = muster_common_link_has_arrived,
     .close = shm_close,
+    .give_descriptor = shm_give_descriptor,
+    .take_descriptor = shm_take_descriptor,
+    .connection =
+        {
+            .elsewhere = MUSTER_REFUSED_MEMORY,
+            .end_size_bytes = sizeof(struct shm_link),
+            .init_end = init_end,
+            .accepted = muster_shm_accepted,
+            .ready = muster_shm_path_ready,
+            .answer = muster_shm_answer,
+            .close = close_pending,
+            .calls = calls,
+            .take = muster_shm_take_call,
+            .expired = expired,
+            .dial = dial,
+            .ended = ended,
+            .free = free_shm,
+        },
 };

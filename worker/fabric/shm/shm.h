@@ -179,8 +179,15 @@ struct shm {
     unsigned char *piece;
 };
 
-/* shm_connect.c */
-extern const struct muster_pending_ops muster_shm_pending_ops;
+extern const struct muster_transport muster_shm_transport;
+
+/* shm_connect.c: slots, link.h says what each does; and listening. */
+struct muster_pending_connection *
+muster_shm_accepted(struct muster_pending_connections *pending_list, int fd,
+                    const struct muster_socket_address *remote);
+void muster_shm_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_shm_take_call(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
 void muster_shm_path_close(struct shm_path *path);

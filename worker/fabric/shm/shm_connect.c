@@ -174,40 +174,22 @@ static void answered(struct shm_path *path, const struct shm_packet *packet)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_pending(struct muster_pending_connection *pending)
-{
-    muster_shm_path_close((struct shm_path *)pending);
-}
-
-static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
+bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     const struct shm_packet packet = {.kind = SHM_ANSWER, .word = verdict};
     return muster_shm_packet_send(pending->watch.fd, &packet, -1);
 }
 
-static void say_from(const struct muster_pending_connection *pending,
-                     char ret_from[MUSTER_ADDRESS_SIZE])
-{
-    (void)pending;
-    (void)snprintf(ret_from, MUSTER_ADDRESS_SIZE, "shm");
-}
-
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
+struct muster_pending_connection *
+muster_shm_accepted(struct muster_pending_connections *pending_list, int fd,
+                    const struct muster_socket_address *remote)
 {
     (void)remote;
     struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
     return path != NULL ? &path->pending : NULL;
 }
 
-static bool calls(const struct muster_link *link)
-{
-    const struct shm_link *end = link->end;
-    return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
-}
-
-static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_shm_take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct shm_path *path = (struct shm_path *)pending;
     if (!muster_pending_counts(pending, link)) {
@@ -221,7 +203,7 @@ static void take_call(struct muster_pending_connection *pending, struct muster_l
     path->link = end;
     end->path = path;
     if (!muster_shm_prove(path)) {
-        (void)answer(pending, MUSTER_REFUSED_MEMORY);
+        (void)muster_shm_answer(pending, MUSTER_REFUSED_MEMORY);
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
     }
@@ -318,20 +300,13 @@ bool muster_shm_packets(struct shm_path *path)
     return !watch->retired;
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+void muster_shm_path_ready(struct muster_watch *watch, uint32_t events)
 {
     (void)events;
     (void)muster_shm_packets((struct shm_path *)watch);
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
-
-static void free_shm(struct muster_pending_connections *pending_list)
-{
-    struct shm *shm = (struct shm *)pending_list;
-    free(shm->piece);
-    free(shm);
-}
 
 muster_status muster_shm_listen(struct shm *shm)
 {
@@ -349,51 +324,3 @@ muster_status muster_shm_listen(struct shm *shm)
     }
     return muster_pending_connections_listen(&shm->pending_list, TAKE_FD(fd));
 }
-
-static void expired(struct muster_pending_connection *pending)
-{
-    struct shm_path *path = (struct shm_path *)pending;
-    muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
-}
-
-static void dial(struct muster_dialler *dialler)
-{
-    muster_shm_dial((struct shm_link *)dialler);
-}
-
-static void init_end(struct muster_link *link)
-{
-    struct shm_link *end = link->end;
-    end->dialler.match = &end->match;
-    end->link = link;
-    end->shm = link->transport;
-    end->match.link = link;
-    end->match.unchecked = true;
-    end->match.direct = &muster_shm_direct;
-    end->match.payload_max = SHM_PAYLOAD_MAX;
-    end->arrival.piece = end->shm->piece;
-    atomic_init(&end->blocked, SHM_ROOM);
-}
-
-static bool ended(const struct muster_link *link)
-{
-    const struct shm_link *end = link->end;
-    return muster_pending_ended(&end->path->pending);
-}
-
-const struct muster_pending_ops muster_shm_pending_ops = {
-    .elsewhere = MUSTER_REFUSED_MEMORY,
-    .accepted = accepted,
-    .ready = path_ready,
-    .answer = answer,
-    .close = close_pending,
-    .from = say_from,
-    .end_size_bytes = sizeof(struct shm_link),
-    .init_end = init_end,
-    .calls = calls,
-    .take = take_call,
-    .expired = expired,
-    .dial = dial,
-    .ended = ended,
-    .free = free_shm,
-};

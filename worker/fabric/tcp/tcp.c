@@ -2,7 +2,9 @@
 
 #include "worker/base/clock.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -11,39 +13,31 @@ enum { PIECE_ALIGNMENT = 64 };
 
 /* The fabric's part --------------------------------------------------------------------------- */
 
-static muster_status begin(struct tcp *tcp, const struct muster_fabric_options *options)
+static muster_status begin(struct tcp *tcp, const struct muster_tcp_settings *settings)
 {
     if (tcp->staging == NULL || tcp->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    const struct muster_tls_files *tls = &options->tls;
-    if (tls->certificate != NULL || tls->key != NULL || tls->authority != NULL ||
-        tls->name != NULL) {
-        TRY(muster_tls_create(&options->tls, &tcp->tls));
+    const struct muster_tls_files tls = muster_tcp_tls_files(settings);
+    if (tls.certificate != NULL || tls.key != NULL || tls.authority != NULL || tls.name != NULL) {
+        TRY(muster_tls_create(&tls, &tcp->tls));
     }
-    return muster_tcp_listen(tcp, options);
+    return muster_tcp_listen(tcp, settings);
 }
 
-static muster_status tcp_start(struct muster_fabric *fabric,
-                               const struct muster_fabric_options *options, void **ret_transport)
+static muster_status tcp_start(struct muster_fabric *fabric, const void *own, void **ret_transport)
 {
-    if (options->listen == NULL) {
-        return MUSTER_OK;
-    }
-    if (options->connections > MUSTER_TCP_CONNECTIONS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "%u connections to each peer: at most %d",
-                                options->connections, MUSTER_TCP_CONNECTIONS_MAX);
-    }
+    const struct muster_tcp_settings *settings = own;
     struct tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_pending_connections_init(&tcp->pending_list, fabric, &muster_tcp_pending_ops);
-    tcp->connections = options->connections == 0 ? 1 : options->connections;
-    tcp->silence_ms = options->silence_ms == 0 ? TCP_SILENCE_MS : options->silence_ms;
+    muster_pending_connections_init(&tcp->pending_list, fabric, &muster_tcp_transport);
+    tcp->connections = settings->connections;
+    tcp->silence_ms = settings->silence_ms == 0 ? TCP_SILENCE_MS : settings->silence_ms;
     tcp->staging = malloc(TCP_STAGING_BYTES);
     tcp->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(tcp, options);
+    muster_status status = begin(tcp, settings);
     if (status != MUSTER_OK) {
         muster_pending_connections_stop(&tcp->pending_list);
         return status;
@@ -183,25 +177,109 @@ static void tcp_progress(struct muster_link *link)
     }
 }
 
-const struct muster_link_ops muster_tcp_ops = {
-    .scheme = "tcp",
+/* Connections --------------------------------------------------------------------------------- */
+
+static void close_pending(struct muster_pending_connection *pending)
+{
+    muster_tcp_path_close((struct tcp_path *)pending);
+}
+
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
+{
+    struct tcp_path *path =
+        muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    if (path == NULL) {
+        return NULL;
+    }
+    path->remote = *remote;
+    return &path->pending;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct tcp_link *end = link->end;
+    for (uint32_t i = 0; i < end->dialling.call_count; i++) {
+        if (end->dialling.calls[i]->pending.phase == MUSTER_PHASE_GREETING) {
+            return true;
+        }
+    }
+    return false; /* no hello is out: theirs counts */
+}
+
+static void expired(struct muster_pending_connection *pending)
+{
+    muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_tcp_dial_due((struct tcp_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    struct tcp_link *end = link->end;
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->tcp = link->transport;
+    end->match.link = link;
+}
+
+/* All of the link's connections. */
+static bool ended(const struct muster_link *link)
+{
+    const struct tcp_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_count; i++) {
+        if (!muster_pending_ended(&end->paths[i]->pending)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void free_tcp(struct muster_pending_connections *pending_list)
+{
+    struct tcp *tcp = (struct tcp *)pending_list;
+    free(tcp->staging);
+    free(tcp->piece);
+    muster_tls_release(tcp->tls);
+    free(tcp);
+}
+
+const struct muster_transport muster_tcp_transport = {
+    .name = "tcp",
+    .read_environment = muster_tcp_read_environment,
+    .parse = muster_tcp_parse,
+    .free_settings = muster_tcp_free_settings,
+    MUSTER_COMMON_LINK_OPERATIONS,
     .start = tcp_start,
     .stop = muster_common_link_stop,
     .addresses = tcp_addresses,
-    .woken = muster_common_link_woken,
-    .refresh = muster_common_link_refresh,
     .begin_generation = tcp_begin_generation,
     .timers = tcp_timers,
-    .open = muster_common_link_open,
     .post_send = tcp_post_send,
-    .post_receive = muster_common_link_post_receive,
     .withdraw = tcp_withdraw,
-    .abort = muster_common_link_abort,
-    .announce = muster_common_link_announce,
     .progress = tcp_progress,
     .goodbye = tcp_goodbye,
     .said_goodbye = tcp_said_goodbye,
     .left = tcp_left,
-    .has_arrived = muster_common_link_has_arrived,
     .close = tcp_close,
+    .connection =
+        {
+            .elsewhere = MUSTER_REFUSED_CROSSED,
+            .end_size_bytes = sizeof(struct tcp_link),
+            .init_end = init_end,
+            .accepted = accepted,
+            .ready = muster_tcp_path_ready,
+            .answer = muster_tcp_answer,
+            .close = close_pending,
+            .calls = calls,
+            .take = muster_tcp_take_call,
+            .expired = expired,
+            .dial = dial,
+            .ended = ended,
+            .free = free_tcp,
+        },
 };

@@ -14,6 +14,7 @@
 
 #include "worker/fabric/address/host_addresses.h"
 #include "worker/fabric/tcp/tcp_bundle.h"
+#include "worker/fabric/tcp/tcp_settings.h"
 #include "worker/fabric/tls/tls.h"
 #include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
@@ -100,8 +101,8 @@ struct tcp_link {
     struct muster_match match;
     struct muster_link *link;
     struct tcp *tcp;
-    struct tcp_path *path;                              /* the first that is OPEN, or NULL */
-    struct tcp_path *paths[MUSTER_TCP_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
+    struct tcp_path *path;                          /* the first that is OPEN, or NULL */
+    struct tcp_path *paths[MUSTER_CONNECTIONS_MAX]; /* OPEN; by place, NULL: none */
     uint32_t path_count;
     struct tcp_bundle *bundle; /* NULL: one connection and no more */
     struct muster_bundle_calls calls;
@@ -111,7 +112,7 @@ struct tcp_link {
     struct tcp_dialling dialling;
 };
 
-_Static_assert((int)MUSTER_TCP_CONNECTIONS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
+_Static_assert((int)MUSTER_CONNECTIONS_MAX <= (int)MUSTER_BUNDLE_PATHS_MAX,
                "the bundle tells all paths apart");
 
 struct tcp {
@@ -167,10 +168,14 @@ void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link);
 /* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
-/* tcp_connect.c */
-extern const struct muster_pending_ops muster_tcp_pending_ops;
+extern const struct muster_transport muster_tcp_transport;
+
+/* tcp_connect.c: slots, link.h says what each does; and listening. */
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
-                                               const struct muster_fabric_options *options);
+                                               const struct muster_tcp_settings *settings);
 
 /* tcp_dial.c */
 void muster_tcp_dial(struct tcp_link *link);

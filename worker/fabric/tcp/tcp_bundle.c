@@ -236,7 +236,7 @@ static void complete_transfers(struct tcp_link *link)
  * on. */
 static void leave_acknowledged_rest(struct tcp_link *link, struct tcp_window_entry *entry)
 {
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         struct tcp_path *path = link->paths[i];
         if (path != NULL && path->partial == entry) {
             path->acknowledged_rest = *entry;
@@ -342,7 +342,7 @@ static enum outcome send_batch(struct tcp_path *path)
 static struct tcp_path *choose_path(struct tcp_link *link)
 {
     uint32_t ready = 0;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         const struct tcp_path *path = link->paths[i];
         bool takes =
             path != NULL && !path->send_failed && (path->pending.watch.events & EPOLLOUT) == 0;
@@ -360,7 +360,7 @@ static bool all_is_sent(const struct tcp_link *link)
             return false;
         }
     }
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (link->paths[i] != NULL && link->paths[i]->partial != NULL) {
             return false;
         }
@@ -372,7 +372,7 @@ static void send_end_of_stream(struct tcp_link *link)
 {
     if (link->parting && !link->parted && all_is_sent(link)) {
         link->parted = true;
-        for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+        for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
             if (link->paths[i] != NULL) {
                 muster_tcp_path_end(link->paths[i]);
             }

@@ -13,47 +13,11 @@
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_pending(struct muster_pending_connection *pending)
-{
-    muster_tcp_path_close((struct tcp_path *)pending);
-}
-
-static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
+bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     unsigned char bytes[MUSTER_ANSWER_SIZE];
     muster_answer_encode(verdict, bytes);
     return muster_tcp_path_say((struct tcp_path *)pending, bytes, sizeof bytes);
-}
-
-static void say_from(const struct muster_pending_connection *pending,
-                     char ret_from[MUSTER_ADDRESS_SIZE])
-{
-    const struct tcp_path *path = (const struct tcp_path *)pending;
-    muster_address_print(&path->remote, ret_from);
-}
-
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
-{
-    struct tcp_path *path =
-        muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
-    if (path == NULL) {
-        return NULL;
-    }
-    path->remote = *remote;
-    return &path->pending;
-}
-
-static bool calls(const struct muster_link *link)
-{
-    const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->dialling.call_count; i++) {
-        if (end->dialling.calls[i]->pending.phase == MUSTER_PHASE_GREETING) {
-            return true;
-        }
-    }
-    return false; /* no hello is out: theirs counts */
 }
 
 /* One more connection of a link that is open. */
@@ -62,15 +26,16 @@ static void take_other_call(struct tcp_path *path, struct muster_link *link)
     struct tcp_link *end = muster_bundle_open_end(&path->pending, link);
     bool fits = end != NULL && end->bundle != NULL &&
                 end->calls.ticket == path->pending.hello.ticket &&
-                end->path_count < MUSTER_TCP_CONNECTIONS_MAX;
-    if (!answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) || !fits) {
+                end->path_count < MUSTER_CONNECTIONS_MAX;
+    if (!muster_tcp_answer(&path->pending, fits ? MUSTER_WELCOME : MUSTER_REFUSED_CROSSED) ||
+        !fits) {
         muster_tcp_path_close(path);
         return;
     }
     muster_tcp_widen_link(path, end);
 }
 
-static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_tcp_take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)pending;
     if (pending->hello.index > 0) {
@@ -82,7 +47,7 @@ static void take_call(struct muster_pending_connection *pending, struct muster_l
     }
     struct tcp_link *end = link->end;
     muster_tcp_calls_drop(end, NULL);
-    if (!answer(pending, MUSTER_WELCOME)) {
+    if (!muster_tcp_answer(pending, MUSTER_WELCOME)) {
         muster_pending_unheard(pending, link);
         return;
     }
@@ -114,7 +79,7 @@ static void read_hello(struct tcp_path *path)
     muster_pending_greeted(&path->pending, path->header);
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct tcp_path *path = (struct tcp_path *)watch;
     switch (path->pending.phase) {
@@ -147,15 +112,6 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
 }
 
 /* Listening ---------------------------------------------------------------------------------- */
-
-static void free_tcp(struct muster_pending_connections *pending_list)
-{
-    struct tcp *tcp = (struct tcp *)pending_list;
-    free(tcp->staging);
-    free(tcp->piece);
-    muster_tls_release(tcp->tls);
-    free(tcp);
-}
 
 /* Returns 0, or an error number. */
 static int listen_at(int fd, struct muster_socket_address *address, uint16_t port)
@@ -220,26 +176,28 @@ static muster_status listen_everywhere(struct tcp *tcp, const uint32_t *chosen, 
     return tcp->own_count > 0 ? MUSTER_OK : status;
 }
 
-static muster_status listen_at_all(struct tcp *tcp, const struct muster_fabric_options *options,
+static muster_status listen_at_all(struct tcp *tcp, const struct muster_tcp_settings *settings,
                                    const struct tcp_ports *ports)
 {
     uint32_t chosen[TCP_LISTEN_MAX];
     uint32_t count = 0;
-    muster_status status = muster_addresses_choose(
-        &tcp->here, options->interfaces, options->first_address, TCP_LISTEN_MAX, chosen, &count);
+    muster_status status = muster_addresses_choose(&tcp->here, settings->listen.interfaces,
+                                                   tcp->pending_list.fabric->first_address,
+                                                   TCP_LISTEN_MAX, chosen, &count);
     return status == MUSTER_OK ? listen_everywhere(tcp, chosen, count, ports)
                                : muster_error_prefix(status, "interface (MUSTER_INTERFACE)");
 }
 
-muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_options *options)
+muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_tcp_settings *settings)
 {
     struct muster_socket_address address;
     struct tcp_ports ports;
+    const char *where =
+        muster_listen_at(&settings->listen, tcp->pending_list.fabric->first_address);
     TRY(muster_host_addresses_read(&tcp->here));
-    muster_status status =
-        muster_address_parse_listen(options->listen, &address, &ports.first, &ports.last);
+    muster_status status = muster_address_parse_listen(where, &address, &ports.first, &ports.last);
     if (status == MUSTER_OK && address.storage.ss_family == AF_UNSPEC) {
-        return listen_at_all(tcp, options, &ports);
+        return listen_at_all(tcp, settings, &ports);
     }
     if (status == MUSTER_OK && muster_address_is_any(&address)) {
         status = muster_error_set(MUSTER_INVALID,
@@ -249,53 +207,5 @@ muster_status muster_tcp_listen(struct tcp *tcp, const struct muster_fabric_opti
     }
     return status == MUSTER_OK
                ? MUSTER_OK
-               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", options->listen);
+               : muster_error_prefix(status, "listen (MUSTER_LISTEN) \"%.100s\"", where);
 }
-
-static void expired(struct muster_pending_connection *pending)
-{
-    muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
-}
-
-static void dial(struct muster_dialler *dialler)
-{
-    muster_tcp_dial_due((struct tcp_link *)dialler);
-}
-
-static void init_end(struct muster_link *link)
-{
-    struct tcp_link *end = link->end;
-    end->dialler.match = &end->match;
-    end->link = link;
-    end->tcp = link->transport;
-    end->match.link = link;
-}
-
-/* All of the link's connections. */
-static bool ended(const struct muster_link *link)
-{
-    const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
-        if (end->paths[i] != NULL && !muster_pending_ended(&end->paths[i]->pending)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-const struct muster_pending_ops muster_tcp_pending_ops = {
-    .elsewhere = MUSTER_REFUSED_CROSSED,
-    .accepted = accepted,
-    .ready = path_ready,
-    .answer = answer,
-    .close = close_pending,
-    .from = say_from,
-    .end_size_bytes = sizeof(struct tcp_link),
-    .init_end = init_end,
-    .calls = calls,
-    .take = take_call,
-    .expired = expired,
-    .dial = dial,
-    .ended = ended,
-    .free = free_tcp,
-};

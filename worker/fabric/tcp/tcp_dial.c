@@ -354,7 +354,7 @@ static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
 static void handle_other_verdict(struct tcp_path *path, enum muster_verdict verdict)
 {
     struct tcp_link *link = path->link;
-    if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_TCP_CONNECTIONS_MAX) {
+    if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
         muster_tcp_widen_link(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);

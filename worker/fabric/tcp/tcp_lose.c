@@ -38,7 +38,7 @@ static bool is_silent(const struct tcp_path *path)
 void muster_tcp_lose_silent(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (end->paths[i] != NULL && is_silent(end->paths[i])) {
             muster_tcp_path_lose(end->paths[i], strerror(ETIMEDOUT));
             if (link->end != end) {

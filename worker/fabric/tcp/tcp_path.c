@@ -42,7 +42,7 @@ static void leave_paths(struct tcp_link *link, const struct tcp_path *path)
     link->paths[path->place] = NULL;
     link->path_count--;
     link->path = NULL;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX && link->path == NULL; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX && link->path == NULL; i++) {
         link->path = link->paths[i];
     }
 }
@@ -76,7 +76,7 @@ void muster_tcp_paths_close(struct tcp_link *link)
             muster_tcp_path_close(path);
         }
     }
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         if (link->paths[i] != NULL) {
             muster_tcp_path_close(link->paths[i]);
         }

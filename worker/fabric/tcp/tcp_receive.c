@@ -177,7 +177,7 @@ void muster_tcp_receive(struct tcp_path *path)
 bool muster_tcp_receive_held(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
-    for (uint32_t i = 0; i < MUSTER_TCP_CONNECTIONS_MAX; i++) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
         while (end->paths[i] != NULL && muster_tls_has_buffered(end->paths[i]->tls)) {
             (void)receive_once(end->paths[i], true);
             if (link->end != end) {

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 enum { PIECE_ALIGNMENT = 64 };
@@ -34,10 +35,10 @@ static muster_status open_device(struct verbs *verbs, const struct muster_verbs_
 }
 
 /* Where RDMA need not be, those that are good do. */
-static muster_status open_named(struct verbs *verbs, const struct muster_fabric_verbs *options,
+static muster_status open_named(struct verbs *verbs, const struct muster_verbs_settings *settings,
                                 struct muster_verbs_wish *wish)
 {
-    AUTO_FREE char *names = strdup(options->device);
+    AUTO_FREE char *names = strdup(settings->device);
     char *rest = names;
     muster_status status = MUSTER_OK;
     if (names == NULL) {
@@ -46,7 +47,7 @@ static muster_status open_named(struct verbs *verbs, const struct muster_fabric_
     bool alone = strchr(names, ',') == NULL;
     while ((wish->device = strsep(&rest, ",")) != NULL) {
         muster_status opened = open_device(verbs, wish);
-        if (opened != MUSTER_OK && (alone || options->use == MUSTER_VERBS_REQUIRED)) {
+        if (opened != MUSTER_OK && (alone || settings->required)) {
             return opened;
         }
         if (opened != MUSTER_OK) {
@@ -58,25 +59,21 @@ static muster_status open_named(struct verbs *verbs, const struct muster_fabric_
 }
 
 /* Those that are named, or the first that is good. */
-static muster_status open_devices(struct verbs *verbs, const struct muster_fabric_verbs *options)
+static muster_status open_devices(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
-    struct muster_verbs_wish wish = {.port = options->port, .gid = options->gid};
-    if (options->connections > VERBS_PATHS_MAX) {
-        return muster_error_set(MUSTER_INVALID, "%u connections over RDMA: there can be %d",
-                                options->connections, VERBS_PATHS_MAX);
-    }
-    if (options->device == NULL) {
+    struct muster_verbs_wish wish = {.port = settings->port, .gid = settings->gid};
+    if (settings->device == NULL) {
         TRY(open_device(verbs, &wish));
     } else {
-        TRY(open_named(verbs, options, &wish));
+        TRY(open_named(verbs, settings, &wish));
     }
-    verbs->connections = options->connections > 0 ? options->connections : verbs->device_count;
+    verbs->connections = settings->connections > 0 ? settings->connections : verbs->device_count;
     return MUSTER_OK;
 }
 
-static muster_status begin(struct verbs *verbs, const struct muster_fabric_options *options)
+static muster_status begin(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
-    if (options->tls.certificate != NULL) {
+    if (settings->encrypted) {
         return muster_error_set(MUSTER_INVALID,
                                 "links are to use TLS (MUSTER_TLS_CERTIFICATE), and what goes over "
                                 "RDMA is not encrypted");
@@ -84,9 +81,9 @@ static muster_status begin(struct verbs *verbs, const struct muster_fabric_optio
     if (verbs->piece == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    TRY(open_devices(verbs, &options->verbs));
+    TRY(open_devices(verbs, settings));
     TRY(muster_verbs_events_start(verbs));
-    return muster_verbs_listen(verbs, options);
+    return muster_verbs_listen(verbs, settings);
 }
 
 static void verbs_stop(void *transport)
@@ -96,22 +93,20 @@ static void verbs_stop(void *transport)
     muster_pending_connections_stop(&verbs->pending_list);
 }
 
-static muster_status verbs_start(struct muster_fabric *fabric,
-                                 const struct muster_fabric_options *options, void **ret_transport)
+static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
+                                 void **ret_transport)
 {
-    if (options->verbs.use == MUSTER_VERBS_OFF) {
-        return MUSTER_OK;
-    }
+    const struct muster_verbs_settings *settings = own;
     struct verbs *verbs = calloc(1, sizeof *verbs);
     if (verbs == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_pending_ops);
+    muster_pending_connections_init(&verbs->pending_list, fabric, &muster_verbs_transport);
     verbs->piece = aligned_alloc(PIECE_ALIGNMENT, MUSTER_PIECE_BYTES);
-    muster_status status = begin(verbs, options);
+    muster_status status = begin(verbs, settings);
     if (status != MUSTER_OK) {
         verbs_stop(verbs);
-        return muster_verbs_is_off(options, status);
+        return muster_verbs_is_off(settings->required, status);
     }
     *ret_transport = verbs;
     return MUSTER_OK;
@@ -265,29 +260,112 @@ static void verbs_progress(struct muster_link *link)
     muster_verbs_flush(end);
 }
 
-const struct muster_link_ops muster_verbs_ops = {
-    .scheme = VERBS_SCHEME,
+/* Connections --------------------------------------------------------------------------------- */
+
+static void close_pending(struct muster_pending_connection *pending)
+{
+    muster_verbs_path_close((struct verbs_path *)pending);
+}
+
+static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
+                                                  int fd,
+                                                  const struct muster_socket_address *remote)
+{
+    (void)remote;
+    struct verbs_path *path =
+        muster_verbs_path_create((struct verbs *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
+    return path != NULL ? &path->pending : NULL;
+}
+
+static bool calls(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    const struct verbs_path *path = end->paths[0];
+    return path != NULL && path->dialler &&
+           (path->pending.phase == MUSTER_PHASE_GREETING ||
+            path->pending.phase == MUSTER_PHASE_PROVING);
+}
+
+static void dial(struct muster_dialler *dialler)
+{
+    muster_verbs_dial((struct verbs_link *)dialler);
+}
+
+static void init_end(struct muster_link *link)
+{
+    /* What is out is bounded by slots and segments, not by bytes. */
+    static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
+                                                       .window_bytes = UINT64_MAX,
+                                                       .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
+    struct verbs_link *end = link->end;
+    muster_bundle_init(&end->bundle, &limits);
+    end->dialler.match = &end->match;
+    end->link = link;
+    end->verbs = link->transport;
+    end->match.link = link;
+    end->match.unchecked = true; /* the device has a CRC of its own */
+    end->arrival.piece = end->verbs->piece;
+}
+
+static bool ended(const struct muster_link *link)
+{
+    const struct verbs_link *end = link->end;
+    for (uint32_t i = 0; i < end->path_end; i++) {
+        if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
+            !muster_pending_ended(&end->paths[i]->pending)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void free_verbs(struct muster_pending_connections *pending_list)
+{
+    struct verbs *verbs = (struct verbs *)pending_list;
+    for (uint32_t i = 0; i < verbs->device_count; i++) {
+        muster_verbs_device_close(&verbs->devices[i]);
+    }
+    free(verbs->piece);
+    free(verbs);
+}
+
+const struct muster_transport muster_verbs_transport = {
+    .name = VERBS_SCHEME,
     .reads_gpu = true,
+    .polls_device = true,
+    .read_environment = muster_verbs_read_environment,
+    .parse = muster_verbs_parse,
+    .free_settings = muster_verbs_free_settings,
+    MUSTER_COMMON_LINK_OPERATIONS,
     .start = verbs_start,
     .stop = verbs_stop,
     .addresses = muster_verbs_addresses,
-    .woken = muster_common_link_woken,
-    .refresh = muster_common_link_refresh,
     .begin_generation = muster_common_link_begin_generation,
     .timers = muster_common_link_timers,
     .has_news = verbs_has_news,
     .take_news = verbs_take_news,
     .doze = verbs_doze,
-    .open = muster_common_link_open,
     .post_send = verbs_post_send,
-    .post_receive = muster_common_link_post_receive,
     .withdraw = verbs_withdraw,
-    .abort = muster_common_link_abort,
-    .announce = muster_common_link_announce,
     .progress = verbs_progress,
     .goodbye = verbs_goodbye,
     .said_goodbye = verbs_said_goodbye,
     .left = verbs_left,
-    .has_arrived = muster_common_link_has_arrived,
     .close = verbs_close,
+    .connection =
+        {
+            .elsewhere = MUSTER_REFUSED_VERBS,
+            .end_size_bytes = sizeof(struct verbs_link),
+            .init_end = init_end,
+            .accepted = accepted,
+            .ready = muster_verbs_path_ready,
+            .answer = muster_verbs_answer,
+            .close = close_pending,
+            .calls = calls,
+            .take = muster_verbs_take_call,
+            .expired = muster_verbs_expired,
+            .dial = dial,
+            .ended = ended,
+            .free = free_verbs,
+        },
 };

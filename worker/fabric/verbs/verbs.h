@@ -1,7 +1,7 @@
 /*
- * Inside the RDMA transport. verbs.c has the slots of struct muster_link_ops, verbs_connect.c opens
- * links, verbs_path.c has the record of a connection, verbs_events.c takes what the devices report,
- * verbs_send.c and verbs_receive.c move frames. README.md ("RDMA") has the whole.
+ * Inside the RDMA transport. verbs.c has the slots of struct muster_transport, verbs_connect.c
+ * opens links, verbs_path.c has the record of a connection, verbs_events.c takes what the devices
+ * report, verbs_send.c and verbs_receive.c move frames. README.md ("RDMA") has the whole.
  *
  * A link has one path or several: each is a reliable-connected queue pair, and a TCP connection
  * over which its ends have told each other what a queue pair needs to know. While the path lives
@@ -21,6 +21,7 @@
 #include "worker/fabric/verbs/registrations.h"
 #include "worker/fabric/verbs/verbs_device.h"
 #include "worker/fabric/verbs/verbs_off.h"
+#include "worker/fabric/verbs/verbs_settings.h"
 #include "worker/fabric/wire/bundle.h"
 #include "worker/fabric/wire/bundle_paths.h"
 #include "worker/fabric/wire/common_link_operations.h"
@@ -176,6 +177,9 @@ struct verbs {
     int completion_count;
 };
 
+/* The row in the registry; defined in verbs.c, above all others. */
+extern const struct muster_transport muster_verbs_transport;
+
 /* From the lowest layer to the highest; none calls a function of a higher one. */
 
 /* verbs_path.c: a path's record, its memory and its queue pair ----------------------------------
@@ -294,14 +298,18 @@ void muster_verbs_print_address(const struct muster_socket_address *address,
 MUSTER_CHECKED muster_status muster_verbs_parse_address(const char *published,
                                                         struct muster_socket_address *ret_address);
 MUSTER_CHECKED muster_status muster_verbs_listen(struct verbs *verbs,
-                                                 const struct muster_fabric_options *options);
+                                                 const struct muster_verbs_settings *settings);
 uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
                                 char (*ret_addresses)[MUSTER_ADDRESS_SIZE]);
 
 /* verbs_connect.c: paths that open --------------------------------------------------------------
  */
 
-extern const struct muster_pending_ops muster_verbs_pending_ops;
+/* Slots: transport.h says what each does. */
+void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
+bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
+void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_verbs_expired(struct muster_pending_connection *pending);
 void muster_verbs_dial(struct verbs_link *link);
 /* Leader only. Connects a path whose peer has told of its queue pair; opens it when the proof has
  * come: called with what the device has reported. False if the link is

@@ -1,19 +1,25 @@
 /* Links over RDMA where Muster is built without the headers of libibverbs: there are none, and so
- * no slot but the first is ever called. */
+ * no slot but the first ones is ever called. */
 #include "worker/fabric/link.h"
 #include "worker/fabric/verbs/verbs_off.h"
+#include "worker/fabric/verbs/verbs_settings.h"
 
-static muster_status verbs_start(struct muster_fabric *fabric,
-                                 const struct muster_fabric_options *options, void **ret_transport)
+static muster_status verbs_start(struct muster_fabric *fabric, const void *settings,
+                                 void **ret_transport)
 {
+    const struct muster_verbs_settings *own = settings;
     (void)fabric;
     (void)ret_transport;
-    if (options->verbs.use == MUSTER_VERBS_OFF) {
-        return MUSTER_OK;
-    }
     return muster_verbs_is_off(
-        options, muster_error_set(MUSTER_INVALID,
-                                  "this libmuster was built without libibverbs, and has none"));
+        own->required,
+        muster_error_set(MUSTER_INVALID,
+                         "this libmuster was built without libibverbs, and has none"));
 }
 
-const struct muster_link_ops muster_verbs_ops = {.scheme = "verbs", .start = verbs_start};
+const struct muster_transport muster_verbs_transport = {
+    .name = "verbs",
+    .read_environment = muster_verbs_read_environment,
+    .parse = muster_verbs_parse,
+    .free_settings = muster_verbs_free_settings,
+    .start = verbs_start,
+};

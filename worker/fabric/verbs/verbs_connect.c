@@ -31,7 +31,7 @@ static int hear(struct verbs_path *path, uint32_t size)
     return muster_pending_heard(got, size, &path->have);
 }
 
-static bool answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
+bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
 {
     const struct verbs_path *path = (const struct verbs_path *)pending;
     unsigned char bytes[VERBS_ANSWER_SIZE] = {0};
@@ -138,7 +138,8 @@ static muster_status connect_path(struct verbs_path *path)
     path->connecting = false;
     muster_status status = muster_verbs_pair_connect(path);
     if (!path->dialler) {
-        if (!answer(&path->pending, status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
+        if (!muster_verbs_answer(&path->pending,
+                                 status == MUSTER_OK ? MUSTER_WELCOME : MUSTER_REFUSED_VERBS)) {
             return muster_error_set(MUSTER_INVALID, "it hangs up");
         }
     } else if (status == MUSTER_OK) {
@@ -179,7 +180,7 @@ bool muster_verbs_prove(struct verbs_path *path)
     return true;
 }
 
-static void expired(struct muster_pending_connection *pending)
+void muster_verbs_expired(struct muster_pending_connection *pending)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
@@ -341,38 +342,6 @@ static void read_answer(struct verbs_path *path)
 
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void close_pending(struct muster_pending_connection *pending)
-{
-    muster_verbs_path_close((struct verbs_path *)pending);
-}
-
-static void say_from(const struct muster_pending_connection *pending,
-                     char ret_from[MUSTER_ADDRESS_SIZE])
-{
-    struct muster_socket_address remote = {.size = sizeof remote.storage};
-    (void)getpeername(pending->watch.fd, (struct sockaddr *)&remote.storage, &remote.size);
-    muster_verbs_print_address(&remote, ret_from);
-}
-
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
-{
-    (void)remote;
-    struct verbs_path *path =
-        muster_verbs_path_create((struct verbs *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
-    return path != NULL ? &path->pending : NULL;
-}
-
-static bool calls(const struct muster_link *link)
-{
-    const struct verbs_link *end = link->end;
-    const struct verbs_path *path = end->paths[0];
-    return path != NULL && path->dialler &&
-           (path->pending.phase == MUSTER_PHASE_GREETING ||
-            path->pending.phase == MUSTER_PHASE_PROVING);
-}
-
 /* What the caller is not told now, it is told when the queue pair is connected. */
 static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_t place)
 {
@@ -383,7 +352,7 @@ static void begin_path(struct verbs_path *path, struct verbs_link *link, uint32_
         return;
     }
     warn(link);
-    (void)answer(&path->pending, MUSTER_REFUSED_VERBS);
+    (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_VERBS);
     (void)give_up(path, muster_last_error());
 }
 
@@ -394,14 +363,14 @@ static void take_other_call(struct verbs_path *path, struct muster_link *link)
     uint32_t place = path->pending.hello.index - 1U;
     if (end == NULL || place >= VERBS_PATHS_MAX ||
         end->calls.ticket != path->pending.hello.ticket || end->paths[place] != NULL) {
-        (void)answer(&path->pending, MUSTER_REFUSED_CROSSED);
+        (void)muster_verbs_answer(&path->pending, MUSTER_REFUSED_CROSSED);
         muster_verbs_path_close(path);
         return;
     }
     begin_path(path, end, place);
 }
 
-static void take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_verbs_take_call(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->hello.index > 0) {
@@ -463,7 +432,7 @@ static void read_end(struct verbs_path *path)
     }
 }
 
-static void path_ready(struct muster_watch *watch, uint32_t events)
+void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events)
 {
     struct verbs_path *path = (struct verbs_path *)watch;
     (void)events;
@@ -487,66 +456,3 @@ static void path_ready(struct muster_watch *watch, uint32_t events)
         break;
     }
 }
-
-/* The transport's -------------------------------------------------------------------------------
- */
-
-static void dial(struct muster_dialler *dialler)
-{
-    muster_verbs_dial((struct verbs_link *)dialler);
-}
-
-static void free_verbs(struct muster_pending_connections *pending_list)
-{
-    struct verbs *verbs = (struct verbs *)pending_list;
-    for (uint32_t i = 0; i < verbs->device_count; i++) {
-        muster_verbs_device_close(&verbs->devices[i]);
-    }
-    free(verbs->piece);
-    free(verbs);
-}
-
-static void init_end(struct muster_link *link)
-{
-    /* What is out is bounded by slots and segments, not by bytes. */
-    static const struct muster_bundle_limits limits = {.first_number = VERBS_FIRST_NUMBER,
-                                                       .window_bytes = UINT64_MAX,
-                                                       .ahead_max = MUSTER_BUNDLE_AHEAD_MAX};
-    struct verbs_link *end = link->end;
-    muster_bundle_init(&end->bundle, &limits);
-    end->dialler.match = &end->match;
-    end->link = link;
-    end->verbs = link->transport;
-    end->match.link = link;
-    end->match.unchecked = true; /* the device has a CRC of its own */
-    end->arrival.piece = end->verbs->piece;
-}
-
-static bool ended(const struct muster_link *link)
-{
-    const struct verbs_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_end; i++) {
-        if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
-            !muster_pending_ended(&end->paths[i]->pending)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-const struct muster_pending_ops muster_verbs_pending_ops = {
-    .elsewhere = MUSTER_REFUSED_VERBS,
-    .accepted = accepted,
-    .ready = path_ready,
-    .answer = answer,
-    .close = close_pending,
-    .from = say_from,
-    .end_size_bytes = sizeof(struct verbs_link),
-    .init_end = init_end,
-    .calls = calls,
-    .take = take_call,
-    .expired = expired,
-    .dial = dial,
-    .ended = ended,
-    .free = free_verbs,
-};

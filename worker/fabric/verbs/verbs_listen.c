@@ -59,17 +59,21 @@ static bool address_of_gid(const struct muster_verbs_gid *gid,
     return true;
 }
 
-static muster_status choose_address(const struct muster_verbs_device *device,
-                                    const struct muster_fabric_options *options,
-                                    struct muster_socket_address *ret_address, uint16_t *ret_first,
-                                    uint16_t *ret_last)
+/* First to last; 0: any. */
+struct port_range {
+    uint16_t first, last;
+};
+
+static muster_status choose_address(const struct verbs *verbs,
+                                    const struct muster_verbs_device *device,
+                                    const struct muster_verbs_settings *settings,
+                                    struct muster_socket_address *ret_address,
+                                    struct port_range *ret_ports)
 {
+    const char *first = verbs->pending_list.fabric->first_address;
     struct muster_socket_address listening = {0};
-    *ret_first = 0;
-    *ret_last = 0;
-    if (options->listen != NULL) {
-        TRY(muster_address_parse_listen(options->listen, &listening, ret_first, ret_last));
-    }
+    TRY(muster_address_parse_listen(muster_listen_at(&settings->listen, first), &listening,
+                                    &ret_ports->first, &ret_ports->last));
     if (address_of_gid(&device->gid, ret_address)) {
         return MUSTER_OK;
     }
@@ -84,8 +88,7 @@ static muster_status choose_address(const struct muster_verbs_device *device,
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     TRY(muster_host_addresses_read(here));
-    TRY(muster_addresses_choose(here, options->interfaces, options->first_address, 1, &chosen,
-                                &count));
+    TRY(muster_addresses_choose(here, settings->listen.interfaces, first, 1, &chosen, &count));
     *ret_address = here->all[chosen].address;
     return MUSTER_OK;
 }
@@ -114,22 +117,21 @@ static muster_status bind_within(int fd, struct muster_socket_address *address, 
 }
 
 static muster_status listen_at(struct verbs *verbs, uint32_t index,
-                               const struct muster_fabric_options *options)
+                               const struct muster_verbs_settings *settings)
 {
     struct muster_socket_address *own = &verbs->own[index];
-    uint16_t first = 0;
-    uint16_t last = 0;
+    struct port_range ports = {0, 0};
     const int yes = 1;
-    TRY(choose_address(&verbs->devices[index], options, own, &first, &last));
+    TRY(choose_address(verbs, &verbs->devices[index], settings, own, &ports));
     AUTO_CLOSE int fd =
         socket(own->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return muster_error_errno(MUSTER_FATAL, "socket");
     }
-    if (first != 0) {
+    if (ports.first != 0) {
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     }
-    TRY(bind_within(fd, own, first, last));
+    TRY(bind_within(fd, own, ports.first, ports.last));
     own->size = sizeof own->storage;
     if (listen(fd, SOMAXCONN) != 0 ||
         getsockname(fd, (struct sockaddr *)&own->storage, &own->size) != 0) {
@@ -138,10 +140,10 @@ static muster_status listen_at(struct verbs *verbs, uint32_t index,
     return muster_pending_connections_listen(&verbs->pending_list, TAKE_FD(fd));
 }
 
-muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_fabric_options *options)
+muster_status muster_verbs_listen(struct verbs *verbs, const struct muster_verbs_settings *settings)
 {
     for (uint32_t i = 0; i < verbs->device_count; i++) {
-        TRY(listen_at(verbs, i, options));
+        TRY(listen_at(verbs, i, settings));
     }
     return MUSTER_OK;
 }

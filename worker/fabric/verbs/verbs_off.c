@@ -2,9 +2,9 @@
 
 #include "worker/base/log.h"
 
-muster_status muster_verbs_is_off(const struct muster_fabric_options *options, muster_status status)
+muster_status muster_verbs_is_off(bool required, muster_status status)
 {
-    if (options->verbs.use == MUSTER_VERBS_REQUIRED) {
+    if (required) {
         return muster_error_prefix(status, "RDMA (MUSTER_VERBS)");
     }
     muster_log(MUSTER_LOG_WARN, "no links over RDMA (MUSTER_VERBS): %s", muster_last_error());

@@ -29,7 +29,7 @@ void muster_common_link_refresh(void *transport)
     DL_FOREACH_SAFE(pending_list->diallers, each, next)
     {
         struct muster_link *link = each->match->link;
-        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->ended(link)) {
+        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->connection.ended(link)) {
             struct muster_transfer_list none = {0};
             link->ops->close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -59,7 +59,7 @@ void muster_common_link_open(struct muster_link *link)
 {
     struct muster_pending_connections *pending_list = link->transport;
     if (muster_dialler_begin(pending_list, link)) {
-        pending_list->ops->dial(link->end);
+        pending_list->ops->connection.dial(link->end);
     }
 }
 

@@ -1,7 +1,7 @@
 /*
- * The slots of struct muster_link_ops that are alike for all transports which carry frames and have
- * half-open connections: TCP, shared memory, RDMA. Of such a transport the object begins with a
- * struct muster_pending_connections, and what link->end points to with a struct muster_dialler.
+ * The slots of struct muster_transport that are alike for all transports which carry frames and
+ * have half-open connections: TCP, shared memory, RDMA. Of such a transport the object begins with
+ * a struct muster_pending_connections, and what link->end points to with a struct muster_dialler.
  *
  * Threads: the fabric's lock.
  */
@@ -26,6 +26,13 @@ void muster_common_link_announce(struct muster_link *link,
                                  const struct muster_operation_id *operation);
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key);
+
+/* Those that no such transport does otherwise: part of its row. */
+#define MUSTER_COMMON_LINK_OPERATIONS                                                 \
+    .woken = muster_common_link_woken, .refresh = muster_common_link_refresh,         \
+    .open = muster_common_link_open, .post_receive = muster_common_link_post_receive, \
+    .abort = muster_common_link_abort, .announce = muster_common_link_announce,       \
+    .has_arrived = muster_common_link_has_arrived
 
 /* The last part of the slot close, when the transport has let go of all else. */
 void muster_common_link_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends);

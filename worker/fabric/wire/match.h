@@ -61,7 +61,7 @@ struct muster_match {
 void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Frees what it holds; the sends go to ret_sends. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
-/* The slots of struct muster_link_ops, for the transport to pass on. */
+/* The slots of struct muster_transport, for the transport to pass on. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer);
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer);
 /* The transport has already forgotten its outgoing bytes of these sends. */

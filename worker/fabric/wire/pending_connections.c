@@ -29,7 +29,7 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
     }
     pending->all = pending_list;
     pending->watch = *watch;
-    pending->watch.ready = pending_list->ops->ready;
+    pending->watch.ready = pending_list->ops->connection.ready;
     pending->phase = phase;
     pending->deadline_ns = MUSTER_NEVER;
     if (muster_watch_add(pending_list->fabric, &pending->watch) != MUSTER_OK) {
@@ -77,10 +77,10 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
 {
     char from[MUSTER_ADDRESS_SIZE];
     struct muster_pending_connections *pending_list = pending->all;
-    pending_list->ops->from(pending, from);
+    muster_address_print_as(pending_list->ops->name, &pending->remote, from);
     muster_rejections_note(&pending_list->strangers, kind, from, why, muster_clock_ns());
     pending_list->fabric->figures.strangers_refused++;
-    pending_list->ops->close(pending);
+    pending_list->ops->connection.close(pending);
 }
 
 void muster_pending_refuse(struct muster_pending_connection *pending, enum muster_rejection kind)
@@ -106,7 +106,7 @@ int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
 void muster_pending_turn_away(struct muster_pending_connection *pending,
                               enum muster_verdict verdict, enum muster_rejection kind)
 {
-    (void)pending->all->ops->answer(pending, verdict); /* a courtesy */
+    (void)pending->all->ops->connection.answer(pending, verdict); /* a courtesy */
     muster_pending_refuse(pending, kind);
 }
 
@@ -134,8 +134,8 @@ static void park(struct muster_pending_connection *pending)
         return;
     }
     if (waits_already(pending)) {
-        (void)pending_list->ops->answer(pending, MUSTER_REFUSED_CROSSED);
-        pending_list->ops->close(pending);
+        (void)pending_list->ops->connection.answer(pending, MUSTER_REFUSED_CROSSED);
+        pending_list->ops->connection.close(pending);
         return;
     }
     if (pending_list->parked >= MUSTER_PARKED_MAX) {
@@ -146,8 +146,8 @@ static void park(struct muster_pending_connection *pending)
     pending_list->parked++;
     pending->phase = MUSTER_PHASE_PARKED;
     pending->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
-    if (!pending_list->ops->answer(pending, MUSTER_WAIT)) {
-        pending_list->ops->close(pending); /* the caller will notice, and dial again */
+    if (!pending_list->ops->connection.answer(pending, MUSTER_WAIT)) {
+        pending_list->ops->connection.close(pending); /* the caller will notice, and dial again */
     }
 }
 
@@ -158,7 +158,7 @@ static void judge(struct muster_pending_connection *pending)
     const struct muster_hello *hello = &pending->hello;
     bool for_us = strcmp(hello->to, fabric->member) == 0;
     if (fabric->parting) {
-        pending_list->ops->close(pending);
+        pending_list->ops->connection.close(pending);
         return;
     }
     if (fabric->generation == 0 && for_us) {
@@ -171,7 +171,7 @@ static void judge(struct muster_pending_connection *pending)
     }
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
     if (for_us && link != NULL) {
-        pending_list->ops->take(pending, link);
+        pending_list->ops->connection.take(pending, link);
     } else if (for_us && hello->generation > fabric->generation) {
         park(pending);
     } else {
@@ -219,20 +219,21 @@ static enum muster_verdict begin_link(struct muster_pending_connections *pending
 static enum muster_verdict verdict_on(struct muster_pending_connections *pending_list,
                                       struct muster_link *link)
 {
-    const struct muster_pending_ops *ops = pending_list->ops;
+    const struct muster_transport *ops = pending_list->ops;
     bool ours = link->transport == pending_list && link->end != NULL;
     switch (link->state) {
     case MUSTER_LINK_IDLE:
         return begin_link(pending_list, link);
     case MUSTER_LINK_OPENING:
         if (!ours) {
-            return ops->elsewhere;
+            return ops->connection.elsewhere;
         }
-        return ops->calls(link) && strcmp(pending_list->fabric->member, link->peer.member) < 0
+        return ops->connection.calls(link) &&
+                       strcmp(pending_list->fabric->member, link->peer.member) < 0
                    ? MUSTER_REFUSED_CROSSED
                    : MUSTER_WELCOME;
     case MUSTER_LINK_OPEN:
-        return ours ? MUSTER_REFUSED_CROSSED : ops->elsewhere;
+        return ours ? MUSTER_REFUSED_CROSSED : ops->connection.elsewhere;
     case MUSTER_LINK_LEFT:
     case MUSTER_LINK_LOST:
         break;
@@ -242,11 +243,11 @@ static enum muster_verdict verdict_on(struct muster_pending_connections *pending
 
 bool muster_pending_counts(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    const struct muster_pending_ops *ops = pending->all->ops;
+    const struct muster_transport *ops = pending->all->ops;
     enum muster_verdict verdict = verdict_on(pending->all, link);
     if (verdict != MUSTER_WELCOME) {
-        (void)ops->answer(pending, verdict);
-        ops->close(pending);
+        (void)ops->connection.answer(pending, verdict);
+        ops->connection.close(pending);
         return false;
     }
     struct muster_dialler *end = link->end;
@@ -258,7 +259,7 @@ bool muster_pending_counts(struct muster_pending_connection *pending, struct mus
 void muster_pending_unheard(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct muster_dialler *end = link->end;
-    pending->all->ops->close(pending);
+    pending->all->ops->connection.close(pending);
     end->redial_ns = muster_clock_ns();
 }
 
@@ -277,7 +278,7 @@ void muster_pending_refused(struct muster_pending_connection *pending, struct mu
 {
     switch (verdict) {
     case MUSTER_REFUSED_CROSSED:
-        pending->all->ops->close(pending);
+        pending->all->ops->connection.close(pending);
         muster_dialler_crossed(link->end);
         break;
     case MUSTER_REFUSED_VERSION:
@@ -293,7 +294,7 @@ void muster_pending_refused(struct muster_pending_connection *pending, struct mu
 
 void muster_pending_hung_up(struct muster_pending_connection *pending, struct muster_link *link)
 {
-    pending->all->ops->close(pending);
+    pending->all->ops->connection.close(pending);
     if (!muster_dialler_again(link->end)) {
         muster_link_try_next(link, "it closes the connection without an answer");
     }
@@ -303,14 +304,14 @@ void muster_pending_hung_up(struct muster_pending_connection *pending, struct mu
 
 bool muster_dialler_begin(struct muster_pending_connections *pending_list, struct muster_link *link)
 {
-    struct muster_dialler *end = calloc(1, pending_list->ops->end_size_bytes);
+    struct muster_dialler *end = calloc(1, pending_list->ops->connection.end_size_bytes);
     if (end == NULL) {
         muster_link_fail(link, MUSTER_LINK_LOST, "out of memory");
         return false;
     }
     link->end = end;
     link->state = MUSTER_LINK_OPENING;
-    pending_list->ops->init_end(link);
+    pending_list->ops->connection.init_end(link);
     end->redial_ns = MUSTER_NEVER;
     DL_APPEND(pending_list->diallers, end);
     return true;
@@ -445,9 +446,10 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
             push_out_oldest(pending_list);
         }
         struct muster_pending_connection *pending =
-            pending_list->ops->accepted(pending_list, fd, &remote);
+            pending_list->ops->connection.accepted(pending_list, fd, &remote);
         if (pending != NULL) {
             pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
+            pending->remote = remote;
         }
     }
 }
@@ -461,7 +463,7 @@ static void expire(struct muster_pending_connection *pending)
     } else if (pending->phase == MUSTER_PHASE_PARKED) {
         muster_pending_refuse(pending, MUSTER_REJECTED_EARLY);
     } else {
-        pending->all->ops->expired(pending);
+        pending->all->ops->connection.expired(pending);
     }
 }
 
@@ -504,7 +506,7 @@ static int64_t redial(struct muster_pending_connections *pending_list, int64_t n
     while (dialler != NULL) {
         if (dialler->redial_ns <= now_ns) {
             dialler->redial_ns = MUSTER_NEVER;
-            pending_list->ops->dial(dialler);
+            pending_list->ops->connection.dial(dialler);
             dialler = pending_list->diallers;
             due_ns = MUSTER_NEVER;
             continue;
@@ -532,7 +534,7 @@ int64_t muster_pending_connections_timers(struct muster_pending_connections *pen
 
 void muster_pending_connections_init(struct muster_pending_connections *pending_list,
                                      struct muster_fabric *fabric,
-                                     const struct muster_pending_ops *ops)
+                                     const struct muster_transport *ops)
 {
     pending_list->fabric = fabric;
     pending_list->ops = ops;
@@ -547,7 +549,7 @@ static void free_listener(struct muster_watch *watch)
     LL_DELETE(pending_list->listeners, listener);
     free(listener);
     if (pending_list->listeners == NULL) {
-        pending_list->ops->free(pending_list);
+        pending_list->ops->connection.free(pending_list);
     }
 }
 
@@ -575,10 +577,10 @@ muster_status muster_pending_connections_listen(struct muster_pending_connection
 void muster_pending_connections_stop(struct muster_pending_connections *pending_list)
 {
     while (pending_list->list != NULL) {
-        pending_list->ops->close(pending_list->list);
+        pending_list->ops->connection.close(pending_list->list);
     }
     if (pending_list->listeners == NULL) {
-        pending_list->ops->free(pending_list);
+        pending_list->ops->connection.free(pending_list);
         return;
     }
     for (struct muster_listener *each = pending_list->listeners; each != NULL; each = each->next) {

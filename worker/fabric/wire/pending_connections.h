@@ -47,8 +47,9 @@ struct muster_pending_connection {
     struct muster_pending_connections *all;
     enum muster_phase phase;
     int64_t deadline_ns;
-    bool prolonged;            /* its time was over, and we were the ones who were late */
-    struct muster_hello hello; /* once it has come */
+    bool prolonged;                      /* its time was over, and we were the ones who were late */
+    struct muster_socket_address remote; /* size 0: not accepted here */
+    struct muster_hello hello;           /* once it has come */
     struct muster_pending_connection *prev, *next; /* in all->list, unless OPEN */
 };
 
@@ -61,54 +62,6 @@ struct muster_dialler {
     struct muster_dialler *prev, *next; /* in halves->diallers */
 };
 
-/* What a transport provides. */
-struct muster_pending_ops {
-    /* What a caller is told when the link is open, or on its way, over another transport. */
-    enum muster_verdict elsewhere;
-
-    /* A new connection: makes its record by muster_pending_create() and returns it. Takes the
-     * descriptor, also on failure: NULL then. */
-    struct muster_pending_connection *(*accepted)(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote);
-
-    /* There is news on a connection, open or not: see struct muster_watch. */
-    void (*ready)(struct muster_watch *watch, uint32_t events);
-
-    /* Sends the verdict; false if that failed. */
-    bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
-
-    /* Ends the connection, also an open one: muster_pending_leave() and muster_watch_retire(). */
-    void (*close)(struct muster_pending_connection *pending);
-
-    /* Where it comes from, for logs. */
-    void (*from)(const struct muster_pending_connection *pending,
-                 char ret_from[MUSTER_ADDRESS_SIZE]);
-
-    /* What link->end points to: its size, and what fills it when it is zeroed, but for the
-     * dialler's times and place. */
-    size_t end_size_bytes;
-    void (*init_end)(struct muster_link *link);
-
-    /* Whether our own call to it is under way; the link is this transport's. */
-    bool (*calls)(const struct muster_link *link);
-
-    /* A member of this generation calls, with the right token: answers, and opens or closes. */
-    void (*take)(struct muster_pending_connection *pending, struct muster_link *link);
-
-    /* The time of one that is DIALLING or PROVING is over. */
-    void (*expired)(struct muster_pending_connection *pending);
-
-    /* A call is due: the first to a link that is OPENING, or another. */
-    void (*dial)(struct muster_dialler *dialler);
-
-    /* State OPEN: whether the peer has ended the connection, or all of them. */
-    bool (*ended)(const struct muster_link *link);
-
-    /* Frees the transport's object. */
-    void (*free)(struct muster_pending_connections *pending_list);
-};
-
 /* A descriptor at which is accepted. */
 struct muster_listener {
     struct muster_watch watch; /* first */
@@ -119,7 +72,7 @@ struct muster_listener {
 /* All of one transport: the first member of its object. */
 struct muster_pending_connections {
     struct muster_fabric *fabric;
-    const struct muster_pending_ops *ops;
+    const struct muster_transport *ops;
     struct muster_listener *listeners;
     int64_t accept_again_ns;                /* MUSTER_NEVER: accepting */
     int64_t say_again_ns;                   /* that it cannot */
@@ -132,7 +85,7 @@ struct muster_pending_connections {
 /* The rest zeroed. */
 void muster_pending_connections_init(struct muster_pending_connections *pending_list,
                                      struct muster_fabric *fabric,
-                                     const struct muster_pending_ops *ops);
+                                     const struct muster_transport *ops);
 /* Accepts at this descriptor, too, which is listening; takes it, also on failure. */
 MUSTER_CHECKED muster_status
 muster_pending_connections_listen(struct muster_pending_connections *pending_list, int fd);

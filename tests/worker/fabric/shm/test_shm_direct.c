@@ -15,7 +15,7 @@
 
 enum { LARGE_BYTES = 1024 * 1024 + 4, ROUNDS = 6 };
 
-static const struct rig_transport memory = {.name = "shared memory", .shared_memory = true};
+static const struct rig_transport memory = {.name = "shared memory", .transports = "shm"};
 
 /* The end of rank 0's link to rank 1, for looking at it while nobody waits. */
 static struct shm_link *end_of(const struct rig *rig, uint32_t rank)

@@ -18,7 +18,7 @@
 
 enum { LIVES = 80, WRITES = 30, LARGE_BYTES = 100000 };
 
-static const struct rig_transport memory_only = {.name = "shared memory", .shared_memory = true};
+static const struct rig_transport memory_only = {.name = "shared memory", .transports = "shm"};
 static unsigned seed;
 
 /* A member that the test plays itself. */
@@ -331,8 +331,8 @@ static void expect_nobody_there(struct rig *rig)
 static void test_who_is_called_goes_on_to_tcp_also_after_it_has_called_in_vain(void **state)
 {
     (void)state;
-    static const struct rig_transport both = {
-        .name = "shared memory, then tcp", .listen = "127.0.0.1", .shared_memory = true};
+    static const struct rig_transport both = {.name = "shared memory, then tcp",
+                                              .transports = "shm,tcp"};
     struct rig rig;
     uint64_t verdict = 0;
     rig_init(&rig, &both, 2);

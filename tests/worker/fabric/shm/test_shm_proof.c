@@ -18,9 +18,9 @@
 
 enum { REGION_BYTES = 1 << 16, TAG = 7 };
 
-static const struct rig_transport both = {
-    .name = "shared memory, then tcp", .listen = "127.0.0.1", .shared_memory = true};
-static const struct rig_transport memory_only = {.name = "shared memory", .shared_memory = true};
+static const struct rig_transport both = {.name = "shared memory, then tcp",
+                                          .transports = "shm,tcp"};
+static const struct rig_transport memory_only = {.name = "shared memory", .transports = "shm"};
 
 static char *expect_shares(struct rig *rig, uint32_t rank, void *user)
 {
@@ -190,7 +190,7 @@ static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **stat
 static void test_no_descriptor_goes_over_tcp(void **state)
 {
     (void)state;
-    static const struct rig_transport tcp = {.name = "tcp", .listen = "127.0.0.1"};
+    static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
     struct rig rig;
     rig_init(&rig, &tcp, 2);
     expect_exchange(&rig, false);

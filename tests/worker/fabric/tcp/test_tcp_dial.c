@@ -20,7 +20,7 @@
 
 enum { LATE_LOOKS = 10, LATE_MS = 60 };
 
-static const struct rig_transport tcp = {.name = "tcp", .listen = "127.0.0.1"};
+static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
 
 /* Somebody else ------------------------------------------------------------------------------ */
 
@@ -272,16 +272,16 @@ static void who_has_no_descriptor_left_blames_itself(void **state)
 
 /* Several addresses of one member ------------------------------------------------------------ */
 
-static void listen_on_loopback(uint32_t rank, struct muster_fabric_options *options)
+static void listen_on_loopback(uint32_t rank, struct fabric_wish *wish)
 {
     (void)rank;
-    if (options != NULL) {
-        options->interfaces = "lo";
+    if (wish != NULL) {
+        wish->options.interface = "lo";
     }
 }
 
 static const struct rig_transport everywhere = {
-    .name = "tcp", .listen = "*", .prepare = listen_on_loopback};
+    .name = "tcp", .transports = "tcp", .options.listen = "*", .prepare = listen_on_loopback};
 
 /* The same address many times: all calls come to the same member, which takes one. */
 static void multiply_addresses(struct rig *rig)

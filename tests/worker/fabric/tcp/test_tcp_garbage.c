@@ -136,7 +136,7 @@ static void no_bytes_of_a_member_do_more_than_lose_its_link(void **state)
     (void)state;
     static unsigned char burst[2 * BURST_BYTES + MUSTER_FRAME_SIZE];
     for (int i = 0; i < LIVES; i++) {
-        const struct rig_transport tcp = {.name = "tcp", .listen = "127.0.0.1"};
+        const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
         struct rig rig;
         rig_init(&rig, &tcp, 2);
         int fd = become_member(&rig);

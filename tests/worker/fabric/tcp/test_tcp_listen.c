@@ -1,4 +1,5 @@
 /* Where a fabric listens: addresses, ports and ranges of ports. */
+#include "tests/support/fabrics.h"
 #include "worker/base/status.h"
 #include "worker/fabric/address/address.h"
 #include "worker/fabric/fabric.h"
@@ -18,9 +19,10 @@ enum { RANGE = 50 };
 
 static muster_status listen_at(const char *where, struct muster_fabric **ret_fabric)
 {
-    const struct muster_fabric_options options = {.member = "00000000-0000-4000-8000-000000000001",
-                                                  .listen = where};
-    return muster_fabric_create(&options, ret_fabric);
+    const struct fabric_wish wish = {.transports = "tcp",
+                                     .options.listen = where,
+                                     .fabric.member = "00000000-0000-4000-8000-000000000001"};
+    return fabrics_make(&wish, ret_fabric);
 }
 
 static void expect_refusal(const char *where, const char *why)

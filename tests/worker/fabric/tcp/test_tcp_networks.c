@@ -19,20 +19,21 @@ static int home;
 static int hosts[HOSTS];
 
 /* What the members of this test listen at: alike on all hosts, unless said otherwise. */
-static struct muster_fabric_options wanted[HOSTS];
+static struct fabric_wish wanted[HOSTS];
 
-static void be_at_host(uint32_t rank, struct muster_fabric_options *options)
+static void be_at_host(uint32_t rank, struct fabric_wish *wish)
 {
     test_host_enter(rank < HOSTS ? hosts[rank] : home);
-    if (options != NULL) {
-        options->listen = wanted[rank].listen != NULL ? wanted[rank].listen : "*";
-        options->interfaces = wanted[rank].interfaces;
-        options->first_address = wanted[rank].first_address;
-        options->silence_ms = wanted[rank].silence_ms;
+    if (wish != NULL) {
+        const char *listen = wanted[rank].options.listen;
+        wish->options.listen = listen != NULL ? listen : "*";
+        wish->options.interface = wanted[rank].options.interface;
+        wish->fabric.first_address = wanted[rank].fabric.first_address;
+        wish->silence_ms = wanted[rank].silence_ms;
     }
 }
 
-static const struct rig_transport tcp = {.name = "tcp", .prepare = be_at_host};
+static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp", .prepare = be_at_host};
 
 /* Runs ip at a host. */
 #define AT(host, ...)                      \
@@ -166,8 +167,8 @@ static void the_same_bridge_on_both_hosts_is_passed_over(void **state)
         AT(i, "link add docker0 type bridge");
         AT(i, "link set docker0 up");
         give(i, "172.17.0.1/16", "docker0");
-        wanted[i].listen = "*:7000"; /* so that each would find itself there */
-        wanted[i].first_address = "172.17.0.1";
+        wanted[i].options.listen = "*:7000"; /* so that each would find itself there */
+        wanted[i].fabric.first_address = "172.17.0.1";
     }
     wire(0, 1, "eth0");
     give(0, "10.1.0.1/24", "eth0");
@@ -227,7 +228,7 @@ static void interfaces_can_be_named(void **state)
     lay_two_wires();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t k = 0; k < 2; k++) {
-            wanted[k].interfaces = cases[i].interfaces;
+            wanted[k].options.interface = cases[i].interfaces;
         }
         link_comes_up(cases[i].network);
     }
@@ -241,7 +242,7 @@ static void ports_are_taken_from_the_range_at_every_address(void **state)
     close(hosts[2]);
     hosts[2] = dup(hosts[1]); /* a neighbour */
     for (uint32_t i = 0; i < HOSTS; i++) {
-        wanted[i].listen = "*:7000-7001";
+        wanted[i].options.listen = "*:7000-7001";
     }
     rig_init(&rig, &tcp, HOSTS);
     for (uint32_t i = 0; i < HOSTS; i++) {
@@ -265,7 +266,7 @@ static void who_cannot_reach_the_peer_is_reached_by_it(void **state)
     AT(1, "link add eth1 type bridge");
     AT(1, "link set eth1 up");
     give(1, "10.9.0.2/24", "eth1");
-    wanted[1].interfaces = "eth1";
+    wanted[1].options.interface = "eth1";
     struct rig rig;
     int smaller[2] = {0, 0};
     while (smaller[0] == 0 || smaller[1] == 0) { /* whichever call counts where two cross */

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { CONNECTIONS_MAX = MUSTER_TCP_CONNECTIONS_MAX };
+enum { CONNECTIONS_MAX = MUSTER_CONNECTIONS_MAX };
 
 /* In the place of rank 1. */
 struct peer {
@@ -89,7 +89,7 @@ static void meet(struct peer *peer)
 {
     struct rig *rig = &peer->rig;
     peer->transport = (struct rig_transport){
-        .name = "tcp", .listen = "127.0.0.1", .connections = peer->connections};
+        .name = "tcp", .transports = "tcp", .options.tcp_connections = peer->connections};
     rig_init(rig, &peer->transport, 2);
     rig_replace(rig, 1);
     peer->listener = listen_here(rig->peers[1].addresses[0]);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static const struct rig_transport tcp = {.name = "tcp", .listen = "127.0.0.1"};
+static const struct rig_transport tcp = {.name = "tcp", .transports = "tcp"};
 
 /* Rank 0 looks until it says, or no longer says, that it lacks descriptors. */
 static void await_exhausted(struct rig *rig, bool wanted)
@@ -84,8 +84,9 @@ static void an_address_that_is_not_ours_is_invalid(void **state)
     static const char *const wrong[] = {"0.0.0.0", "::", "host", "", "127.0.0.1:http", "192.0.2.1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct muster_fabric *fabric = NULL;
-        struct muster_fabric_options options = {.member = "m", .listen = wrong[i]};
-        assert_int_equal(muster_fabric_create(&options, &fabric), MUSTER_INVALID);
+        const struct fabric_wish wish = {
+            .transports = "tcp", .options.listen = wrong[i], .fabric.member = "m"};
+        assert_int_equal(fabrics_make(&wish, &fabric), MUSTER_INVALID);
         assert_null(fabric);
         assert_non_null(strstr(muster_last_error(), wrong[i]));
     }

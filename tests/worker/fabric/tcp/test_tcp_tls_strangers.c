@@ -26,8 +26,8 @@
 enum { BURST_BYTES = 4000, LIVES = 20, HALVES = 200, AWAY_MS = 5500 };
 
 static struct certificates certificates;
-static struct rig_transport with_tls = {.name = "tcp with TLS", .listen = "127.0.0.1"};
-static const struct rig_transport without_tls = {.name = "tcp", .listen = "127.0.0.1"};
+static struct rig_transport with_tls = {.name = "tcp with TLS", .transports = "tcp"};
+static const struct rig_transport without_tls = {.name = "tcp", .transports = "tcp"};
 
 static int make_certificates(void **state)
 {
@@ -45,7 +45,7 @@ static int make_certificates(void **state)
                                                                .issuer = "authority",
                                                                .from_s = -7200,
                                                                .till_s = -60});
-    with_tls.tls = certificates_files(&certificates, "member", "authority");
+    certificates_choose(&certificates, "member", "authority", &with_tls.options);
     return 0;
 }
 
@@ -137,10 +137,10 @@ static void who_has_another_authority_is_refused(void **state)
 {
     (void)state;
     struct rig_transport foreign = with_tls;
-    foreign.tls = certificates_files(&certificates, "foreign", "other");
+    certificates_choose(&certificates, "foreign", "other", &foreign.options);
     expect_refusal(&with_tls, &foreign, "its certificate is refused: ");
     /* It trusts us, but we do not trust it. */
-    foreign.tls.authority = write_both();
+    foreign.options.tls_authority = write_both();
     expect_refusal(&with_tls, &foreign, "it refuses this member by the TLS alert \"unknown CA\"");
 }
 
@@ -148,8 +148,8 @@ static void who_lacks_the_name_is_refused(void **state)
 {
     (void)state;
     struct rig_transport named = with_tls;
-    named.tls = certificates_files(&certificates, "named", "authority");
-    named.tls.name = "job.x";
+    certificates_choose(&certificates, "named", "authority", &named.options);
+    named.options.tls_name = "job.x";
     expect_refusal(&with_tls, &named, "its certificate is refused: hostname mismatch");
     expect_refusal(&named, &with_tls, "it refuses this member by the TLS alert");
 }

@@ -78,12 +78,12 @@ static struct draw draw_round(unsigned seed)
     return draw;
 }
 
-static void prepare(uint32_t rank, struct muster_fabric_options *options)
+static void prepare(uint32_t rank, struct fabric_wish *wish)
 {
-    if (options != NULL) {
-        options->verbs.connections = drawn.connections[rank];
-        options->verbs.device = drawn.devices[rank];
-        options->listen = drawn.tcp ? "127.0.0.1" : NULL;
+    if (wish != NULL) {
+        wish->options.verbs_connections = drawn.connections[rank];
+        wish->options.verbs_device = drawn.devices[rank];
+        wish->transports = drawn.tcp ? "verbs,tcp" : "verbs";
     }
 }
 
@@ -242,10 +242,7 @@ static bool is_end(muster_status status)
 /* Gives how the ranks ended. */
 static void run_round(const struct draw *draw, muster_status ret_status[2])
 {
-    static const struct rig_transport transport = {
-        .name = "verbs, rough",
-        .prepare = prepare,
-        .verbs = {.use = MUSTER_VERBS_REQUIRED, .gid = -1}};
+    static const struct rig_transport transport = {.name = "verbs, rough", .prepare = prepare};
     struct round *round = calloc(1, sizeof *round);
     pthread_t thread;
     assert_non_null(round);

@@ -23,11 +23,10 @@ enum {
     SKIPPED = 77
 };
 
-static const struct rig_transport two_devices = {.name = "verbs, 4 paths by two devices",
-                                                 .verbs = {.use = MUSTER_VERBS_REQUIRED,
-                                                           .gid = -1,
-                                                           .device = "pretend0,pretend1",
-                                                           .connections = CONNECTIONS}};
+static const struct rig_transport two_devices = {
+    .name = "verbs, 4 paths by two devices",
+    .transports = "verbs",
+    .options = {.verbs_device = "pretend0,pretend1", .verbs_connections = CONNECTIONS}};
 static const struct gpu_pretend *gpu;
 static pthread_barrier_t both;
 static uint32_t broken; /* of paths */

@@ -1,0 +1,40 @@
+/* The stores, one row each. */
+#include "rendezvous/store/store.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_memory(const char *place)
+{
+    return strcmp(place, "memory") == 0;
+}
+
+static muster_status open_memory(const char *place, struct muster_store **ret_store)
+{
+    (void)place;
+    return muster_store_memory_open(ret_store);
+}
+
+static bool is_path(const char *place)
+{
+    (void)place;
+    return true;
+}
+
+/* The first row that accepts the place opens it. */
+static const struct {
+    bool (*accepts)(const char *place);
+    muster_status (*open)(const char *place, struct muster_store **ret_store);
+} stores[] = {
+    {is_memory, open_memory},
+    {is_path, muster_store_sqlite_open},
+};
+
+muster_status muster_store_open(const char *place, struct muster_store **ret_store)
+{
+    size_t row = 0;
+    while (!stores[row].accepts(place)) {
+        row++;
+    }
+    return stores[row].open(place, ret_store);
+}

@@ -1,0 +1,47 @@
+/*
+ * The floor: options as users write them. An option is a field of a struct, an environment variable
+ * or a word of a command line; numbers are decimal, without sign, blanks or unit.
+ *
+ * A struct that is filled from the environment cannot report an error. A variable that is no number
+ * therefore becomes MUSTER_OPTION_BAD there, which no option allows, and the check that follows
+ * says what is wrong with the variable.
+ *
+ * Error texts name the option, its variable, the value and what is allowed.
+ */
+#ifndef MUSTER_WORKER_BASE_OPTION_PARSE_H
+#define MUSTER_WORKER_BASE_OPTION_PARSE_H
+
+#include "worker/base/status.h"
+
+#include <stdint.h>
+
+#define MUSTER_OPTION_BAD UINT32_MAX
+
+/* what: "--hold-ms". MUSTER_INVALID: the text is not a number, or not from least to most. */
+MUSTER_CHECKED muster_status muster_option_parse_number(const char *what, const char *text,
+                                                        uint32_t least, uint32_t most,
+                                                        uint32_t *ret_number);
+
+/* The value of an environment variable; NULL if it is not set or empty. */
+const char *muster_option_variable(const char *name);
+/* MUSTER_OPTION_BAD if the variable is no number. */
+uint32_t muster_option_read_number(const char *name, uint32_t fallback);
+/* The same for a switch, which is 0 or 1; -1 if the variable is no number. */
+int muster_option_read_switch(const char *name, int fallback);
+
+/* A number that an option gives, and its bounds. */
+struct muster_option_range {
+    const char *option, *variable;
+    uint32_t least, most;
+};
+
+/* MUSTER_INVALID: the number is out of its bounds, or the variable that it came from is none. */
+MUSTER_CHECKED muster_status muster_option_check_number(uint32_t number,
+                                                        struct muster_option_range range);
+MUSTER_CHECKED muster_status muster_option_check_switch(int value, const char *option,
+                                                        const char *variable);
+
+/* NULL stays NULL. *ret_copy is the caller's. */
+MUSTER_CHECKED muster_status muster_option_copy(const char *text, char **ret_copy);
+
+#endif
