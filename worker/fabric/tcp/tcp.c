@@ -231,8 +231,8 @@ static void init_end(struct muster_link *link)
 static bool ended(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_ended(&end->paths[i]->pending)) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && !muster_pending_ended(&end->paths[i]->pending)) {
             return false;
         }
     }
