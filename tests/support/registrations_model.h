@@ -62,7 +62,7 @@ extern struct model {
     int refusal;                 /* the errno of all that it refuses now */
     int refused;                 /* in the present call */
     /* Who uses it. */
-    struct muster_extent transfers[TRANSFERS];
+    struct muster_usable_range transfers[TRANSFERS];
     struct hold holds[HOLDS];
     uint32_t hold_count;
 } model;
@@ -73,15 +73,15 @@ void model_begin(uint64_t bound, bool with_watch);
 void model_finish(void);
 
 /* Part of the pretended address space. */
-struct muster_extent model_memory(size_t offset, size_t size_bytes);
+struct muster_usable_range model_memory(size_t offset, size_t size_bytes);
 /* Unmaps those pages that no transfer has; what is watched is told. */
 void model_unmap(size_t first, size_t count);
 bool model_in_use(uintptr_t begin_address, uintptr_t end_address);
 
 /* Returns how many bytes it was given; 0: none. Checks what it was given. */
-size_t model_hold(const struct muster_extent *extent, size_t offset, size_t size_bytes);
+size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_t size_bytes);
 void model_release(uint32_t index);
 /* Ends what may be done with the extent, and zeroes it. */
-void model_end(struct muster_extent *extent);
+void model_end(struct muster_usable_range *usable);
 
 #endif

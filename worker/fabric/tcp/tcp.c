@@ -60,7 +60,7 @@ static uint32_t tcp_addresses(const void *transport, uint32_t most,
 static void tcp_begin_generation(void *transport)
 {
     struct tcp *tcp = transport;
-    muster_tls_renew(&tcp->tls);
+    muster_tls_reload(&tcp->tls);
     muster_common_link_begin_generation(tcp);
 }
 
@@ -225,8 +225,8 @@ static void init_end(struct muster_link *link)
 static bool is_closed(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
-    for (uint32_t i = 0; i < end->path_count; i++) {
-        if (!muster_pending_is_closed(&end->paths[i]->pending)) {
+    for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
+        if (end->paths[i] != NULL && !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }

@@ -54,24 +54,25 @@ struct tcp_path {
     struct tcp_link *link; /* NULL until it is known */
     struct muster_socket_address remote;
     struct muster_tls_channel *tls; /* NULL: plain */
-    bool heard;                     /* the peer's first byte has come: it is TLS's or not */
-    bool secured;                   /* the handshake of TLS is over */
+    bool first_byte_seen;           /* the peer's first byte has come: it is TLS's or not */
+    bool tls_ready;                 /* the handshake of TLS is over */
 
     unsigned char header[MUSTER_HELLO_SIZE]; /* a hello, an answer, a frame header coming in */
     uint32_t have;
-    uint32_t index;          /* of the link's connections, as the dialler counts */
-    uint32_t place;          /* in the link's paths, when it is open */
-    struct tcp_parcel *torn; /* on a bundle: the frame that is half out, or NULL */
-    struct tcp_parcel rest;  /* likewise, once it is acknowledged: it came by another path */
-    struct tcp_held *coming; /* the frame whose payload is coming in, on a bundle */
+    uint32_t index;                   /* of the link's connections, as the dialler counts */
+    uint32_t place;                   /* in the link's paths, when it is open */
+    struct tcp_window_entry *partial; /* on a bundle: the frame that is half out, or NULL */
+    struct tcp_window_entry
+        acknowledged_rest; /* likewise, once it is acknowledged: it came by another path */
+    struct tcp_arrived_frame *arriving; /* the frame whose payload is coming in, on a bundle */
     struct muster_arrival in;
     bool in_payload;
 
     struct tcp_outgoing frames[TCP_FRAMES_MAX];
     uint32_t frame_count;
-    uint32_t passed; /* the first of them: encrypted, and not yet in the kernel's hands */
+    uint32_t accepted_count; /* the first of them: encrypted, and not yet in the kernel's hands */
     struct muster_frame_queue control; /* goes before frames, but behind one that is half out */
-    bool deaf;                         /* writing has failed: read what is left */
+    bool send_failed;                  /* writing has failed: read what is left */
 };
 
 /* The calls of one opening of a link. */
@@ -105,8 +106,9 @@ struct tcp_link {
     uint32_t path_count;
     struct tcp_bundle *bundle; /* NULL: one connection and no more */
     struct muster_bundle_calls calls;
-    struct muster_socket_address there; /* where it was dialled; size 0: the peer has dialled */
-    bool parting, parted;               /* goodbye is queued; it is out */
+    struct muster_socket_address
+        dialled_address;  /* where it was dialled; size 0: the peer has dialled */
+    bool parting, parted; /* goodbye is queued; it is out */
     struct tcp_dialling dialling;
 };
 

@@ -1,4 +1,4 @@
-/* A connection that has ended, and one whose end nobody tells: what becomes of the link. */
+/* Lost connections, also those whose peer is silent: what becomes of the link. */
 #include "worker/fabric/tcp/tcp.h"
 
 #include <errno.h>

@@ -114,12 +114,12 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
 
 static bool verbs_poll(const void *transport)
 {
-    return muster_verbs_look((struct verbs *)transport);
+    return muster_verbs_poll((struct verbs *)transport);
 }
 
 static void verbs_mark_updated(void *transport)
 {
-    (void)muster_verbs_take_some(transport);
+    (void)muster_verbs_handle_some(transport);
 }
 
 static void verbs_arm_wakeups(void *transport, bool dozing)
@@ -311,7 +311,7 @@ static bool is_closed(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
-        if (end->paths[i] != NULL && muster_verbs_path_serves(end->paths[i]) &&
+        if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
             !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }

@@ -42,7 +42,7 @@ enum {
     VERBS_SEGMENTS = 8,
     VERBS_SEGMENTS_HELD = 4,
     VERBS_COMPLETIONS_MAX = 32, /* of one path */
-    VERBS_TAKEN_MAX = 32,       /* completions taken in one go */
+    VERBS_POLL_MAX = 32,        /* completions taken in one go */
     VERBS_INLINE_BYTES = 256,   /* copied when posted: frames of up to 160 bytes of payload */
     VERBS_PARTS_MAX = 3,        /* of a frame in this member's memory */
     VERBS_PATHS_MAX = MUSTER_VERBS_CONNECTIONS_MAX,
@@ -62,10 +62,10 @@ _Static_assert(VERBS_COMPLETIONS_MAX >=
 
 /* What the ends of a queue pair tell each other. */
 struct verbs_greeting {
-    uint32_t number; /* of the queue pair */
-    uint32_t packet; /* the first that it sends */
-    uint32_t mtu;    /* enum ibv_mtu */
-    uint32_t lid;    /* InfiniBand */
+    uint32_t number;    /* of the queue pair */
+    uint32_t first_psn; /* the first that it sends */
+    uint32_t mtu;       /* enum ibv_mtu */
+    uint32_t lid;       /* InfiniBand */
     struct muster_verbs_gid gid;
     uint32_t segments; /* that the peer may write into; 0: its memory did not suffice */
     uint32_t key;      /* of these */
@@ -94,34 +94,34 @@ struct verbs_path {
     unsigned char bytes[VERBS_HELLO_SIZE];
     uint32_t have;
     bool dialler;
-    bool connecting; /* the peer's greeting is here, and the queue pair not connected yet */
-    bool leaving;    /* the peer has said that its end of the connection is not a death */
-    struct verbs_greeting theirs;
+    bool connecting;   /* the peer's greeting is here, and the queue pair not connected yet */
+    bool peer_leaving; /* the peer has said that its end of the connection is not a death */
+    struct verbs_greeting peer;
 
-    struct ibv_qp *pair;                /* or NULL */
-    uint32_t packet;                    /* the first that it sends */
-    uint64_t number;                    /* of this path in this fabric; in the completions */
-    struct verbs_memory slots;          /* to send from, then to receive into */
-    struct verbs_memory segments;       /* that the peer writes into; perhaps none */
-    uint32_t free_slots;                /* bits: send slots */
-    uint64_t carried[VERBS_SEND_SLOTS]; /* numbers of the frames in the others; 0: the proof */
-    uint32_t credits;                   /* receive slots of the peer's that are free for frames */
-    uint32_t owed;                      /* of ours, that the peer does not know of yet */
-    uint32_t segment_credits;           /* segments of the peer's that are free */
-    uint32_t segments_owed;             /* of ours, likewise */
-    uint32_t segments_free;             /* bits: of ours, but one before them is not free yet */
-    uint32_t segment_oldest;            /* of ours; they are free in turn */
-    uint32_t receives;                  /* posted and not complete */
-    uint32_t segment_out, segment_in;   /* the next that is written, there and here; in turn */
-    uint32_t credit_sends;              /* without payload, posted and not complete */
-    bool proven;                        /* the peer's proof has come */
-    bool spoilt;                        /* it has failed, and frames may be lost with it */
-    char failure[MUSTER_REASON_SIZE];   /* "": none */
-    UT_hash_handle hh;                  /* verbs->by_number */
+    struct ibv_qp *pair;                    /* or NULL */
+    uint32_t first_psn;                     /* the first that it sends */
+    uint64_t completion_id;                 /* of this path, unique in this fabric; part of wr_id */
+    struct verbs_memory slots;              /* to send from, then to receive into */
+    struct verbs_memory segments;           /* that the peer writes into; perhaps none */
+    uint32_t free_slots;                    /* bits: send slots */
+    uint64_t slot_frames[VERBS_SEND_SLOTS]; /* numbers of the frames in the others; 0: the proof */
+    uint32_t credits;                 /* receive slots of the peer's that are free for frames */
+    uint32_t credits_owed;            /* of ours, that the peer does not know of yet */
+    uint32_t segment_credits;         /* segments of the peer's that are free */
+    uint32_t segment_credits_owed;    /* of ours, likewise */
+    uint32_t segments_free;           /* bits: of ours, but one before them is not free yet */
+    uint32_t segment_oldest;          /* of ours; they are free in turn */
+    uint32_t receives;                /* posted and not complete */
+    uint32_t segment_out, segment_in; /* the next that is written, there and here; in turn */
+    uint32_t credit_sends;            /* without payload, posted and not complete */
+    bool proven;                      /* the peer's proof has come */
+    bool unrecoverable;               /* it has failed, and frames may be lost with it */
+    char failure[MUSTER_REASON_SIZE]; /* "": none */
+    UT_hash_handle hh;                /* verbs->by_completion_id */
 };
 
 /* A frame that was sent and that the device has not acknowledged. */
-struct verbs_out {
+struct verbs_out_frame {
     struct muster_outgoing frame; /* transfer: NULL once its bytes are not needed any more */
     struct muster_registration *held[VERBS_PARTS_MAX - 1]; /* of the user's memory */
     struct muster_verbs_device *holder;                    /* whose they are */
@@ -132,7 +132,7 @@ struct verbs_out {
 };
 
 /* A frame that has come, and is not dealt with yet. */
-struct verbs_in {
+struct verbs_in_frame {
     const unsigned char *bytes; /* header and payload; NULL: not here */
     uint32_t size;
     uint32_t slot;           /* or segment */
@@ -152,9 +152,9 @@ struct verbs_link {
     struct muster_bundle_calls calls;
     bool warned; /* that one cannot be had, since one was lost */
     struct muster_bundle bundle;
-    struct verbs_out out[MUSTER_BUNDLE_WINDOW];  /* by number */
-    struct verbs_in in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
-    uint64_t room_until; /* frames before this number leave their room at once: a path was lost */
+    struct verbs_out_frame out[MUSTER_BUNDLE_WINDOW];  /* by number */
+    struct verbs_in_frame in[MUSTER_BUNDLE_AHEAD_MAX]; /* by number */
+    uint64_t vacate_until; /* frames before this number leave their room at once: a path was lost */
     bool parting;
     struct muster_arrival arrival;
 };
@@ -167,13 +167,14 @@ struct verbs {
     struct muster_socket_address own[MUSTER_VERBS_DEVICES_MAX]; /* where each device's calls come */
     uint32_t connections; /* paths of a link that is dialled from here */
     struct muster_watch *watches[2 * MUSTER_VERBS_DEVICES_MAX];
-    struct verbs_path *by_number;
-    struct verbs_path *last; /* of by_number: who had the last completion; or NULL */
-    uint64_t last_number;
+    struct verbs_path *by_completion_id;
+    struct verbs_path
+        *last_completed; /* of by_completion_id: who had the last completion; or NULL */
+    uint64_t last_completion_id;
     unsigned char *piece;
     /* The leader's, also without the lock. */
-    struct ibv_wc taken[VERBS_TAKEN_MAX];
-    int taken_count;
+    struct ibv_wc completions[VERBS_POLL_MAX];
+    int completion_count;
 };
 
 /* The row in the registry; defined in verbs.c, above all others. */
@@ -206,7 +207,7 @@ unsigned char *muster_verbs_segment(const struct verbs_path *path, uint32_t segm
 void muster_verbs_post_receive(struct verbs_path *path, uint32_t slot);
 void muster_verbs_note_failure(struct verbs_path *path, const char *what);
 /* OPEN, and nothing is wrong with it. */
-bool muster_verbs_path_serves(const struct verbs_path *path);
+bool muster_verbs_path_is_usable(const struct verbs_path *path);
 
 /* verbs_send.c ----------------------------------------------------------------------------------
  */
@@ -220,7 +221,7 @@ void muster_verbs_acknowledged(struct verbs_path *path, uint32_t slot);
 /* Transfers whose bytes are all out are done. */
 void muster_verbs_end_sends(struct verbs_link *link);
 /* The frame's registrations are not needed any more. */
-void muster_verbs_release(struct verbs_out *out);
+void muster_verbs_release_registrations(struct verbs_out_frame *out);
 /* The path has ended: its frames go again on others. False if memory is out. */
 MUSTER_CHECKED bool muster_verbs_abandon_sends(struct verbs_path *path);
 /* The caller's right to these transfers' memory ends. */
@@ -235,19 +236,19 @@ void muster_verbs_send_proof(struct verbs_path *path);
 
 /* A frame is there, at this place of the path's. MUSTER_INVALID: that breaks the rules. */
 MUSTER_CHECKED muster_status muster_verbs_arrived(struct verbs_path *path, uint16_t lowest_bits,
-                                                  const struct verbs_in *in);
-enum verbs_taken {
-    VERBS_TAKEN_NOTHING = 0,
-    VERBS_TAKEN_FRAME = 1, /* and there may be more */
-    VERBS_TAKEN_LAST = 2,  /* the link is over */
+                                                  const struct verbs_in_frame *in);
+enum verbs_delivery {
+    VERBS_DELIVERED_NOTHING = 0,
+    VERBS_DELIVERED_FRAME = 1, /* and there may be more */
+    VERBS_DELIVERED_LAST = 2,  /* the link is over */
 };
 /* Takes what has come, up to a bound. */
-enum verbs_taken muster_verbs_take_frames(struct verbs_link *end);
+enum verbs_delivery muster_verbs_deliver_frames(struct verbs_link *end);
 /* The path has ended: what has come over it stays, also without it. False if memory is out. */
 MUSTER_CHECKED bool muster_verbs_abandon_receives(struct verbs_path *path);
 /* A path was lost. What it carried goes again by the others, whose room may be taken by frames that
  * wait for just that: these are copied for a while. */
-void muster_verbs_make_room(struct verbs_link *link);
+void muster_verbs_vacate(struct verbs_link *link);
 void muster_verbs_finish_receives(struct verbs_link *link);
 
 /* verbs_events.c: what the devices report -------------------------------------------------------
@@ -256,12 +257,12 @@ void muster_verbs_finish_receives(struct verbs_link *link);
 MUSTER_CHECKED muster_status muster_verbs_events_start(struct verbs *verbs);
 void muster_verbs_events_stop(struct verbs *verbs);
 /* Leader only, without the lock: true if a completion is there. */
-bool muster_verbs_look(struct verbs *verbs);
+bool muster_verbs_poll(struct verbs *verbs);
 /* Hands completions to their paths, and marks their links: what one queue gives at once, as in each
  * turn of the leader. False if there was nothing. */
-bool muster_verbs_take_some(struct verbs *verbs);
+bool muster_verbs_handle_some(struct verbs *verbs);
 /* All that has come, up to a bound. */
-void muster_verbs_take(struct verbs *verbs);
+void muster_verbs_handle_all(struct verbs *verbs);
 /* The next one wakes the leader. */
 void muster_verbs_arm(struct verbs *verbs);
 
@@ -269,16 +270,16 @@ void muster_verbs_arm(struct verbs *verbs);
  */
 
 /* Paths of the link that serve. */
-uint32_t muster_verbs_count_serving(const struct verbs_link *link);
+uint32_t muster_verbs_count_usable(const struct verbs_link *link);
 /* It takes nothing more, and what it has acknowledged has been handed over: the path has failed,
  * and the peer may rely on these frames. False if the device did not end it in time. */
-MUSTER_CHECKED bool muster_verbs_pair_drain(struct verbs_path *path, const char *what);
+MUSTER_CHECKED bool muster_verbs_drain(struct verbs_path *path, const char *what);
 /* Takes what has come, then loses paths that have failed; false if the link is over, or was closed
  * meanwhile. */
 bool muster_verbs_receive(struct verbs_link *end);
 /* The TCP connection is at its end: takes what the device has still got, then the path is over.
  * False if the link is. */
-bool muster_verbs_ended(struct verbs_path *path, const char *what);
+bool muster_verbs_connection_ended(struct verbs_path *path, const char *what);
 
 /* verbs_withdraw.c ------------------------------------------------------------------------------
  */
@@ -316,7 +317,7 @@ void muster_verbs_dial(struct verbs_link *link);
 bool muster_verbs_prove(struct verbs_path *path);
 
 /* The record of a frame in the window. */
-static inline struct verbs_out *muster_verbs_out(struct verbs_link *link, uint64_t number)
+static inline struct verbs_out_frame *muster_verbs_out(struct verbs_link *link, uint64_t number)
 {
     return &link->out[muster_bundle_index(number)];
 }
@@ -326,7 +327,7 @@ enum verbs_work { VERBS_WORK_RECEIVE = 1, VERBS_WORK_FRAME = 2, VERBS_WORK_EMPTY
 static inline uint64_t muster_verbs_work(const struct verbs_path *path, enum verbs_work work,
                                          uint32_t slot)
 {
-    return path->number << 16 | (uint64_t)work << 8 | slot;
+    return path->completion_id << 16 | (uint64_t)work << 8 | slot;
 }
 
 /* Of the immediate data: the frame's number, the credits that come back, and whether it is the

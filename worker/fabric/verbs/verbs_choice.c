@@ -1,3 +1,4 @@
+/* The choice of port and GID, and the error texts where there is none. */
 #include "worker/fabric/verbs/verbs_choice.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ bool muster_verbs_gid_is_link_local(const struct muster_verbs_gid *gid)
     return gid->bytes[0] == 0xfe && (gid->bytes[1] & 0xc0) == 0x80;
 }
 
-/* Greater is better. */
-static int worth(const struct muster_verbs_gid *gid)
+/* Higher is better. */
+static int score_of(const struct muster_verbs_gid *gid)
 {
     int value = gid->type == MUSTER_VERBS_ROCE_1 ? 1 : 11;
     value += muster_verbs_gid_is_ipv4(gid) ? 2 : 0;
@@ -31,14 +32,14 @@ static const struct muster_verbs_gid *choose_gid(const struct muster_verbs_port 
         if (wish >= 0 && gid->index != (uint32_t)wish) {
             continue;
         }
-        if (best == NULL || worth(gid) > worth(best)) {
+        if (best == NULL || score_of(gid) > score_of(best)) {
             best = gid;
         }
     }
     return best;
 }
 
-static bool is_wished(const struct muster_verbs_port *port, const struct muster_verbs_wish *wish)
+static bool matches(const struct muster_verbs_port *port, const struct muster_verbs_wish *wish)
 {
     return (wish->device == NULL || strcmp(port->device, wish->device) == 0) &&
            (wish->port == 0 || port->number == wish->port);
@@ -56,8 +57,8 @@ static void list_ports(const struct muster_verbs_ports *ports, size_t size, char
     }
 }
 
-static muster_status refuse_all(const struct muster_verbs_ports *ports,
-                                const struct muster_verbs_wish *wish)
+static muster_status no_port_error(const struct muster_verbs_ports *ports,
+                                   const struct muster_verbs_wish *wish)
 {
     char there[128];
     char number[16];
@@ -74,8 +75,8 @@ static muster_status refuse_all(const struct muster_verbs_ports *ports,
         wish->device != NULL ? wish->device : "device with", wish->port > 0 ? number : "", there);
 }
 
-static muster_status refuse_port(const struct muster_verbs_port *port,
-                                 const struct muster_verbs_wish *wish)
+static muster_status port_error(const struct muster_verbs_port *port,
+                                const struct muster_verbs_wish *wish)
 {
     if (!port->active) {
         return muster_error_set(
@@ -105,7 +106,7 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
     for (uint32_t i = 0; i < ports->count; i++) {
         const struct muster_verbs_port *port = &ports->all[i];
         const struct muster_verbs_gid *gid = choose_gid(port, wish->gid);
-        if (!is_wished(port, wish)) {
+        if (!matches(port, wish)) {
             continue;
         }
         if (port->active && gid != NULL) {
@@ -113,8 +114,8 @@ muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
             *ret_gid = gid;
             return MUSTER_OK;
         }
-        /* What is said is about the one that comes nearest. */
+        /* The error text is about the closest match. */
         wished = wished == NULL || (port->active && !wished->active) ? port : wished;
     }
-    return wished == NULL ? refuse_all(ports, wish) : refuse_port(wished, wish);
+    return wished == NULL ? no_port_error(ports, wish) : port_error(wished, wish);
 }

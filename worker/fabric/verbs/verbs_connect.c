@@ -68,7 +68,7 @@ static void place_path(struct verbs_path *path, struct verbs_link *link, uint32_
 
 static void miss_one(struct verbs_link *link)
 {
-    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_serving(link));
+    muster_bundle_path_missing(&link->calls, &link->dialler, muster_verbs_count_usable(link));
 }
 
 /* It does not come about. False if the link is closed now. */
@@ -80,14 +80,14 @@ static bool give_up(struct verbs_path *path, const char *what)
         return false;
     }
     muster_log(MUSTER_LOG_DEBUG, "peer=%u one more path over RDMA: %s", link->link->rank, what);
-    bool drained = muster_verbs_pair_drain(path, what);
+    bool drained = muster_verbs_drain(path, what);
     if (path->proven && (!drained || !muster_verbs_abandon_receives(path))) {
         /* There may be frames behind the proof. */
         muster_link_fail(link->link, MUSTER_LINK_LOST, what);
         return false;
     }
     muster_verbs_path_close(path);
-    muster_verbs_make_room(link); /* the peer may have taken it for open, and sent by it */
+    muster_verbs_vacate(link); /* the peer may have taken it for open, and sent by it */
     miss_one(link);
     muster_link_mark(link->link);
     return true;
@@ -322,7 +322,7 @@ static void judge_answer(struct verbs_path *path)
         muster_pending_handle_refusal(&path->pending, path->link->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
         (void)give_up(path, muster_verdict_text(verdict));
-    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->theirs) !=
+    } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->peer) !=
                MUSTER_OK) {
         (void)give_up(path, muster_last_error());
     } else {
@@ -395,7 +395,7 @@ static void read_hello(struct verbs_path *path)
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_SILENT);
     } else if (!muster_hello_begins(path->bytes, path->have) ||
                (got > 0 && muster_verbs_greeting_decode(path->bytes + MUSTER_HELLO_SIZE,
-                                                        &path->theirs) != MUSTER_OK)) {
+                                                        &path->peer) != MUSTER_OK)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
     } else if (got > 0) {
         muster_pending_check_hello(&path->pending, path->bytes);
@@ -410,7 +410,7 @@ static void read_end(struct verbs_path *path)
     unsigned char byte = 0;
     ssize_t got = recv(path->pending.watch.fd, &byte, 1, 0);
     if (got == 1) {
-        path->leaving = true;
+        path->peer_leaving = true;
         return;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -418,17 +418,17 @@ static void read_end(struct verbs_path *path)
     }
     const char *what = got == 0 ? "it closed the connection without goodbye" : strerror(errno);
     if (path->pending.phase == MUSTER_PHASE_OPEN) {
-        (void)muster_verbs_ended(path, what);
+        (void)muster_verbs_connection_ended(path, what);
         return;
     }
     /* The proof may have come all the same, and what came behind it. */
     struct verbs_link *link = path->link;
     uint32_t place = path->place;
-    muster_verbs_take(path->verbs);
+    muster_verbs_handle_all(path->verbs);
     if (!path->proven) {
         (void)give_up_proof(path, "it gives up the RDMA connection");
     } else if (muster_verbs_prove(path) && link->paths[place] == path) {
-        (void)muster_verbs_ended(path, what);
+        (void)muster_verbs_connection_ended(path, what);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Memory of a GPU that an RDMA device reads by itself. */
+/* Registers GPU memory with an RDMA device, so that the device reads it directly. */
 #include "worker/fabric/verbs/verbs_device.h"
 
 #include "worker/base/log.h"
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum {
-    REFUSALS_MAX = 4, /* in a row; from then on the device is asked the 64th time only */
+    REFUSALS_MAX = 4, /* in a row; after these, only every 64th registration is tried */
     SELDOM = 64,
     WHY_SIZE = 160,
 };
@@ -33,19 +33,20 @@ static struct ibv_mr *by_dmabuf(const struct muster_verbs_device *device,
         device->library->reg_dmabuf_mr(device->domain, 0, size_bytes, (uintptr_t)base, fd, 0);
     int error = errno;
     (void)snprintf(ret_why, WHY_SIZE, "%.150s", strerror(error));
-    (void)close(fd); /* the registration holds what it needs */
+    (void)close(fd); /* the registration keeps its own reference */
     errno = error;
     return registered;
 }
 
 static void warn(const struct muster_verbs_device *device, const char *why, int error)
 {
-    muster_log(MUSTER_LOG_WARN,
-               "RDMA device %s cannot read memory of a GPU, which is copied through the host "
-               "therefore. By dma-buf: %s; by nvidia-peermem: %s. Load nvidia-peermem (modprobe "
-               "nvidia-peermem), or have Linux 5.12 or newer and a driver of NVIDIA from 515 on "
-               "with open kernel modules",
-               device->name, why, strerror(error));
+    muster_log(
+        MUSTER_LOG_WARN,
+        "RDMA device %s cannot read GPU memory, which is therefore copied through the host. By "
+        "dma-buf: %s; by nvidia-peermem: %s. Load nvidia-peermem (modprobe "
+        "nvidia-peermem), or use Linux 5.12 or newer and an NVIDIA driver from 515 on with "
+        "open kernel modules",
+        device->name, why, strerror(error));
 }
 
 struct ibv_mr *muster_verbs_register_gpu(struct muster_verbs_device *device,

@@ -467,7 +467,8 @@ static void expect_death(void (*talk)(struct guest *guest, SSL *ssl), unsigned s
 static void an_end_without_goodbye_is_a_death(void **state)
 {
     (void)state;
-    expect_death(cut, 0, "link to rank 1 (host host-1): it hung up without ending TLS");
+    expect_death(cut, 0,
+                 "link to rank 1 (host host-1): it closed the connection without ending TLS");
     expect_death(end_by_rules, 0, "it closed the connection without goodbye");
 }
 

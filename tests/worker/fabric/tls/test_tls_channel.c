@@ -197,18 +197,18 @@ static void new_files_are_taken_and_bad_ones_are_not(void **state)
     struct muster_tls *tls = NULL;
     assert_int_equal(muster_tls_create(&files, &tls), MUSTER_OK);
     const struct muster_tls *first = tls;
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_equal(tls, first);
     assert_int_equal(rename(files.key, certificates_path(&certificates, "moved", "key")), 0);
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_equal(tls, first);
     certificates_make(&certificates, wish);
     muster_tls_hold(tls);
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_ptr_not_equal(tls, first);
     muster_tls_release(tls);
     tls = NULL;
-    muster_tls_renew(&tls);
+    muster_tls_reload(&tls);
     assert_null(tls);
     muster_tls_release((struct muster_tls *)first);
 }
@@ -306,7 +306,7 @@ static void keys_are_changed_on_the_way(void **state)
     print_message("seed %u\n", seed);
     struct pair pair;
     open_pair(&pair);
-    pair.tls->records_a_key = 3;
+    pair.tls->records_per_key = 3;
     carry(&pair, 0, 1000000, &seed);
     carry(&pair, 1, 1000000, &seed);
     close_pair(&pair);
@@ -332,7 +332,7 @@ static void an_end_by_the_rules_is_told_from_one_that_is_none(void **state)
     struct pair pair;
     open_pair(&pair);
     send_byte(&pair, 0);
-    muster_tls_end(pair.channels[0]);
+    muster_tls_shutdown(pair.channels[0]);
     assert_int_equal(receive_byte(&pair, 1, &byte), 1);
     assert_int_equal(byte, 'x');
     assert_int_equal(receive_byte(&pair, 1, &byte), 0);
@@ -342,7 +342,8 @@ static void an_end_by_the_rules_is_told_from_one_that_is_none(void **state)
     assert_int_equal(receive_byte(&pair, 0, &byte), 1);
     assert_int_equal(receive_byte(&pair, 0, &byte), -1);
     assert_int_equal(errno, EPROTO);
-    assert_string_equal(muster_tls_reason(pair.channels[0]), "it hung up without ending TLS");
+    assert_string_equal(muster_tls_reason(pair.channels[0]),
+                        "it closed the connection without ending TLS");
     close_pair(&pair);
 }
 
@@ -361,7 +362,7 @@ static void a_changed_byte_breaks_the_connection(void **state)
     assert_int_equal(receive_byte(&pair, 1, &byte), -1);
     assert_int_equal(errno, EPROTO);
     assert_non_null(strstr(muster_tls_reason(pair.channels[1]), "TLS: "));
-    assert_true(muster_tls_holds(pair.channels[1]));
+    assert_true(muster_tls_has_buffered(pair.channels[1]));
     close_pair(&pair);
 }
 

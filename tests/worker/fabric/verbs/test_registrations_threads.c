@@ -94,15 +94,16 @@ static void map_anew(struct buffer *buffer, size_t pages)
  */
 static void use(const struct buffer *buffer)
 {
-    struct muster_extent extent = {.base = buffer->memory, .size_bytes = buffer->pages * page};
+    struct muster_usable_range usable = {.base = buffer->memory,
+                                         .size_bytes = buffer->pages * page};
     struct muster_registration *held[2] = {NULL, NULL};
     size_t done = 0;
     {
         AUTO_LOCK(&mutex);
-        for (int i = 0; i < 2 && done < extent.size_bytes; i++) {
+        for (int i = 0; i < 2 && done < usable.size_bytes; i++) {
             size_t covered = 0;
             held[i] = muster_registrations_hold(registrations, buffer->memory + done,
-                                                extent.size_bytes - done, extent, &covered);
+                                                usable.size_bytes - done, usable, &covered);
             if (held[i] == NULL) {
                 break;
             }
@@ -122,7 +123,7 @@ static void use(const struct buffer *buffer)
             muster_registrations_release(registrations, held[i]);
         }
     }
-    muster_registrations_end(registrations, extent);
+    muster_registrations_end(registrations, usable);
 }
 
 static void *run(void *argument)
@@ -153,7 +154,7 @@ static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
 {
     (void)state;
     const struct muster_registrar registrar = {
-        .add = add_region, .remove = remove_region, .unmapped = &muster_unmap_watch_ops};
+        .add = add_region, .remove = remove_region, .unmap_watch = &muster_unmap_watch_ops};
     const char *only = getenv("MUSTER_SEED");
     unsigned seed = only != NULL ? (unsigned)strtoul(only, NULL, 10) : (unsigned)muster_clock_ns();
     print_message("MUSTER_SEED=%u\n", seed);
