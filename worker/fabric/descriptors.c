@@ -39,13 +39,13 @@ static muster_status check_peer(const struct muster_fabric *fabric, uint64_t gen
     return MUSTER_OK;
 }
 
-/* One go; clears `noticed` before it looks, so that what changes later is noticed. */
+/* One go; clears `notified` before it looks, so that what changes later is notified. */
 static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
                                   struct muster_observer *observer, attempt function,
                                   struct request *request)
 {
     AUTO_LOCK(&fabric->lock);
-    observer->noticed = false;
+    observer->notified = false;
     TRY(check_peer(fabric, request->generation, peer));
     struct muster_link *link = fabric->links[peer];
     muster_link_open(link);
@@ -61,7 +61,7 @@ static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
 static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t deadline_ns,
                             attempt function, struct request *request)
 {
-    struct muster_observer observer = {.noticed = false};
+    struct muster_observer observer = {.notified = false};
     muster_mutex_lock(&fabric->lock);
     observe(fabric, &observer);
     muster_mutex_unlock(&fabric->lock);
@@ -69,7 +69,7 @@ static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t
     do {
         status = attempt_once(fabric, peer, &observer, function, request);
     } while (status == MUSTER_RETRY &&
-             (status = muster_fabric_wait(fabric, request->generation, &observer.noticed,
+             (status = muster_fabric_wait(fabric, request->generation, &observer.notified,
                                           deadline_ns)) == MUSTER_OK);
     muster_mutex_lock(&fabric->lock);
     stop_observing(fabric, &observer);
@@ -96,14 +96,14 @@ static muster_status give(struct muster_link *link, void *request)
 {
     const struct request *asked = request;
     TRY(require_memory(link));
-    return link->ops->give_descriptor(link, asked->generation, asked->tag, asked->fd);
+    return link->ops->send_descriptor(link, asked->generation, asked->tag, asked->fd);
 }
 
 static muster_status take(struct muster_link *link, void *request)
 {
     struct request *asked = request;
     TRY(require_memory(link));
-    asked->fd = link->ops->take_descriptor(link, asked->generation, asked->tag);
+    asked->fd = link->ops->receive_descriptor(link, asked->generation, asked->tag);
     return asked->fd >= 0 ? MUSTER_OK
                           : muster_error_set(MUSTER_RETRY, "rank %u (host %s) has given none",
                                              link->rank, link->peer.host);
@@ -118,7 +118,7 @@ muster_status muster_fabric_shares_memory(struct muster_fabric *fabric, uint64_t
     return MUSTER_OK;
 }
 
-muster_status muster_fabric_give_descriptor(struct muster_fabric *fabric, uint64_t generation,
+muster_status muster_fabric_send_descriptor(struct muster_fabric *fabric, uint64_t generation,
                                             uint32_t peer, uint64_t tag, int fd,
                                             int64_t deadline_ns)
 {
@@ -126,9 +126,9 @@ muster_status muster_fabric_give_descriptor(struct muster_fabric *fabric, uint64
     return insist(fabric, peer, deadline_ns, give, &request);
 }
 
-muster_status muster_fabric_take_descriptor(struct muster_fabric *fabric, uint64_t generation,
-                                            uint32_t peer, uint64_t tag, int64_t deadline_ns,
-                                            int *ret_fd)
+muster_status muster_fabric_receive_descriptor(struct muster_fabric *fabric, uint64_t generation,
+                                               uint32_t peer, uint64_t tag, int64_t deadline_ns,
+                                               int *ret_fd)
 {
     struct request request = {.generation = generation, .tag = tag};
     TRY(insist(fabric, peer, deadline_ns, take, &request));

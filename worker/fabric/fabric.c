@@ -127,7 +127,7 @@ void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
     }
     muster_mutex_lock(&fabric->lock);
     fabric->leading = true;
-    fabric->parting = true;
+    fabric->closing = true;
     HASH_CLEAR(hh, fabric->by_member);
     if (!fabric->killed) {
         say_goodbye(fabric, linger_ms);
@@ -318,11 +318,11 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     fabric->link_count = count;
     fabric->generation = generation;
     fabric->lost = false;
-    fabric->exhausted[0] = '\0';
+    fabric->out_of_descriptors[0] = '\0';
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->refresh(fabric->transports[i].self);
     }
-    muster_ended_operations_begin(&fabric->operations, generation);
+    muster_ended_operations_begin(&fabric->ended, generation);
     find_host(fabric, peers, count);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
@@ -361,10 +361,10 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
 bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason)
 {
     AUTO_LOCK(&fabric->lock);
-    if (fabric->exhausted[0] == '\0' || generation != fabric->generation) {
+    if (fabric->out_of_descriptors[0] == '\0' || generation != fabric->generation) {
         return false;
     }
-    memcpy(ret_reason, fabric->exhausted, MUSTER_REASON_SIZE);
+    memcpy(ret_reason, fabric->out_of_descriptors, MUSTER_REASON_SIZE);
     return true;
 }
 
@@ -385,7 +385,8 @@ static uint32_t open_all(struct muster_fabric *fabric, uint64_t generation, bool
     return open;
 }
 
-uint32_t muster_fabric_reach(struct muster_fabric *fabric, uint64_t generation, int64_t deadline_ns)
+uint32_t muster_fabric_connect_all(struct muster_fabric *fabric, uint64_t generation,
+                                   int64_t deadline_ns)
 {
     const bool never = false;
     for (;;) {
@@ -441,7 +442,7 @@ static muster_status check_call(struct muster_fabric *fabric,
                                 const struct muster_call *call)
 {
     const struct muster_signature *known =
-        muster_signatures_note(&fabric->calls, operation, call, MUSTER_SIGNATURE_HERE);
+        muster_signatures_note(&fabric->signatures, operation, call, MUSTER_SIGNATURE_HERE);
     if (known == NULL) {
         return MUSTER_OK;
     }
@@ -455,11 +456,11 @@ static muster_status check_operation(struct muster_fabric *fabric,
                                      const struct muster_transfer *transfer)
 {
     struct muster_operation_id operation = muster_key_operation(&transfer->key);
-    const char *reason = muster_ended_operations_aborted(&fabric->operations, &operation);
+    const char *reason = muster_ended_operations_aborted(&fabric->ended, &operation);
     if (reason != NULL) {
         return muster_error_set(MUSTER_INVALID, "%s", reason);
     }
-    if (muster_ended_operations_withdrawn(&fabric->operations, &operation)) {
+    if (muster_ended_operations_withdrawn(&fabric->ended, &operation)) {
         return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
                                 operation.sequence, operation.context);
     }
@@ -508,12 +509,12 @@ muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
-void muster_fabric_hold(struct muster_fabric *fabric)
+void muster_fabric_begin_posting(struct muster_fabric *fabric)
 {
     muster_mutex_lock(&fabric->lock);
 }
 
-void muster_fabric_release(struct muster_fabric *fabric)
+void muster_fabric_end_posting(struct muster_fabric *fabric)
 {
     if (fabric->leading) {
         muster_fabric_wake(fabric);
@@ -523,9 +524,9 @@ void muster_fabric_release(struct muster_fabric *fabric)
 
 muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_transfer *transfer)
 {
-    muster_fabric_hold(fabric);
+    muster_fabric_begin_posting(fabric);
     muster_status status = muster_fabric_post_locked(fabric, transfer);
-    muster_fabric_release(fabric);
+    muster_fabric_end_posting(fabric);
     return status;
 }
 
@@ -566,7 +567,7 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
         transfer->state = MUSTER_TRANSFER_IDLE;
     }
     if (generation == fabric->generation) {
-        muster_ended_operations_withdraw(&fabric->operations, &operation);
+        muster_ended_operations_withdraw(&fabric->ended, &operation);
     }
 }
 

@@ -91,7 +91,7 @@ void muster_link_notify(const struct muster_link *link)
 {
     struct muster_fabric *fabric = link->fabric;
     for (struct muster_observer *each = fabric->observers; each != NULL; each = each->next) {
-        each->noticed = true;
+        each->notified = true;
     }
     if (fabric->observers != NULL) {
         muster_progress_wake_all(fabric);
@@ -173,12 +173,12 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     end_all(link, &ended, MUSTER_REJOIN, link->reason);
 }
 
-bool muster_is_exhausted(int error)
+bool muster_is_out_of_descriptors(int error)
 {
     return error == EMFILE || error == ENFILE;
 }
 
-void muster_link_exhausted(struct muster_link *link, const char *what)
+void muster_link_out_of_descriptors(struct muster_link *link, const char *what)
 {
     struct muster_fabric *fabric = link->fabric;
     char reason[MUSTER_REASON_SIZE];
@@ -187,7 +187,7 @@ void muster_link_exhausted(struct muster_link *link, const char *what)
     bool first = !fabric->lost;
     muster_link_fail(link, MUSTER_LINK_LOST, reason);
     if (first) {
-        memcpy(fabric->exhausted, link->reason, MUSTER_REASON_SIZE);
+        memcpy(fabric->out_of_descriptors, link->reason, MUSTER_REASON_SIZE);
     }
 }
 
@@ -215,7 +215,7 @@ void muster_transfer_complete(struct muster_link *link, struct muster_transfer *
 {
     count_done(link, transfer, status);
     transfer->state = MUSTER_TRANSFER_DONE;
-    link->fabric->reported = true;
+    link->fabric->completed_any = true;
     if (transfer->done != NULL) {
         transfer->done(transfer);
     }
@@ -258,8 +258,8 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
 {
     struct muster_fabric *fabric = link->fabric;
     if (operation->generation < fabric->generation ||
-        muster_ended_operations_withdrawn(&fabric->operations, operation) ||
-        !muster_ended_operations_abort(&fabric->operations, operation, reason)) {
+        muster_ended_operations_withdrawn(&fabric->ended, operation) ||
+        !muster_ended_operations_abort(&fabric->ended, operation, reason)) {
         return;
     }
     for (uint32_t i = 0; i < fabric->link_count; i++) {
@@ -291,7 +291,7 @@ void muster_link_check_signature(struct muster_link *link, const struct muster_m
         return; /* the peer may have another rank then */
     }
     const struct muster_signature *known =
-        muster_signatures_note(&link->fabric->calls, &operation, call, link->rank);
+        muster_signatures_note(&link->fabric->signatures, &operation, call, link->rank);
     if (known == NULL || muster_link_compare_calls(link, &known->call, call) == MUSTER_OK) {
         return;
     }
@@ -309,8 +309,8 @@ bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster
     struct muster_operation_id operation = muster_key_operation(key);
     return key->generation < fabric->generation ||
            (key->generation == fabric->generation &&
-            (muster_ended_operations_withdrawn(&fabric->operations, &operation) ||
-             muster_ended_operations_aborted(&fabric->operations, &operation) != NULL));
+            (muster_ended_operations_withdrawn(&fabric->ended, &operation) ||
+             muster_ended_operations_aborted(&fabric->ended, &operation) != NULL));
 }
 
 uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,

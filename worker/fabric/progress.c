@@ -139,26 +139,26 @@ void muster_fabric_lock(struct muster_fabric *fabric)
 {
     muster_mutex_lock(&fabric->lock);
     fabric->busy = false;
-    if (fabric->wanted > 0) {
+    if (fabric->quiescing > 0) {
         pthread_cond_broadcast(&fabric->idle);
     }
 }
 
 void muster_fabric_yield(struct muster_fabric *fabric)
 {
-    while (fabric->wanted > 0) {
+    while (fabric->quiescing > 0) {
         pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
 }
 
 void muster_fabric_quiesce(struct muster_fabric *fabric)
 {
-    fabric->wanted++;
+    fabric->quiescing++;
     while (fabric->busy) {
         muster_fabric_wake(fabric); /* it may only be looking */
         pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
-    fabric->wanted--;
+    fabric->quiescing--;
     pthread_cond_broadcast(&fabric->idle);
 }
 
@@ -350,10 +350,10 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
     reap(fabric);
-    fabric->reported = false;
+    fabric->completed_any = false;
     take_news(fabric);
-    bool worked = fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL ||
-                  atomic_load(&fabric->woken);
+    bool worked = fabric->completed_any || fabric->dirty != NULL ||
+                  fabric->completed.first != NULL || atomic_load(&fabric->woken);
     if (worked) {
         progress_marked(fabric);
         report_completed(fabric);
@@ -363,8 +363,8 @@ void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
         int64_t due_ns = run_timers(fabric);
         /* A timer's call that is refused at once ends transfers, maybe those that are waited for.
          */
-        bool more =
-            worked || fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL;
+        bool more = worked || fabric->completed_any || fabric->dirty != NULL ||
+                    fabric->completed.first != NULL;
         take_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
         report_completed(fabric);
     }
