@@ -269,7 +269,8 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
 
 /* Whether this process has run out of descriptors for a link of this generation, dialled or
  * accepted. Then no peer is to be reported: the fault is this member's. ret_reason as above. */
-bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason);
+bool muster_fabric_out_of_descriptors(struct muster_fabric *fabric, uint64_t generation,
+                                      char *ret_reason);
 
 /* Opens the links to all members. Blocks until each is open or lost, the generation is over, or the
  * deadline has passed. Returns the number of open links. */

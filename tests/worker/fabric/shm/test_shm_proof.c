@@ -148,7 +148,7 @@ static char *pass_memory(struct rig *rig, uint32_t rank, void *user)
                                                  deadline_ns) == MUSTER_OK);
     } else {
         RIG_EXPECT(muster_fabric_receive_descriptor(fabric, rig->generation, 0, TAG, deadline_ns,
-                                                 &fd) == MUSTER_OK);
+                                                    &fd) == MUSTER_OK);
         RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES + 1) == MUSTER_INVALID);
         RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES) == MUSTER_OK);
         RIG_EXPECT(muster_shared_memory_map(fd, REGION_BYTES, &base) == MUSTER_OK);
@@ -177,11 +177,11 @@ static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **stat
     rig_init(&rig, &memory_only, 2);
     expect_exchange(&rig, true);
     assert_int_equal(muster_fabric_receive_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
-                                                   muster_clock_after_ms(10), &fd),
+                                                      muster_clock_after_ms(10), &fd),
                      MUSTER_RETRY);
     muster_fabric_kill(rig.fabrics[1]);
     assert_int_equal(muster_fabric_receive_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
-                                                   muster_clock_after_ms(RIG_PATIENCE_MS), &fd),
+                                                      muster_clock_after_ms(RIG_PATIENCE_MS), &fd),
                      MUSTER_REJOIN);
     assert_int_equal(fd, -1);
     rig_finish(&rig);
