@@ -22,11 +22,12 @@ static void await_exhausted(struct rig *rig, bool wanted)
 {
     char reason[MUSTER_REASON_SIZE];
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason) != wanted &&
+    while (muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason) != wanted &&
            muster_clock_ns() < deadline_ns) {
         rig_look(rig, 0, 5);
     }
-    assert_int_equal(muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason), wanted);
+    assert_int_equal(muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason),
+                     wanted);
     assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
 }
 
