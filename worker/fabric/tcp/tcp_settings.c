@@ -31,7 +31,7 @@ static muster_status fill(const muster_options *options, struct muster_tcp_setti
 
 muster_status muster_tcp_parse(const muster_options *options, bool required, void **ret_settings)
 {
-    (void)required; /* it is always used: where others fail, it is left */
+    (void)required; /* TCP is always used: it is the fallback of the others */
     struct muster_tcp_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");

@@ -1,4 +1,5 @@
-# libibverbs itself is loaded at run time; its header is enough. Without it verbs_absent.c stands in.
+# libibverbs is loaded at run time; the build needs only its header. Without it verbs_absent.c takes its
+# place.
 muster_find(IBVERBS libibverbs libibverbs-dev)
 list(APPEND MUSTER_OPTIONAL "links over RDMA            =IBVERBS")
 if(IBVERBS_FOUND)
