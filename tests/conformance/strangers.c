@@ -38,12 +38,12 @@ int stranger_connect(const struct rig *rig, uint32_t rank)
 void stranger_await_refused(struct rig *rig, uint64_t count)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+    while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < count &&
            muster_clock_ns() < deadline_ns) {
         rig_look(rig, 0, 5);
     }
     /* A member whose call has crossed another may have hung up, too. */
-    assert_true(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= count);
+    assert_true(muster_fabric_figures(rig->fabrics[0]).connections_rejected >= count);
 }
 
 static void a_port_scanner_is_counted(void **state)
@@ -144,10 +144,10 @@ static void who_lacks_the_token_or_is_no_member_is_told_so(void **state)
     expect_verdict(&rig, &hello, MUSTER_REFUSED_TOKEN, 2);
     hello = stranger_hello(&rig);
     muster_random_uuid(hello.from);
-    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 3);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 3);
     hello = stranger_hello(&rig);
     muster_random_uuid(hello.to);
-    expect_verdict(&rig, &hello, MUSTER_REFUSED_STRANGER, 4);
+    expect_verdict(&rig, &hello, MUSTER_REFUSED_UNKNOWN, 4);
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }
@@ -183,11 +183,11 @@ static char *connect_often(struct rig *rig, uint32_t rank, void *user)
     int count = *(const int *)user;
     if (rank == 0) {
         int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-        while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < (uint64_t)count &&
+        while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < (uint64_t)count &&
                muster_clock_ns() < deadline_ns) {
             rig_look(rig, 0, 5);
         }
-        RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).strangers_refused >= (uint64_t)count);
+        RIG_EXPECT(muster_fabric_figures(rig->fabrics[0]).connections_rejected >= (uint64_t)count);
         return NULL;
     }
     for (int i = 0; i < count; i++) {

@@ -361,14 +361,14 @@ static void await_refused(struct fault_run *run)
 {
     struct muster_fabric *fabric = run->group.members[run->victim].fabric;
     int64_t deadline_ns = muster_clock_after_ms(PATIENCE_MS);
-    while (muster_fabric_figures(fabric).strangers_refused < run->refused &&
+    while (muster_fabric_figures(fabric).connections_rejected < run->refused &&
            muster_clock_ns() < deadline_ns) {
         bool never = false;
         muster_status status =
             muster_fabric_wait(fabric, run->group.generation, &never, muster_clock_after_ms(5));
         (void)status;
     }
-    assert_true(muster_fabric_figures(fabric).strangers_refused >= run->refused);
+    assert_true(muster_fabric_figures(fabric).connections_rejected >= run->refused);
 }
 
 static void begin_next(struct fault_run *run, uint32_t leaver)

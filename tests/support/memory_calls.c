@@ -175,18 +175,27 @@ void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, u
     }
 }
 
-struct muster_group_step memory_call_step(const struct memory_call *call, int64_t deadline_ns,
+struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
                                           muster_group_memory_check check, void *user)
 {
-    return (struct muster_group_step){.sequence = call->sequence,
-                                      .call = &call->call,
-                                      .shape = &call->shape,
-                                      .reduction = &call->reduction,
+    uint64_t in_count = muster_shape_input_count(&call->shape);
+    uint64_t out_count = muster_shape_output_count(&call->shape);
+    call->launch = (struct muster_launch){
+        .shape = call->shape,
+        .sizes = {.in_count = in_count,
+                  .out_count = out_count,
+                  .in_bytes = in_count * sizeof *call->in,
+                  .out_bytes = out_count * sizeof *call->out},
+        .sequence = call->sequence,
+        .call = call->call,
+        .reduction = call->reduction,
+        .in = call->in,
+        .out = call->out,
+        .deadline_ns = deadline_ns,
+    };
+    return (struct muster_group_step){.launch = &call->launch,
                                       .method = call->method,
                                       .buffers = call->buffers,
-                                      .in = call->in,
-                                      .out = call->out,
-                                      .deadline_ns = deadline_ns,
                                       .check = check,
                                       .user = user};
 }

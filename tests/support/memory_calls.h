@@ -20,7 +20,8 @@ struct memory_call {
     struct muster_reduction reduction;
     unsigned method;
     bool in_place, buffers;
-    uint64_t *in, *out; /* in the caller's memory */
+    uint64_t *in, *out;          /* in the caller's memory */
+    struct muster_launch launch; /* filled by memory_call_step() */
 };
 
 /* The elements of memory that the calls of a rank need. */
@@ -31,7 +32,8 @@ size_t memory_calls_elements(uint32_t ranks);
 void memory_call_make(uint64_t seed, uint64_t sequence, const uint32_t *order, uint32_t rank,
                       uint32_t ranks, bool buffers, uint64_t *memory, struct memory_call *ret_call);
 
-struct muster_group_step memory_call_step(const struct memory_call *call, int64_t deadline_ns,
+/* Borrows call->launch. */
+struct muster_group_step memory_call_step(struct memory_call *call, int64_t deadline_ns,
                                           muster_group_memory_check check, void *user);
 
 /* Check the output, or the input. False: ret_text (size bytes) says which element is wrong. */

@@ -43,24 +43,16 @@ muster_status muster_context_memory_run(const struct muster_context_memory *shar
                                         uint32_t *ret_suspect)
 {
     struct polling polling = {.shared = shared, .launch = launch};
-    const struct muster_group_step work = {
-        .sequence = launch->sequence,
-        .call = &launch->call,
-        .shape = &launch->shape,
-        .reduction = &launch->reduction,
-        .method = method,
-        .buffers = shared->reach.buffers,
-        .in = launch->in,
-        .out = launch->out,
-        .deadline_ns = launch->deadline_ns,
-        .check = poll_fabric,
-        .user = &polling,
-    };
+    const struct muster_group_step step = {.launch = launch,
+                                           .method = method,
+                                           .buffers = shared->reach.buffers,
+                                           .check = poll_fabric,
+                                           .user = &polling};
     TRY(muster_fabric_check(shared->fabric, launch->generation));
     if (method == 0) {
-        return muster_group_memory_announce(shared->memory, &work, ret_suspect);
+        return muster_group_memory_announce(shared->memory, &step, ret_suspect);
     }
-    muster_status status = muster_group_memory_run(shared->memory, &work, ret_suspect);
+    muster_status status = muster_group_memory_run(shared->memory, &step, ret_suspect);
     if (status == MUSTER_INVALID) {
         /* Ranks that run another collective by messages no longer poll the memory. */
         char text[MUSTER_ERROR_MAX];

@@ -43,7 +43,7 @@ static struct waited find_waited(const struct muster_operation *operation)
     struct waited waited = {.count = 0};
     for (int sends = 0; sends < 2; sends++) {
         for (size_t i = 0; i < operation->schedule.step_count; i++) {
-            const struct message *message = &operation->messages[i];
+            const struct muster_message *message = &operation->messages[i];
             bool entered = i < message->lane->next;
             if (entered && message->pending &&
                 (message->step->kind == MUSTER_STEP_SEND) == (sends == 1)) {

@@ -49,7 +49,7 @@ static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
     TRY(check_peer(fabric, request->generation, peer));
     struct muster_link *link = fabric->links[peer];
     muster_link_open(link);
-    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT) {
         return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
     }
     return link->state == MUSTER_LINK_OPEN

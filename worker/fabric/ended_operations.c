@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void muster_operations_begin(struct muster_operations *operations, uint64_t generation)
+void muster_ended_operations_begin(struct muster_ended_operations *operations, uint64_t generation)
 {
     memset(operations->withdrawn, 0, sizeof operations->withdrawn);
     operations->withdrawn_used = 0;
@@ -15,8 +15,8 @@ void muster_operations_begin(struct muster_operations *operations, uint64_t gene
     }
 }
 
-void muster_operations_withdraw(struct muster_operations *operations,
-                                const struct muster_operation_id *operation)
+void muster_ended_operations_withdraw(struct muster_ended_operations *operations,
+                                      const struct muster_operation_id *operation)
 {
     uint32_t i = 0;
     while (i < operations->withdrawn_used &&
@@ -43,8 +43,8 @@ void muster_operations_withdraw(struct muster_operations *operations,
     }
 }
 
-bool muster_operations_withdrawn(const struct muster_operations *operations,
-                                 const struct muster_operation_id *operation)
+bool muster_ended_operations_withdrawn(const struct muster_ended_operations *operations,
+                                       const struct muster_operation_id *operation)
 {
     for (uint32_t i = 0; i < operations->withdrawn_used; i++) {
         uint64_t newest = operations->withdrawn[i].newest;
@@ -64,10 +64,10 @@ static bool same(const struct muster_operation_id *a, const struct muster_operat
     return a->sequence == b->sequence && a->context == b->context && a->generation == b->generation;
 }
 
-bool muster_operations_abort(struct muster_operations *operations,
-                             const struct muster_operation_id *operation, const char *reason)
+bool muster_ended_operations_abort(struct muster_ended_operations *operations,
+                                   const struct muster_operation_id *operation, const char *reason)
 {
-    if (muster_operations_aborted(operations, operation) != NULL) {
+    if (muster_ended_operations_aborted(operations, operation) != NULL) {
         return false;
     }
     uint32_t i = operations->aborted_next++ % MUSTER_ABORTED_MAX;
@@ -77,8 +77,8 @@ bool muster_operations_abort(struct muster_operations *operations,
     return true;
 }
 
-const char *muster_operations_aborted(const struct muster_operations *operations,
-                                      const struct muster_operation_id *operation)
+const char *muster_ended_operations_aborted(const struct muster_ended_operations *operations,
+                                            const struct muster_operation_id *operation)
 {
     for (uint32_t i = 0; i < operations->aborted_used; i++) {
         if (operation->sequence != 0 && same(&operations->aborted[i].id, operation)) {

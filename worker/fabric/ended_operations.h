@@ -14,7 +14,7 @@ enum {
     MUSTER_ABORTED_MAX = 64,        /* aborts remembered, newest first */
 };
 
-struct muster_operations {
+struct muster_ended_operations {
     struct {
         uint32_t context;
         uint64_t newest;
@@ -31,18 +31,18 @@ struct muster_operations {
 };
 
 /* A new generation begins: only its own aborts are kept. */
-void muster_operations_begin(struct muster_operations *operations, uint64_t generation);
+void muster_ended_operations_begin(struct muster_ended_operations *operations, uint64_t generation);
 
-void muster_operations_withdraw(struct muster_operations *operations,
-                                const struct muster_operation_id *operation);
-bool muster_operations_withdrawn(const struct muster_operations *operations,
-                                 const struct muster_operation_id *operation);
+void muster_ended_operations_withdraw(struct muster_ended_operations *operations,
+                                      const struct muster_operation_id *operation);
+bool muster_ended_operations_withdrawn(const struct muster_ended_operations *operations,
+                                       const struct muster_operation_id *operation);
 
 /* False if it was known already. */
-bool muster_operations_abort(struct muster_operations *operations,
-                             const struct muster_operation_id *operation, const char *reason);
+bool muster_ended_operations_abort(struct muster_ended_operations *operations,
+                                   const struct muster_operation_id *operation, const char *reason);
 /* The reason, or NULL if nobody has aborted it. */
-const char *muster_operations_aborted(const struct muster_operations *operations,
-                                      const struct muster_operation_id *operation);
+const char *muster_ended_operations_aborted(const struct muster_ended_operations *operations,
+                                            const struct muster_operation_id *operation);
 
 #endif

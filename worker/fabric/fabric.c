@@ -99,7 +99,7 @@ static bool all_said_goodbye(const struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         const struct muster_link *link = fabric->links[i];
-        if (link != NULL && link->state == MUSTER_LINK_OPEN && !link->ops->said_goodbye(link)) {
+        if (link != NULL && link->state == MUSTER_LINK_OPEN && !link->ops->goodbye_done(link)) {
             return false;
         }
     }
@@ -111,7 +111,7 @@ static void say_goodbye(struct muster_fabric *fabric, uint32_t linger_ms)
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
         if (link != NULL && link->state == MUSTER_LINK_OPEN) {
-            link->ops->goodbye(link);
+            link->ops->send_goodbye(link);
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(linger_ms);
@@ -148,7 +148,7 @@ void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
 void muster_fabric_kill(struct muster_fabric *fabric)
 {
     AUTO_LOCK(&fabric->lock);
-    muster_fabric_settle(fabric);
+    muster_fabric_quiesce(fabric);
     fabric->killed = true;
     fabric->revoked = UINT64_MAX;
     (void)snprintf(fabric->revoked_reason, MUSTER_REASON_SIZE, "this fabric was killed");
@@ -232,7 +232,7 @@ static muster_status name_link(struct muster_fabric *fabric, const struct muster
     link->peer = *peer;
     link->rank = rank;
     link->named = fabric->generation;
-    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT) {
+    if (link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT) {
         close_link(link);
         link->state = MUSTER_LINK_IDLE;
     }
@@ -243,7 +243,7 @@ static void drop_link(struct muster_link *link)
 {
     struct muster_fabric *fabric = link->fabric;
     if (link->state == MUSTER_LINK_OPEN) {
-        link->ops->goodbye(link);
+        link->ops->send_goodbye(link);
     }
     close_link(link);
     HASH_DEL(fabric->by_member, link);
@@ -307,7 +307,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
                                              const struct muster_peer *peers, uint32_t count)
 {
     AUTO_LOCK(&fabric->lock);
-    muster_fabric_settle(fabric);
+    muster_fabric_quiesce(fabric);
     TRY(check_begin(fabric, generation, count));
     struct muster_link **links = calloc(count, sizeof(struct muster_link *));
     if (links == NULL) {
@@ -322,7 +322,7 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->refresh(fabric->transports[i].self);
     }
-    muster_operations_begin(&fabric->operations, generation);
+    muster_ended_operations_begin(&fabric->operations, generation);
     find_host(fabric, peers, count);
     TRY(name_links(fabric, peers, count));
     drop_unnamed(fabric);
@@ -440,26 +440,26 @@ static muster_status check_call(struct muster_fabric *fabric,
                                 const struct muster_operation_id *operation,
                                 const struct muster_call *call)
 {
-    const struct muster_known_call *known =
-        muster_calls_note(&fabric->calls, operation, call, MUSTER_CALLED_HERE);
+    const struct muster_signature *known =
+        muster_signatures_note(&fabric->calls, operation, call, MUSTER_SIGNATURE_HERE);
     if (known == NULL) {
         return MUSTER_OK;
     }
-    if (known->rank == MUSTER_CALLED_HERE || known->rank >= fabric->link_count) {
+    if (known->rank == MUSTER_SIGNATURE_HERE || known->rank >= fabric->link_count) {
         return muster_error_set(MUSTER_INVALID, "one operation is called in two ways here");
     }
-    return muster_link_differs(fabric->links[known->rank], call, &known->call);
+    return muster_link_compare_calls(fabric->links[known->rank], call, &known->call);
 }
 
 static muster_status check_operation(struct muster_fabric *fabric,
                                      const struct muster_transfer *transfer)
 {
     struct muster_operation_id operation = muster_key_operation(&transfer->key);
-    const char *reason = muster_operations_aborted(&fabric->operations, &operation);
+    const char *reason = muster_ended_operations_aborted(&fabric->operations, &operation);
     if (reason != NULL) {
         return muster_error_set(MUSTER_INVALID, "%s", reason);
     }
-    if (muster_operations_withdrawn(&fabric->operations, &operation)) {
+    if (muster_ended_operations_withdrawn(&fabric->operations, &operation)) {
         return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
                                 operation.sequence, operation.context);
     }
@@ -471,7 +471,7 @@ static muster_status check_link(struct muster_link *link, const struct muster_tr
     if (link->state == MUSTER_LINK_IDLE) {
         muster_link_open(link);
     }
-    bool over = link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_LEFT;
+    bool over = link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT;
     bool here = over && link->end != NULL && transfer->direction == MUSTER_RECEIVE &&
                 link->ops->has_arrived(link, &transfer->key);
     if (over && !here) {
@@ -549,7 +549,7 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
     struct muster_operation_id operation = {
         .generation = generation, .context = context, .sequence = sequence};
     AUTO_LOCK(&fabric->lock);
-    muster_fabric_settle(fabric);
+    muster_fabric_quiesce(fabric);
     struct muster_transfer_list taken = {0};
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
@@ -566,7 +566,7 @@ void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, u
         transfer->state = MUSTER_TRANSFER_IDLE;
     }
     if (generation == fabric->generation) {
-        muster_operations_withdraw(&fabric->operations, &operation);
+        muster_ended_operations_withdraw(&fabric->operations, &operation);
     }
 }
 

@@ -277,7 +277,7 @@ uint32_t muster_fabric_reach(struct muster_fabric *fabric, uint64_t generation,
 struct muster_fabric_figures {
     uint64_t links_opened, links_lost;
     uint64_t connections_opened, connections_lost; /* beside the first, and before the last */
-    uint64_t strangers_refused; /* wrong token, garbage, unknown member, wrong version */
+    uint64_t connections_rejected; /* wrong token, garbage, unknown member, wrong version */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received; /* of messages, headers not included */
     uint64_t stale_dropped;              /* frames of older generations or withdrawn operations */

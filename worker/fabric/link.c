@@ -30,7 +30,7 @@ static void use_transport(struct muster_link *link, uint32_t slot)
     link->tried |= UINT32_C(1) << slot;
 }
 
-void muster_link_called(struct muster_link *link, const void *transport)
+void muster_link_use_transport(struct muster_link *link, const void *transport)
 {
     uint32_t slot = 0;
     while (link->fabric->transports[slot].self != transport) {
@@ -84,10 +84,10 @@ void muster_link_opened(struct muster_link *link)
     link->opened++;
     link->fabric->figures.links_opened++;
     muster_link_mark(link);
-    muster_link_notice(link);
+    muster_link_notify(link);
 }
 
-void muster_link_notice(const struct muster_link *link)
+void muster_link_notify(const struct muster_link *link)
 {
     struct muster_fabric *fabric = link->fabric;
     for (struct muster_observer *each = fabric->observers; each != NULL; each = each->next) {
@@ -144,12 +144,12 @@ void muster_link_try_next(struct muster_link *link, const char *what)
 
 void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what)
 {
-    if (link->state == MUSTER_LINK_LEFT || link->state == MUSTER_LINK_LOST) {
+    if (link->state == MUSTER_LINK_PEER_LEFT || link->state == MUSTER_LINK_LOST) {
         return;
     }
     struct muster_fabric *fabric = link->fabric;
     link->state = state;
-    if (state == MUSTER_LINK_LEFT) {
+    if (state == MUSTER_LINK_PEER_LEFT) {
         (void)snprintf(link->reason, sizeof link->reason, "rank %u (host %s) has left", link->rank,
                        link->peer.host);
     } else {
@@ -163,13 +163,13 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
         memcpy(fabric->lost_reason, link->reason, MUSTER_REASON_SIZE);
     }
     struct muster_transfer_list ended = {0};
-    if (link->end != NULL && state == MUSTER_LINK_LEFT) {
-        link->ops->left(link, &ended);
+    if (link->end != NULL && state == MUSTER_LINK_PEER_LEFT) {
+        link->ops->peer_left(link, &ended);
     } else if (link->end != NULL) {
         link->ops->close(link, &ended);
     }
     muster_transfer_table_splice(&link->receives, &ended);
-    muster_link_notice(link);
+    muster_link_notify(link);
     end_all(link, &ended, MUSTER_REJOIN, link->reason);
 }
 
@@ -227,8 +227,9 @@ void muster_transfer_complete_later(struct muster_link *link, struct muster_tran
     muster_transfer_list_append(&link->fabric->completed, transfer);
 }
 
-muster_status muster_link_differs(const struct muster_link *link, const struct muster_call *here,
-                                  const struct muster_call *there)
+muster_status muster_link_compare_calls(const struct muster_link *link,
+                                        const struct muster_call *here,
+                                        const struct muster_call *there)
 {
     char text[MUSTER_REASON_SIZE];
     if (!muster_call_matches(here, there, text, sizeof text)) {
@@ -242,7 +243,7 @@ muster_status muster_transfer_check(const struct muster_link *link,
                                     const struct muster_transfer *transfer,
                                     const struct muster_call *call, uint64_t size_bytes)
 {
-    TRY(muster_link_differs(link, transfer->call, call));
+    TRY(muster_link_compare_calls(link, transfer->call, call));
     if (transfer->size_bytes != size_bytes) {
         return muster_error_set(MUSTER_INVALID,
                                 "rank %u (host %s) differs in a message's size: %" PRIu64
@@ -257,8 +258,8 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
 {
     struct muster_fabric *fabric = link->fabric;
     if (operation->generation < fabric->generation ||
-        muster_operations_withdrawn(&fabric->operations, operation) ||
-        !muster_operations_abort(&fabric->operations, operation, reason)) {
+        muster_ended_operations_withdrawn(&fabric->operations, operation) ||
+        !muster_ended_operations_abort(&fabric->operations, operation, reason)) {
         return;
     }
     for (uint32_t i = 0; i < fabric->link_count; i++) {
@@ -282,16 +283,16 @@ uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric)
     return rank;
 }
 
-void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
-                       const struct muster_call *call)
+void muster_link_check_signature(struct muster_link *link, const struct muster_message_key *key,
+                                 const struct muster_call *call)
 {
     struct muster_operation_id operation = muster_key_operation(key);
     if (key->generation != link->fabric->generation) {
         return; /* the peer may have another rank then */
     }
-    const struct muster_known_call *known =
-        muster_calls_note(&link->fabric->calls, &operation, call, link->rank);
-    if (known == NULL || muster_link_differs(link, &known->call, call) == MUSTER_OK) {
+    const struct muster_signature *known =
+        muster_signatures_note(&link->fabric->calls, &operation, call, link->rank);
+    if (known == NULL || muster_link_compare_calls(link, &known->call, call) == MUSTER_OK) {
         return;
     }
     /* The operation may be over here: then nobody else would tell the peer. */
@@ -308,8 +309,8 @@ bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster
     struct muster_operation_id operation = muster_key_operation(key);
     return key->generation < fabric->generation ||
            (key->generation == fabric->generation &&
-            (muster_operations_withdrawn(&fabric->operations, &operation) ||
-             muster_operations_aborted(&fabric->operations, &operation) != NULL));
+            (muster_ended_operations_withdrawn(&fabric->operations, &operation) ||
+             muster_ended_operations_aborted(&fabric->operations, &operation) != NULL));
 }
 
 uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,

@@ -5,7 +5,7 @@
  * Locks: everything here happens under the fabric's lock unless it says otherwise. A transport that
  * moves bytes for long does so between muster_fabric_unlock() and muster_fabric_lock(); what it
  * touches meanwhile is not taken from under it, because muster_fabric_withdraw() and those who
- * close links wait for it (muster_fabric_settle()).
+ * close links wait for it (muster_fabric_quiesce()).
  */
 #ifndef MUSTER_WORKER_FABRIC_LINK_H
 #define MUSTER_WORKER_FABRIC_LINK_H
@@ -13,7 +13,7 @@
 #include "worker/base/spin_policy.h"
 #include "worker/base/status.h"
 #include "worker/fabric/ended_operations.h"
-#include "worker/fabric/known_calls.h"
+#include "worker/fabric/signatures.h"
 #include "worker/fabric/transfers.h"
 #include "worker/fabric/wire/hello.h"
 
@@ -32,8 +32,8 @@ enum muster_link_state {
     MUSTER_LINK_IDLE = 0, /* nobody has named the peer yet */
     MUSTER_LINK_OPENING = 1,
     MUSTER_LINK_OPEN = 2,
-    MUSTER_LINK_LEFT = 3, /* the peer said goodbye */
-    MUSTER_LINK_LOST = 4, /* reason says why */
+    MUSTER_LINK_PEER_LEFT = 3, /* the peer said goodbye */
+    MUSTER_LINK_LOST = 4,      /* reason says why */
 };
 
 /* All that connects this process with one other member. */
@@ -84,12 +84,13 @@ struct muster_transport {
     /* Sets those fields that it parses from their variables; NULL: there are none. */
     void (*read_environment)(muster_options *options);
 
-    /* Makes the settings of those options, and of variables that have no field. *ret_settings stays
-     * NULL if this transport is not to be used; `required`: it is, or there is to be no fabric. The
-     * error names the option, its variable and the value. */
-    muster_status (*parse)(const muster_options *options, bool required, void **ret_settings);
+    /* Makes the settings of those options, and of variables that have no field. *used is true if
+     * the transport is required; otherwise it is set if the options ask for it. *ret_settings may
+     * stay NULL. The error names the option, its variable and the value. NULL: there are no
+     * options, and it is used where it is required. */
+    muster_status (*parse)(const muster_options *options, bool *used, void **ret_settings);
 
-    /* Frees the settings; not NULL. */
+    /* Frees the settings; NULL if there are never any. */
     void (*free_settings)(void *settings);
 
     /* The fabric's object of this transport. */
@@ -123,14 +124,14 @@ struct muster_transport {
     /* Memory that peers write to is looked at, since no descriptor tells of it; transports without
      * such memory have NULL in all three. True if there is something new for a link: called by the
      * leader between muster_fabric_unlock() and muster_fabric_lock(). */
-    bool (*has_news)(const void *transport);
+    bool (*poll)(const void *transport);
 
     /* Marks the links that have something new. */
-    void (*take_news)(void *transport);
+    void (*mark_updated)(void *transport);
 
     /* The leader is about to sleep: peers that write are to wake it from now on; then it looks once
      * more. Or it is awake again. */
-    void (*doze)(void *transport, bool dozing);
+    void (*arm_wakeups)(void *transport, bool dozing);
 
     /* A link of this transport. */
 
@@ -155,22 +156,22 @@ struct muster_transport {
                   const char *reason);
 
     /* If a message of the operation is still to come from the peer, or to be granted by it, tells
-     * it how the operation is called here; the peer gives that to muster_link_heard(). Best effort;
-     * asked for again if the message goes on waiting. */
-    void (*announce)(struct muster_link *link, const struct muster_operation_id *operation);
+     * it how the operation is called here; the peer gives that to muster_link_check_signature().
+     * Best effort; asked for again if the message goes on waiting. */
+    void (*send_signature)(struct muster_link *link, const struct muster_operation_id *operation);
 
     /* Moves what can be moved without waiting; called by the leader for links that were marked. */
     void (*progress)(struct muster_link *link);
 
     /* Says goodbye to the peer once all that was accepted is out. */
-    void (*goodbye)(struct muster_link *link);
+    void (*send_goodbye)(struct muster_link *link);
 
     /* True when the goodbye is out and nothing is left to wait for. */
-    bool (*said_goodbye)(const struct muster_link *link);
+    bool (*goodbye_done)(const struct muster_link *link);
 
     /* The peer has said goodbye: moves the sends it holds to ret_sends. What has arrived whole may
      * stay for receives that are posted later. */
-    void (*left)(struct muster_link *link, struct muster_transfer_list *ret_sends);
+    void (*peer_left)(struct muster_link *link, struct muster_transfer_list *ret_sends);
 
     /* State LEFT: true if the whole message is here. */
     bool (*has_arrived)(const struct muster_link *link, const struct muster_message_key *key);
@@ -202,9 +203,9 @@ struct muster_transport {
 
         /* A new connection: makes its record by muster_pending_create() and returns it. Takes the
          * descriptor, also on failure: NULL then. */
-        struct muster_pending_connection *(*accepted)(
-            struct muster_pending_connections *pending_list, int fd,
-            const struct muster_socket_address *remote);
+        struct muster_pending_connection *(*create)(struct muster_pending_connections *pending_list,
+                                                    int fd,
+                                                    const struct muster_socket_address *remote);
 
         /* There is news on a connection, open or not: see struct muster_watch. */
         void (*ready)(struct muster_watch *watch, uint32_t events);
@@ -212,23 +213,23 @@ struct muster_transport {
         /* Sends the verdict; false if that failed. */
         bool (*answer)(struct muster_pending_connection *pending, enum muster_verdict verdict);
 
-        /* Ends the connection, also an open one: muster_pending_leave(), muster_watch_retire(). */
+        /* Ends the connection, also an open one: muster_pending_remove(), muster_watch_retire(). */
         void (*close)(struct muster_pending_connection *pending);
 
         /* Whether our own call to it is under way; the link is this transport's. */
-        bool (*calls)(const struct muster_link *link);
+        bool (*is_dialling)(const struct muster_link *link);
 
         /* A member of this generation calls, with the right token: answers, and opens or closes. */
-        void (*take)(struct muster_pending_connection *pending, struct muster_link *link);
+        void (*admit)(struct muster_pending_connection *pending, struct muster_link *link);
 
         /* The time of one that is DIALLING or PROVING is over. */
-        void (*expired)(struct muster_pending_connection *pending);
+        void (*timed_out)(struct muster_pending_connection *pending);
 
         /* A call is due: the first to a link that is OPENING, or another. */
         void (*dial)(struct muster_dialler *dialler);
 
         /* State OPEN: whether the peer has ended the connection, or all of them. */
-        bool (*ended)(const struct muster_link *link);
+        bool (*is_closed)(const struct muster_link *link);
 
         /* Frees the transport's object. */
         void (*free)(struct muster_pending_connections *pending_list);
@@ -275,8 +276,8 @@ struct muster_fabric {
     struct muster_link **links;       /* [link_count], by rank; NULL for oneself */
     struct muster_link *by_member;    /* the same in a hash */
     uint32_t link_count;
-    struct muster_operations operations; /* withdrawn and aborted ones of this generation */
-    struct muster_calls calls;
+    struct muster_ended_operations operations; /* withdrawn and aborted ones of this generation */
+    struct muster_signatures calls;
     uint64_t revoked; /* generations up to this one */
     char revoked_reason[MUSTER_REASON_SIZE];
     bool killed;
@@ -321,7 +322,7 @@ bool muster_link_has_scheme(const char *address, const char *scheme);
 void muster_link_open(struct muster_link *link);
 
 /* It is idle, and its peer calls over this transport, which opens it now. */
-void muster_link_called(struct muster_link *link, const void *transport);
+void muster_link_use_transport(struct muster_link *link, const void *transport);
 
 /* Has the leader call ops->progress soon. */
 void muster_link_mark(struct muster_link *link);
@@ -331,7 +332,7 @@ void muster_link_mark(struct muster_link *link);
 void muster_link_try_next(struct muster_link *link, const char *what);
 
 /* Threads that wait for a link to change look again. */
-void muster_link_notice(const struct muster_link *link);
+void muster_link_notify(const struct muster_link *link);
 
 /* The transport has opened it: state OPEN. */
 void muster_link_opened(struct muster_link *link);
@@ -356,9 +357,9 @@ void muster_transfer_complete(struct muster_link *link, struct muster_transfer *
 void muster_transfer_complete_later(struct muster_link *link, struct muster_transfer *transfer);
 
 /* Compares the calls of both ends. On a mismatch the text names the peer and both values. */
-MUSTER_CHECKED muster_status muster_link_differs(const struct muster_link *link,
-                                                 const struct muster_call *here,
-                                                 const struct muster_call *there);
+MUSTER_CHECKED muster_status muster_link_compare_calls(const struct muster_link *link,
+                                                       const struct muster_call *here,
+                                                       const struct muster_call *there);
 
 /* Compares what the peer says with the receive that is posted here. On a mismatch sets the error
  * text, which names the peer and both values, and returns MUSTER_INVALID. */
@@ -374,8 +375,8 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
 /* The peer has sent a message ahead of the transfer that it is for, or said how it calls. If it
  * calls the operation otherwise than this member does, ends all transfers of it, now and later, and
  * tells the peer. */
-void muster_link_heard(struct muster_link *link, const struct muster_message_key *key,
-                       const struct muster_call *call);
+void muster_link_check_signature(struct muster_link *link, const struct muster_message_key *key,
+                                 const struct muster_call *call);
 
 /* How many bytes of a message move at once, where the transport can do `most`: whole elements. */
 uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,
@@ -415,6 +416,6 @@ void muster_fabric_yield(struct muster_fabric *fabric);
 
 /* For other threads that hold the lock: waits until the leader moves no bytes (at most a segment)
  * and has noted what it has moved. It does not go on before the caller gives up the lock. */
-void muster_fabric_settle(struct muster_fabric *fabric);
+void muster_fabric_quiesce(struct muster_fabric *fabric);
 
 #endif

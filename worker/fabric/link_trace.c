@@ -11,8 +11,8 @@ static struct muster_timeline_event span_of(const struct muster_link *link,
 }
 
 /* From its first byte, if that was seen; before, it waited for the other end. */
-void muster_spans_add_message(const struct muster_link *link,
-                              const struct muster_transfer *transfer)
+void muster_link_trace_message(const struct muster_link *link,
+                               const struct muster_transfer *transfer)
 {
     struct muster_timeline_event span = span_of(link, transfer);
     int64_t posted_ns = transfer->posted_ns;
@@ -24,8 +24,8 @@ void muster_spans_add_message(const struct muster_link *link,
     muster_timeline_add(link->fabric->timeline, &span);
 }
 
-void muster_spans_add_part(const struct muster_link *link, const struct muster_transfer *transfer,
-                           const struct muster_link_part *part)
+void muster_link_trace_part(const struct muster_link *link, const struct muster_transfer *transfer,
+                            const struct muster_link_part *part)
 {
     struct muster_timeline_event span = span_of(link, transfer);
     span.stage = part->stage;

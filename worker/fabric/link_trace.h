@@ -17,10 +17,10 @@ struct muster_link_part {
 };
 
 /* link_trace.c. There is a timeline. */
-void muster_spans_add_message(const struct muster_link *link,
-                              const struct muster_transfer *transfer);
-void muster_spans_add_part(const struct muster_link *link, const struct muster_transfer *transfer,
-                           const struct muster_link_part *part);
+void muster_link_trace_message(const struct muster_link *link,
+                               const struct muster_transfer *transfer);
+void muster_link_trace_part(const struct muster_link *link, const struct muster_transfer *transfer,
+                            const struct muster_link_part *part);
 
 /* Now, or 0 where there is no timeline. */
 static inline int64_t muster_link_clock(const struct muster_link *link)
@@ -33,7 +33,7 @@ static inline void muster_link_add_message(const struct muster_link *link,
                                            const struct muster_transfer *transfer)
 {
     if (link->fabric->timeline != NULL) {
-        muster_spans_add_message(link, transfer);
+        muster_link_trace_message(link, transfer);
     }
 }
 
@@ -43,7 +43,7 @@ static inline void muster_link_add_part(const struct muster_link *link,
                                         struct muster_link_part part)
 {
     if (link->fabric->timeline != NULL) {
-        muster_spans_add_part(link, transfer, &part);
+        muster_link_trace_part(link, transfer, &part);
     }
 }
 

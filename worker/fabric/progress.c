@@ -151,7 +151,7 @@ void muster_fabric_yield(struct muster_fabric *fabric)
     }
 }
 
-void muster_fabric_settle(struct muster_fabric *fabric)
+void muster_fabric_quiesce(struct muster_fabric *fabric)
 {
     fabric->wanted++;
     while (fabric->busy) {
@@ -211,8 +211,8 @@ static int64_t run_timers(struct muster_fabric *fabric)
 static void take_news(struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->take_news != NULL) {
-            fabric->transports[i].ops->take_news(fabric->transports[i].self);
+        if (fabric->transports[i].ops->mark_updated != NULL) {
+            fabric->transports[i].ops->mark_updated(fabric->transports[i].self);
         }
     }
 }
@@ -220,8 +220,8 @@ static void take_news(struct muster_fabric *fabric)
 static bool has_news(const struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->has_news != NULL &&
-            fabric->transports[i].ops->has_news(fabric->transports[i].self)) {
+        if (fabric->transports[i].ops->poll != NULL &&
+            fabric->transports[i].ops->poll(fabric->transports[i].self)) {
             return true;
         }
     }
@@ -231,8 +231,8 @@ static bool has_news(const struct muster_fabric *fabric)
 static void doze(struct muster_fabric *fabric, bool dozing)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
-        if (fabric->transports[i].ops->doze != NULL) {
-            fabric->transports[i].ops->doze(fabric->transports[i].self, dozing);
+        if (fabric->transports[i].ops->arm_wakeups != NULL) {
+            fabric->transports[i].ops->arm_wakeups(fabric->transports[i].self, dozing);
         }
     }
 }
@@ -411,7 +411,7 @@ static void announce(struct muster_fabric *fabric, const struct muster_operation
         struct muster_link *link = fabric->links[i];
         if (link != NULL && link->end != NULL &&
             (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN)) {
-            link->ops->announce(link, operation);
+            link->ops->send_signature(link, operation);
         }
     }
     if (fabric->leading) {

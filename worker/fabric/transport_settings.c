@@ -9,13 +9,18 @@ muster_status muster_transport_settings_add(struct muster_transport_settings *se
                                             const muster_options *options, bool required)
 {
     void *own = NULL;
+    bool used = required;
     if (settings->count == MUSTER_TRANSPORTS_MAX) {
         return muster_error_set(MUSTER_INVALID, "more than %d transports", MUSTER_TRANSPORTS_MAX);
     }
-    TRY(transport->parse(options, required, &own));
-    if (own != NULL) {
+    if (transport->parse != NULL) {
+        TRY(transport->parse(options, &used, &own));
+    }
+    if (used) {
         settings->rows[settings->count].transport = transport;
         settings->rows[settings->count++].settings = own;
+    } else if (own != NULL) {
+        transport->free_settings(own);
     }
     return MUSTER_OK;
 }
@@ -23,7 +28,9 @@ muster_status muster_transport_settings_add(struct muster_transport_settings *se
 void muster_transport_settings_destroy(struct muster_transport_settings *settings)
 {
     for (uint32_t i = 0; settings != NULL && i < settings->count; i++) {
-        settings->rows[i].transport->free_settings(settings->rows[i].settings);
+        if (settings->rows[i].settings != NULL) {
+            settings->rows[i].transport->free_settings(settings->rows[i].settings);
+        }
     }
     free(settings);
 }

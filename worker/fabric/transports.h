@@ -12,7 +12,7 @@ struct muster_transport_settings {
     uint32_t count;
     struct {
         const struct muster_transport *transport;
-        void *settings; /* its own */
+        void *settings; /* its own; or NULL */
     } rows[MUSTER_TRANSPORTS_MAX];
 };
 

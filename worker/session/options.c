@@ -1,3 +1,4 @@
+/* The settings of a session: options and environment variables, checked and copied. */
 #include "worker/session/options.h"
 
 #include <errno.h>

@@ -228,6 +228,8 @@ static void run(struct muster_builder *builder, const struct muster_group *group
     }
 }
 
+/* The totals of one member. Every digit has the rounds and elements of scatter() and gather(); a
+ * member with an extra also receives its data and sends it the result. */
 static struct muster_step_totals totals_of(uint64_t count, uint32_t size, uint32_t index,
                                            uint32_t base)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "worker/base/option_parse.h"
 #include "worker/base/random.h"
 #include "worker/cli/cli.h"
 
@@ -106,36 +107,20 @@ static const struct argp_option argp_options[] = {
     {0},
 };
 
-static muster_status parse_transport(const char *text, enum muster_bench_transport *ret_transport)
-{
-    if (strcmp(text, "inproc") == 0) {
-        *ret_transport = MUSTER_BENCH_INPROC;
-    } else if (strcmp(text, "tcp") == 0) {
-        *ret_transport = MUSTER_BENCH_TCP;
-    } else if (strcmp(text, "shm") == 0) {
-        *ret_transport = MUSTER_BENCH_SHM;
-    } else if (strcmp(text, "verbs") == 0) {
-        *ret_transport = MUSTER_BENCH_VERBS;
-    } else {
-        return muster_error_set(
-            MUSTER_INVALID, "--transport: \"%.32s\" is none of inproc, shm, tcp and verbs", text);
-    }
-    return MUSTER_OK;
-}
-
 /* Each option by itself; check_options() compares them. */
 static muster_status parse_option(int key, char *text, struct muster_bench_options *options)
 {
     switch (key) {
     case 'n':
-        return muster_cli_parse_number("-n", text, 1, MUSTER_BENCH_RANKS_MAX, &options->ranks);
+        return muster_option_parse_number("-n", text, 1, MUSTER_BENCH_RANKS_MAX, &options->ranks);
     case KEY_HOSTS:
-        return muster_cli_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX, &options->hosts);
+        return muster_option_parse_number("--hosts", text, 1, MUSTER_BENCH_RANKS_MAX,
+                                          &options->hosts);
     case KEY_TRANSPORT:
-        return parse_transport(text, &options->transport);
+        return muster_bench_parse_transport(text, &options->transport);
     case KEY_CONNECTIONS:
-        return muster_cli_parse_number("--connections", text, 1, MUSTER_CONNECTIONS_MAX,
-                                       &options->connections);
+        return muster_option_parse_number("--connections", text, 1, MUSTER_CONNECTIONS_MAX,
+                                          &options->connections);
     case KEY_DEVICES:
         return muster_bench_parse_devices(text, options);
     case KEY_SHAPE:
@@ -157,10 +142,10 @@ static muster_status parse_option(int key, char *text, struct muster_bench_optio
     case KEY_OP:
         return muster_op_parse(text, &options->op);
     case KEY_ITERATIONS:
-        return muster_cli_parse_number("--iterations", text, 1, MUSTER_BENCH_ITERATIONS_MAX,
-                                       &options->iterations);
+        return muster_option_parse_number("--iterations", text, 1, MUSTER_BENCH_ITERATIONS_MAX,
+                                          &options->iterations);
     case KEY_SECONDS:
-        return muster_cli_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
+        return muster_option_parse_number("--seconds", text, 1, SECONDS_MAX, &options->seconds);
     default:
         options->in_place |= key == KEY_IN_PLACE;
         options->alloc |= key == KEY_ALLOC;

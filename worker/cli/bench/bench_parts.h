@@ -103,6 +103,12 @@ struct muster_bench_shared {
     struct muster_bench_rank_slot rank_slots[]; /* [ranks] */
 };
 
+/* --transport, its name, and the transports of the fabric that ranks then have. */
+MUSTER_CHECKED muster_status
+muster_bench_parse_transport(const char *text, enum muster_bench_transport *ret_transport);
+const char *muster_bench_transport_name(enum muster_bench_transport transport);
+const char *muster_bench_transport_list(enum muster_bench_transport transport);
+
 /* --bytes: sizes and ranges of sizes. --algorithm: names, "tuned", "chosen" and "all". Names are
  * checked, and "all" is expanded, by muster_bench_resolve_algorithms(), when the collective is
  * known. */

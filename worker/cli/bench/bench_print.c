@@ -88,15 +88,6 @@ muster_status muster_bench_compute_results(const struct muster_bench_shared *sha
     return MUSTER_OK;
 }
 
-static const char *transport_name(enum muster_bench_transport transport)
-{
-    static const char *const names[] = {[MUSTER_BENCH_INPROC] = "inproc",
-                                        [MUSTER_BENCH_TCP] = "tcp",
-                                        [MUSTER_BENCH_SHM] = "shm",
-                                        [MUSTER_BENCH_VERBS] = "verbs"};
-    return names[transport];
-}
-
 static muster_status print_json(const struct muster_bench_shared *shared,
                                 const struct muster_bench_result *result)
 {
@@ -104,9 +95,9 @@ static muster_status print_json(const struct muster_bench_shared *shared,
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s?, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
         "collective", muster_collective_name(options->collective), "algorithm", result->algorithm,
-        "transport", transport_name(options->transport), "ranks", (json_int_t)options->ranks,
-        "hosts", (json_int_t)options->hosts, "shape", options->shape, "bytes",
-        (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
+        "transport", muster_bench_transport_name(options->transport), "ranks",
+        (json_int_t)options->ranks, "hosts", (json_int_t)options->hosts, "shape", options->shape,
+        "bytes", (json_int_t)result->bytes, "iterations", (json_int_t)result->iterations, "p50_us",
         result->p50_us, "p99_us", result->p99_us, "min_us", result->min_us, "algbw_GBps",
         result->algbw_GBps, "busbw_GBps", result->busbw_GBps, "predicted_us", result->predicted_us,
         "memory_bytes",
@@ -121,7 +112,7 @@ void muster_bench_describe(const struct muster_bench_options *options, char *ret
         ret_text, size, "%s, %u rank%s on %u host%s over %s%s%s, %s%s%s%s%s",
         muster_collective_name(options->collective), options->ranks,
         muster_cli_plural(options->ranks), options->hosts, muster_cli_plural(options->hosts),
-        transport_name(options->transport), options->shape != NULL ? " at " : "",
+        muster_bench_transport_name(options->transport), options->shape != NULL ? " at " : "",
         options->shape != NULL ? options->shape : "", muster_type_name(options->type),
         reduces ? " " : "", reduces ? muster_op_name(options->op) : "",
         options->in_place ? ", in place" : "", options->reproducible ? ", reproducible" : "");

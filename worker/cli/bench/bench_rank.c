@@ -46,14 +46,10 @@ static muster_status end_phase(const struct rank_run *run)
                : muster_error_set(MUSTER_ENDED, "the bench leader has stopped the measurement");
 }
 
-/* Options of the command come before the environment. */
+/* The options of the command replace those of the environment. */
 static muster_status create_fabric(struct rank_run *run, const char *address,
                                    struct muster_fabric_options *options)
 {
-    static const char *const transports[] = {[MUSTER_BENCH_INPROC] = "inproc",
-                                             [MUSTER_BENCH_TCP] = "tcp",
-                                             [MUSTER_BENCH_SHM] = "shm,tcp",
-                                             [MUSTER_BENCH_VERBS] = "verbs"};
     const struct muster_bench_options *given = &run->shared->options;
     muster_options user;
     muster_options_init(&user);
@@ -65,7 +61,7 @@ static muster_status create_fabric(struct rank_run *run, const char *address,
         user.verbs_device = given->devices[run->rank % given->device_count];
     }
     struct muster_transport_settings *settings = NULL;
-    TRY(muster_transports_parse(&user, transports[given->transport], &settings));
+    TRY(muster_transports_parse(&user, muster_bench_transport_list(given->transport), &settings));
     options->transports = settings;
     muster_status status = muster_fabric_create(options, &run->fabric);
     muster_transport_settings_destroy(settings);

@@ -1,4 +1,4 @@
-/* muster bench: parses the lists of sizes, algorithms and devices. */
+/* muster bench: the names of transports, and the lists of sizes, algorithms and devices. */
 #include "worker/cli/bench/bench_parts.h"
 
 #include <stdlib.h>
@@ -9,6 +9,36 @@
 enum { STEP_DEFAULT = 4, STEP_MAX = 1024, LIST_SIZE = 4096 };
 
 static const uint64_t bytes_max = (uint64_t)1 << 36;
+
+static const struct {
+    const char *name, *list;
+} transports[] = {[MUSTER_BENCH_INPROC] = {"inproc", "inproc"},
+                  [MUSTER_BENCH_TCP] = {"tcp", "tcp"},
+                  [MUSTER_BENCH_SHM] = {"shm", "shm,tcp"},
+                  [MUSTER_BENCH_VERBS] = {"verbs", "verbs"}};
+
+muster_status muster_bench_parse_transport(const char *text,
+                                           enum muster_bench_transport *ret_transport)
+{
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        if (strcmp(text, transports[i].name) == 0) {
+            *ret_transport = (enum muster_bench_transport)i;
+            return MUSTER_OK;
+        }
+    }
+    return muster_error_set(MUSTER_INVALID,
+                            "--transport: \"%.32s\" is none of inproc, shm, tcp and verbs", text);
+}
+
+const char *muster_bench_transport_name(enum muster_bench_transport transport)
+{
+    return transports[transport].name;
+}
+
+const char *muster_bench_transport_list(enum muster_bench_transport transport)
+{
+    return transports[transport].list;
+}
 
 static muster_status parse_size(const char *text, uint64_t *ret_bytes)
 {

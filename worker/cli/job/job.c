@@ -1,4 +1,5 @@
 /* `muster job`: lists, shows, resizes and ends the jobs of a rendezvous server. */
+#include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/print.h"
 #include "worker/cli/report.h"
@@ -208,8 +209,8 @@ static muster_status show(struct muster_client *client, const struct job_options
 static muster_status resize(struct muster_client *client, const struct job_options *options)
 {
     uint32_t target = 0;
-    TRY(muster_cli_parse_number("the number of workers", options->arguments[2], 1,
-                                MUSTER_MEMBERS_MAX, &target));
+    TRY(muster_option_parse_number("the number of workers", options->arguments[2], 1,
+                                   MUSTER_MEMBERS_MAX, &target));
     TRY(muster_service_resize(client, options->arguments[1], target, CALL_TIMEOUT_MS));
     if (options->json) {
         return muster_cli_print_json(json_pack("{s:s, s:I}", "job", options->arguments[1],

@@ -95,7 +95,8 @@ MUSTER_CHECKED muster_status muster_plan_print_table(const struct muster_plan_re
 /* The predicted time of the named algorithm, or, without a name, of all that fit. */
 MUSTER_CHECKED muster_status muster_plan_print_times(const struct muster_plan_request *request,
                                                      bool json);
-/* The table of collectives/README.md: the formulas, and the counts of real schedules for some P. */
+/* The table of collectives/algorithms/CATALOGUE.md: the formulas, and the counts of real schedules
+ * for some P. */
 MUSTER_CHECKED muster_status muster_plan_print_formulas(void);
 
 /* plan_json.c. All collectives and algorithms, a line each, as text or JSON. */

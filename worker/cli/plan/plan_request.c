@@ -8,7 +8,7 @@
 
 #include "collectives/select/select.h"
 #include "worker/base/cleanup.h"
-#include "worker/cli/cli.h"
+#include "worker/base/option_parse.h"
 #include "worker/cli/print.h"
 
 static muster_status parse_count(const char *what, const char *text, uint64_t *ret_count)
@@ -36,7 +36,7 @@ static muster_status parse_sizes(const char *what, const char *text, uint32_t **
     uint32_t count = 0;
     for (char *rest = copy; rest != NULL;) {
         const char *size = strsep(&rest, ",");
-        TRY(muster_cli_parse_number(what, size, 1, MUSTER_RANKS_MAX, &sizes[count++]));
+        TRY(muster_option_parse_number(what, size, 1, MUSTER_RANKS_MAX, &sizes[count++]));
     }
     *ret_sizes = TAKE(sizes);
     *ret_count = count;
@@ -96,7 +96,7 @@ static muster_status parse_topology(const struct muster_plan_options *options,
     uint32_t hosts = 1;
     bool ragged = options->hosts != NULL && strchr(options->hosts, ',') != NULL;
     if (options->ranks != NULL) {
-        TRY(muster_cli_parse_number("--ranks", options->ranks, 1, MUSTER_RANKS_MAX, &ranks));
+        TRY(muster_option_parse_number("--ranks", options->ranks, 1, MUSTER_RANKS_MAX, &ranks));
     } else if (!ragged) {
         return muster_error_set(MUSTER_INVALID,
                                 "the number of ranks is missing: --ranks P or --hosts A,B,...");
@@ -105,7 +105,7 @@ static muster_status parse_topology(const struct muster_plan_options *options,
         TRY(parse_ragged_hosts(options->hosts, ranks, topology));
     } else {
         if (options->hosts != NULL) {
-            TRY(muster_cli_parse_number("--hosts", options->hosts, 1, MUSTER_RANKS_MAX, &hosts));
+            TRY(muster_option_parse_number("--hosts", options->hosts, 1, MUSTER_RANKS_MAX, &hosts));
         }
         TRY(muster_topology_init_even(ranks, hosts, topology));
     }
@@ -224,10 +224,10 @@ static muster_status parse_call(const struct muster_plan_options *options,
     uint32_t last = request->topology.ranks - 1;
     plan->in_place = options->in_place;
     if (options->root != NULL) {
-        TRY(muster_cli_parse_number("--root", options->root, 0, last, &plan->root));
+        TRY(muster_option_parse_number("--root", options->root, 0, last, &plan->root));
     }
     if (options->rank != NULL) {
-        TRY(muster_cli_parse_number("--rank", options->rank, 0, last, &plan->rank));
+        TRY(muster_option_parse_number("--rank", options->rank, 0, last, &plan->rank));
         request->one_rank = true;
     }
     plan->count = default_count(plan);

@@ -21,7 +21,7 @@ struct muster_launch_view {
     uint32_t running_max;
     uint32_t others;     /* members of the job that other launchers have started */
     int64_t last_end_ns; /* when a worker ended last; 0: none has */
-    int64_t polled_ns;   /* when the job was asked for; what follows is from then or later */
+    int64_t polled_ns;   /* when the poll was sent: the members below are not older */
     enum muster_job_phase phase;
     uint32_t min_size;
     uint32_t target_size; /* 0: the job has none */

@@ -2,6 +2,7 @@
 #include "worker/cli/run/run.h"
 
 #include "worker/base/cleanup.h"
+#include "worker/base/option_parse.h"
 #include "worker/cli/cli.h"
 #include "worker/cli/run/run_parts.h"
 #include "worker/session/rendezvous_client.h"
@@ -161,8 +162,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->store = argument;
         return 0;
     case KEY_TIMEOUT:
-        if (muster_cli_parse_number("--timeout", argument, 1, TIMEOUT_MAX_S, &options->timeout_s) !=
-            MUSTER_OK) {
+        if (muster_option_parse_number("--timeout", argument, 1, TIMEOUT_MAX_S,
+                                       &options->timeout_s) != MUSTER_OK) {
             argp_error(state, "%s", muster_last_error());
         }
         return 0;
@@ -178,13 +179,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     default:
         return parse_repeated(key, argument, state);
     }
-}
-
-/* NULL: the variable is not set, or empty. */
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 /* The name of the command, with '-' for characters that the name of a job cannot have. */
@@ -231,7 +225,8 @@ static muster_status resolve_sizes(struct parsing *parsing)
     }
     options->size = options->hosts.count > 0 ? options->hosts.slots : 1;
     if (parsing->size != NULL) {
-        TRY(muster_cli_parse_number("-n", parsing->size, 1, MUSTER_RUN_SIZE_MAX, &options->size));
+        TRY(muster_option_parse_number("-n", parsing->size, 1, MUSTER_RUN_SIZE_MAX,
+                                       &options->size));
     }
     if (options->hosts.count > 0 && options->size > options->hosts.slots) {
         return muster_error_set(MUSTER_INVALID, "-n %u: --hosts has only %u slots", options->size,
@@ -239,14 +234,14 @@ static muster_status resolve_sizes(struct parsing *parsing)
     }
     options->min_size = options->size;
     if (parsing->min != NULL) {
-        TRY(muster_cli_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
-                                    &options->min_size));
+        TRY(muster_option_parse_number("--min", parsing->min, 1, MUSTER_MEMBERS_MAX,
+                                       &options->min_size));
     }
     options->target_size = options->min_size > options->size ? options->min_size : options->size;
     options->max_size = options->target_size;
     if (parsing->max != NULL) {
-        TRY(muster_cli_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
-                                    &options->max_size));
+        TRY(muster_option_parse_number("--max", parsing->max, 1, MUSTER_MEMBERS_MAX,
+                                       &options->max_size));
     }
     if (options->max_size < options->min_size || options->max_size < options->size) {
         return muster_error_set(MUSTER_INVALID, "--max %u is less than %s %u", options->max_size,
@@ -290,11 +285,11 @@ muster_status muster_run_options_parse(int argc, char **argv,
     }
     parsing->options.prefix = true;
     parsing->options.grow = true;
-    parsing->options.rendezvous = variable("MUSTER_RENDEZVOUS");
-    parsing->options.token = variable("MUSTER_TOKEN");
-    parsing->job = variable("MUSTER_JOB");
-    parsing->min = variable("MUSTER_MIN");
-    parsing->max = variable("MUSTER_MAX");
+    parsing->options.rendezvous = muster_option_variable("MUSTER_RENDEZVOUS");
+    parsing->options.token = muster_option_variable("MUSTER_TOKEN");
+    parsing->job = muster_option_variable("MUSTER_JOB");
+    parsing->min = muster_option_variable("MUSTER_MIN");
+    parsing->max = muster_option_variable("MUSTER_MAX");
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, parsing) != 0) {
         return muster_error_set(MUSTER_INVALID, "the options cannot be read");
     }

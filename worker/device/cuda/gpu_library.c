@@ -58,8 +58,8 @@ static const struct muster_cuda *search(unsigned long long load_count)
         } else if (handle != NULL) {
             library.too_old = true;
             muster_log(MUSTER_LOG_WARN,
-                       "libcuda.so.1 is too old (before CUDA 7): memory of a GPU "
-                       "cannot be told from that of the host");
+                       "libcuda.so.1 is too old (before CUDA 7): memory of a GPU cannot be "
+                       "distinguished from memory of the host");
         }
         atomic_store(&library.searched, load_count + 1);
     }

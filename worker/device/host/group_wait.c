@@ -75,13 +75,13 @@ muster_status muster_group_check_liveness(struct muster_group_run *run, uint32_t
         muster_group_layout_rank_slot(&memory->layout, rank);
     uint32_t name = memory->options.names[rank];
     /* In this order: a rank that leaves writes that before it releases its lock. */
-    bool lives = memory->pids[rank] == getpid() ||
+    bool alive = memory->pids[rank] == getpid() ||
                  muster_group_layout_rank_holder(&memory->layout, rank) != 0;
     uint64_t withdrawn = atomic_load(&slot->withdrawn);
-    if (withdrawn != 0 && withdrawn <= run->step->sequence) {
+    if (withdrawn != 0 && withdrawn <= run->launch->sequence) {
         return muster_error_set(MUSTER_REJOIN, "rank %u has left the group", name);
     }
-    return lives ? MUSTER_OK : muster_group_report_death(run, rank);
+    return alive ? MUSTER_OK : muster_group_report_death(run, rank);
 }
 
 static muster_status report_timeout(struct muster_group_run *run, uint32_t rank)
@@ -158,14 +158,14 @@ muster_status muster_group_wait_slowly(struct muster_group_run *run, uint32_t ra
 {
     const struct muster_group_step *step = run->step;
     if (poll_word(run->memory, word, least) ||
-        follow_policy(run->memory, word, least, step->deadline_ns)) {
+        follow_policy(run->memory, word, least, run->launch->deadline_ns)) {
         return MUSTER_OK;
     }
     struct muster_group_rank_slot *slot = muster_group_layout_rank_slot(&run->memory->layout, rank);
     int64_t sleep_ns = SLEEP_NS;
     int64_t now_ns;
-    while ((now_ns = muster_clock_ns()) < step->deadline_ns) {
-        sleep_for(slot, word, least, earlier(sleep_ns, step->deadline_ns - now_ns));
+    while ((now_ns = muster_clock_ns()) < run->launch->deadline_ns) {
+        sleep_for(slot, word, least, earlier(sleep_ns, run->launch->deadline_ns - now_ns));
         if (is_reached(word, least)) {
             return MUSTER_OK;
         }

@@ -93,7 +93,7 @@ static bool inproc_has_arrived(const struct muster_link *link, const struct must
     return false; /* nothing is kept: the peer's sends end when they are received */
 }
 
-static void inproc_goodbye(struct muster_link *link)
+static void inproc_send_goodbye(struct muster_link *link)
 {
     struct side *side = link->end;
     AUTO_LOCK(&side->pair->lock);
@@ -101,7 +101,7 @@ static void inproc_goodbye(struct muster_link *link)
     muster_inproc_tell(side->theirs);
 }
 
-static bool inproc_said_goodbye(const struct muster_link *link)
+static bool inproc_goodbye_done(const struct muster_link *link)
 {
     return link->end == NULL || ((const struct side *)link->end)->mine->state == END_LEFT;
 }
@@ -160,7 +160,8 @@ static void inproc_abort(struct muster_link *link, const struct muster_operation
 }
 
 /* Sends end when the peer has looked at them. */
-static void inproc_announce(struct muster_link *link, const struct muster_operation_id *operation)
+static void inproc_send_signature(struct muster_link *link,
+                                  const struct muster_operation_id *operation)
 {
     struct side *side = link->end;
     const struct muster_transfer *receive = muster_transfer_table_any(&link->receives, operation);
@@ -274,7 +275,7 @@ static void look_at(struct muster_link *link, struct side *side, struct muster_t
         const struct muster_call call = *send->call;
         muster_transfer_table_insert(&side->mine->early, send);
         muster_mutex_unlock(&side->pair->lock);
-        muster_link_heard(link, &key, &call);
+        muster_link_check_signature(link, &key, &call);
         return;
     }
     muster_status status = MUSTER_OK;
@@ -330,7 +331,7 @@ static void take_calls(struct muster_link *link, struct side *side)
     side->mine->call_count = 0;
     muster_mutex_unlock(&side->pair->lock);
     for (uint32_t i = 0; i < count; i++) {
-        muster_link_heard(link, &notes[i].key, &notes[i].call);
+        muster_link_check_signature(link, &notes[i].key, &notes[i].call);
     }
 }
 
@@ -373,15 +374,13 @@ static void inproc_progress(struct muster_link *link)
     if (more) {
         muster_link_mark(link);
     } else if (peer == END_LEFT || peer == END_DEAD) {
-        muster_link_fail(link, peer == END_LEFT ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
+        muster_link_fail(link, peer == END_LEFT ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
                          "its fabric died");
     }
 }
 
 const struct muster_transport muster_inproc_transport = {
     .name = "inproc",
-    .parse = muster_inproc_parse,
-    .free_settings = muster_inproc_free_settings,
     .start = muster_inproc_start,
     .stop = muster_inproc_stop,
     .addresses = inproc_addresses,
@@ -394,11 +393,11 @@ const struct muster_transport muster_inproc_transport = {
     .post_receive = inproc_post_receive,
     .withdraw = inproc_withdraw,
     .abort = inproc_abort,
-    .announce = inproc_announce,
+    .send_signature = inproc_send_signature,
     .progress = inproc_progress,
-    .goodbye = inproc_goodbye,
-    .said_goodbye = inproc_said_goodbye,
-    .left = muster_inproc_close,
+    .send_goodbye = inproc_send_goodbye,
+    .goodbye_done = inproc_goodbye_done,
+    .peer_left = muster_inproc_close,
     .has_arrived = inproc_has_arrived,
     .close = muster_inproc_close,
 };

@@ -76,9 +76,6 @@ void muster_inproc_tell(struct end *end);
 
 /* inproc_hub.c: slots of struct muster_transport, and what they share. */
 extern const struct muster_transport muster_inproc_transport;
-muster_status muster_inproc_parse(const muster_options *options, bool required,
-                                  void **ret_settings);
-void muster_inproc_free_settings(void *settings);
 muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
                                   void **ret_transport);
 void muster_inproc_stop(void *transport);

@@ -28,19 +28,6 @@ void muster_inproc_tell(struct end *end)
 
 /* The fabric's part ---------------------------------------------------------------------------- */
 
-muster_status muster_inproc_parse(const muster_options *options, bool required, void **ret_settings)
-{
-    static bool used = true;
-    (void)options; /* none asks for it: it is for tests and benchmarks */
-    *ret_settings = required ? &used : NULL;
-    return MUSTER_OK;
-}
-
-void muster_inproc_free_settings(void *settings)
-{
-    (void)settings;
-}
-
 muster_status muster_inproc_start(struct muster_fabric *fabric, const void *settings,
                                   void **ret_transport)
 {

@@ -51,7 +51,7 @@ void muster_ring_advance(struct muster_ring *ring, size_t size_bytes)
     atomic_store_explicit(&ring->mine->bytes, ring->done, memory_order_release);
 }
 
-bool muster_ring_has_news(const struct muster_ring *ring)
+bool muster_ring_has_changed(const struct muster_ring *ring)
 {
     return atomic_load_explicit(&ring->theirs->bytes, memory_order_acquire) != ring->seen;
 }

@@ -68,6 +68,6 @@ static inline void muster_ring_fence(void)
 }
 
 /* True if the other end has gone on since this one looked last. Changes nothing. */
-bool muster_ring_has_news(const struct muster_ring *ring);
+bool muster_ring_has_changed(const struct muster_ring *ring);
 
 #endif

@@ -16,18 +16,13 @@ static void shm_read_environment(muster_options *options)
 }
 
 /* Whether it is used is all that there is to say. */
-static muster_status shm_parse(const muster_options *options, bool required, void **ret_settings)
+static muster_status shm_parse(const muster_options *options, bool *used, void **ret_settings)
 {
-    static bool used = true;
+    (void)ret_settings;
     TRY(muster_option_check_switch(options->shared_memory, "shared_memory",
                                    "MUSTER_SHARED_MEMORY"));
-    *ret_settings = required || options->shared_memory != 0 ? &used : NULL;
+    *used = *used || options->shared_memory != 0;
     return MUSTER_OK;
-}
-
-static void shm_free_settings(void *settings)
-{
-    (void)settings;
 }
 
 static muster_status shm_start(struct muster_fabric *fabric, const void *settings,
@@ -101,12 +96,12 @@ static void shm_begin_generation(void *transport)
 static bool link_has_news(struct shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
-    return muster_ring_has_news(&end->in) ||
+    return muster_ring_has_changed(&end->in) ||
            (blocked != SHM_ROOM &&
             atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
 }
 
-static bool shm_has_news(const void *transport)
+static bool shm_poll(const void *transport)
 {
     const struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -119,7 +114,7 @@ static bool shm_has_news(const void *transport)
     return false;
 }
 
-static void shm_take_news(void *transport)
+static void shm_mark_updated(void *transport)
 {
     struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -131,7 +126,7 @@ static void shm_take_news(void *transport)
     }
 }
 
-static void shm_doze(void *transport, bool dozing)
+static void shm_arm_wakeups(void *transport, bool dozing)
 {
     struct shm *shm = transport;
     struct shm_link *end = NULL;
@@ -157,11 +152,11 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
         muster_shm_path_close(end->path);
     }
     drop_descriptors(end, UINT64_MAX);
-    muster_shm_unmap_pieces(end);
+    muster_shm_unmap_allocations(end);
     muster_common_link_destroy(link, ret_sends);
 }
 
-static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+static void shm_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
     muster_shm_release_all(end);
@@ -169,10 +164,10 @@ static void shm_left(struct muster_link *link, struct muster_transfer_list *ret_
         muster_shm_path_close(end->path);
     }
     end->has_next = false;
-    muster_match_left(&end->match, ret_sends);
+    muster_match_peer_left(&end->match, ret_sends);
 }
 
-static void shm_goodbye(struct muster_link *link)
+static void shm_send_goodbye(struct muster_link *link)
 {
     struct shm_link *end = link->end;
     if (!end->parting) {
@@ -181,7 +176,7 @@ static void shm_goodbye(struct muster_link *link)
     }
 }
 
-static bool shm_said_goodbye(const struct muster_link *link)
+static bool shm_goodbye_done(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
     /* What is in the ring the peer can read when this process is gone. */
@@ -216,7 +211,7 @@ static void shm_progress(struct muster_link *link)
     struct shm_link *end = link->end;
     uint64_t opened = link->opened;
     bool open = is_open(end);
-    if (!open && link->state != MUSTER_LINK_LEFT) {
+    if (!open && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
     if (open && !muster_shm_receive(end)) {
@@ -227,7 +222,7 @@ static void shm_progress(struct muster_link *link)
         return;
     }
     muster_shm_flush(end);
-    if (end->match.takes != NULL && muster_shm_take_offers(end)) {
+    if (end->match.gets != NULL && muster_shm_get_offered(end)) {
         muster_shm_flush(end);
     }
 }
@@ -269,13 +264,13 @@ static void close_pending(struct muster_pending_connection *pending)
     muster_shm_path_close((struct shm_path *)pending);
 }
 
-static bool calls(const struct muster_link *link)
+static bool is_dialling(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_GREETING;
 }
 
-static void expired(struct muster_pending_connection *pending)
+static void timed_out(struct muster_pending_connection *pending)
 {
     struct shm_path *path = (struct shm_path *)pending;
     muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
@@ -294,16 +289,16 @@ static void init_end(struct muster_link *link)
     end->shm = link->transport;
     end->match.link = link;
     end->match.unchecked = true;
-    end->match.direct = &muster_shm_direct;
+    end->match.get_ops = &muster_shm_get_ops;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = end->shm->piece;
     atomic_init(&end->blocked, SHM_ROOM);
 }
 
-static bool ended(const struct muster_link *link)
+static bool is_closed(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
-    return muster_pending_ended(&end->path->pending);
+    return muster_pending_is_closed(&end->path->pending);
 }
 
 static void free_shm(struct muster_pending_connections *pending_list)
@@ -318,22 +313,21 @@ const struct muster_transport muster_shm_transport = {
     .shares_memory = true,
     .read_environment = shm_read_environment,
     .parse = shm_parse,
-    .free_settings = shm_free_settings,
     MUSTER_COMMON_LINK_OPERATIONS,
     .start = shm_start,
     .stop = muster_common_link_stop,
     .addresses = shm_addresses,
     .begin_generation = shm_begin_generation,
     .timers = muster_common_link_timers,
-    .has_news = shm_has_news,
-    .take_news = shm_take_news,
-    .doze = shm_doze,
+    .poll = shm_poll,
+    .mark_updated = shm_mark_updated,
+    .arm_wakeups = shm_arm_wakeups,
     .post_send = shm_post_send,
     .withdraw = shm_withdraw,
     .progress = shm_progress,
-    .goodbye = shm_goodbye,
-    .said_goodbye = shm_said_goodbye,
-    .left = shm_left,
+    .send_goodbye = shm_send_goodbye,
+    .goodbye_done = shm_goodbye_done,
+    .peer_left = shm_peer_left,
     .close = shm_close,
     .give_descriptor = shm_give_descriptor,
     .take_descriptor = shm_take_descriptor,
@@ -342,15 +336,15 @@ const struct muster_transport muster_shm_transport = {
             .elsewhere = MUSTER_REFUSED_MEMORY,
             .end_size_bytes = sizeof(struct shm_link),
             .init_end = init_end,
-            .accepted = muster_shm_accepted,
+            .create = muster_shm_create_connection,
             .ready = muster_shm_path_ready,
             .answer = muster_shm_answer,
             .close = close_pending,
-            .calls = calls,
-            .take = muster_shm_take_call,
-            .expired = expired,
+            .is_dialling = is_dialling,
+            .admit = muster_shm_admit,
+            .timed_out = timed_out,
             .dial = dial,
-            .ended = ended,
+            .is_closed = is_closed,
             .free = free_shm,
         },
 };

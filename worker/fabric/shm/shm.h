@@ -1,7 +1,7 @@
 /*
  * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links, shm_memory.c
  * maps and proves their memory, shm_packet.c is what goes over their sockets, shm_move.c moves
- * messages through the rings, shm_offer.c offers large ones, shm_direct.c takes them.
+ * messages through the rings, shm_offer.c offers large ones, shm_get.c takes them.
  *
  * A link is a connection of sequenced packets in the abstract name space, and a memory that both
  * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
@@ -28,7 +28,7 @@ enum {
     SHM_PAYLOAD_MAX = 32 * 1024, /* of a frame: several fit, so that both ends work at once */
     SHM_NONCE_BYTES = 16,
     SHM_OFFERS_MAX = 64,      /* large messages that wait to be taken; more go through the ring */
-    SHM_PIECES_MAX = 64,      /* of muster_alloc(), mapped by the peer */
+    SHM_MAPPINGS_MAX = 64,    /* of muster_alloc(), mapped by the peer */
     SHM_DESCRIPTORS_MAX = 64, /* passed and not taken, of one link */
     SHM_PACKETS_MAX = 64,     /* taken in one go */
 };
@@ -68,7 +68,8 @@ enum shm_packet_kind {
     SHM_CONFIRM = 3,    /* the dialler has seen the acceptor's nonce */
     SHM_WAKE = 4,       /* look into the memory */
     SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
-    SHM_PIECE = 6, /* with a descriptor of muster_alloc(); word: its id, generation: its size */
+    SHM_ALLOCATION =
+        6,         /* with a descriptor of muster_alloc(); word: its id, generation: its size */
     SHM_FREED = 7, /* word: the id of such a piece */
 };
 
@@ -125,7 +126,7 @@ struct shm_descriptor {
 };
 
 /* Memory of the peer's, mapped here to be read. */
-struct shm_piece {
+struct shm_mapping {
     uint64_t id;
     unsigned char *base;
     size_t size_bytes;
@@ -159,10 +160,10 @@ struct shm_link {
     struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
     uint64_t tickets[SHM_OFFERS_MAX];
     uint64_t last_ticket;
-    uint64_t told[SHM_PIECES_MAX]; /* pieces of this process that the peer may map */
+    uint64_t told[SHM_MAPPINGS_MAX]; /* pieces of this process that the peer may map */
     uint32_t told_count;
     uint64_t freed; /* muster_allocation_freed_count() when they were looked through */
-    struct shm_piece pieces[SHM_PIECES_MAX]; /* of the peer's */
+    struct shm_mapping pieces[SHM_MAPPINGS_MAX]; /* of the peer's */
     uint32_t piece_count;
     struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
@@ -183,11 +184,11 @@ extern const struct muster_transport muster_shm_transport;
 
 /* shm_connect.c: slots, link.h says what each does; and listening. */
 struct muster_pending_connection *
-muster_shm_accepted(struct muster_pending_connections *pending_list, int fd,
-                    const struct muster_socket_address *remote);
+muster_shm_create_connection(struct muster_pending_connections *pending_list, int fd,
+                             const struct muster_socket_address *remote);
 void muster_shm_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_shm_take_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
 void muster_shm_path_close(struct shm_path *path);
@@ -215,22 +216,22 @@ void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *pack
 void muster_shm_ended(struct shm_link *end, const char *what);
 
 /* shm_offer.c: what is offered to the peer. */
-extern const struct muster_match_direct muster_shm_direct;
+extern const struct muster_rendezvous_get muster_shm_get_ops;
 /* From now on the peer must not take anything. */
 void muster_shm_release_all(struct shm_link *link);
 /* The link is open: writes the tickets of what was offered before. */
 void muster_shm_write_tickets(struct shm_link *link);
 
 /* Likewise: the pieces of the peer's that are mapped here. */
-void muster_shm_map_piece(struct shm_link *link, const struct shm_packet *packet, int fd);
-void muster_shm_unmap_piece(struct shm_link *link, uint64_t id);
-void muster_shm_unmap_pieces(struct shm_link *link);
+void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd);
+void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id);
+void muster_shm_unmap_allocations(struct shm_link *link);
 /* Where the data is mapped; NULL if it is not, or not all of it. */
-const unsigned char *muster_shm_find_piece(const struct shm_link *link,
-                                           const struct shm_offer *offer, uint64_t size_bytes);
+const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
+                                             const struct shm_offer *offer, uint64_t size_bytes);
 
-/* shm_direct.c: takes what is offered, some pieces at a time; false if the link was closed
+/* shm_get.c: takes what is offered, some pieces at a time; false if the link was closed
  * meanwhile. */
-bool muster_shm_take_offers(struct shm_link *end);
+bool muster_shm_get_offered(struct shm_link *end);
 
 #endif

@@ -28,7 +28,7 @@ void muster_shm_path_close(struct shm_path *path)
     if (path->pending.phase == MUSTER_PHASE_OPEN && path->link != NULL) {
         DL_DELETE2(path->shm->open, path->link, prev_open, next_open);
     }
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     if (path->link != NULL && path->link->path == path) {
         path->link->path = NULL;
     }
@@ -62,7 +62,7 @@ static struct shm_path *make_path(struct shm *shm, int fd, enum muster_phase pha
 static void open_path(struct shm_path *path)
 {
     struct shm_link *link = path->link;
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     link->dialler.redial_ns = MUSTER_NEVER;
     muster_shm_bind(link, path);
     muster_shm_write_tickets(link);
@@ -154,7 +154,7 @@ static void confirm(struct shm_path *path, const struct shm_packet *answer)
     if (memcmp(path->theirs->nonce, answer->nonce, SHM_NONCE_BYTES) != 0) {
         muster_link_try_next(path->link->link, "it does not see the same memory");
     } else if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
-        muster_pending_hung_up(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->link->link);
     } else {
         open_path(path);
     }
@@ -168,7 +168,7 @@ static void answered(struct shm_path *path, const struct shm_packet *packet)
     } else if (packet->word == MUSTER_WELCOME) {
         confirm(path, packet);
     } else if (packet->word != MUSTER_WAIT) {
-        muster_pending_refused(&path->pending, link, (enum muster_verdict)packet->word);
+        muster_pending_handle_refusal(&path->pending, link, (enum muster_verdict)packet->word);
     }
 }
 
@@ -181,25 +181,25 @@ bool muster_shm_answer(struct muster_pending_connection *pending, enum muster_ve
 }
 
 struct muster_pending_connection *
-muster_shm_accepted(struct muster_pending_connections *pending_list, int fd,
-                    const struct muster_socket_address *remote)
+muster_shm_create_connection(struct muster_pending_connections *pending_list, int fd,
+                             const struct muster_socket_address *remote)
 {
     (void)remote;
     struct shm_path *path = make_path((struct shm *)pending_list, fd, MUSTER_PHASE_HELLO);
     return path != NULL ? &path->pending : NULL;
 }
 
-void muster_shm_take_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_shm_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct shm_path *path = (struct shm_path *)pending;
-    if (!muster_pending_counts(pending, link)) {
+    if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct shm_link *end = link->end;
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
-    muster_pending_prove(pending);
+    muster_pending_await_proof(pending);
     path->link = end;
     end->path = path;
     if (!muster_shm_prove(path)) {
@@ -211,7 +211,7 @@ void muster_shm_take_call(struct muster_pending_connection *pending, struct must
     muster_random_bytes(path->mine->nonce, SHM_NONCE_BYTES);
     memcpy(packet.nonce, path->mine->nonce, SHM_NONCE_BYTES);
     if (!muster_shm_packet_send(path->pending.watch.fd, &packet, -1)) {
-        muster_pending_unheard(pending, link);
+        muster_pending_answer_failed(pending, link);
     }
 }
 
@@ -223,7 +223,7 @@ static void greeted(struct shm_path *path, const struct shm_packet *packet, int 
     }
     path->memory_fd = TAKE_FD(*memory_fd);
     memcpy(path->nonce, packet->nonce, SHM_NONCE_BYTES);
-    muster_pending_greeted(&path->pending, packet->hello);
+    muster_pending_check_hello(&path->pending, packet->hello);
 }
 
 static void confirmed(struct shm_path *path, const struct shm_packet *packet)
@@ -243,7 +243,7 @@ static void hung_up(struct shm_path *path)
     case MUSTER_PHASE_DIALLING: /* connect() does not wait */
         break;
     case MUSTER_PHASE_GREETING:
-        muster_pending_hung_up(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->link->link);
         break;
     case MUSTER_PHASE_HELLO:
     case MUSTER_PHASE_PARKED:

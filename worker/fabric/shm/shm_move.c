@@ -1,6 +1,7 @@
 /* Messages through the rings: frames as on a byte stream, without checksums, one after the other,
  * each rounded up to a cache line. A frame is copied in and out as a whole. */
 #include "worker/fabric/shm/shm.h"
+#include "worker/fabric/wire/whole_frames.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -110,26 +111,13 @@ void muster_shm_flush_control(struct shm_link *link)
 static enum taken lose(struct shm_link *end, const char *what)
 {
     struct muster_link *link = end->link;
-    muster_link_fail(link, end->parting ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+    muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
     return TAKEN_LAST;
 }
 
 static enum taken lose_by_rule(struct shm_link *end)
 {
-    char what[MUSTER_REASON_SIZE];
-    (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
-                   muster_last_error());
-    return lose(end, what);
-}
-
-static enum taken taken_goodbye(struct shm_link *end)
-{
-    struct muster_link *link = end->link;
-    uint64_t opened = link->opened;
-    if (muster_match_progress(&end->match, end->shm->piece) && link->end == end &&
-        link->opened == opened) {
-        muster_link_fail(link, MUSTER_LINK_LEFT, NULL);
-    }
+    muster_whole_frame_reject(end->link, end->parting);
     return TAKEN_LAST;
 }
 
@@ -154,16 +142,15 @@ static enum taken take_frame(struct shm_link *end)
     if (room_for(frame.length) > there) {
         return lose(end, "the counts of its ring cannot be");
     }
-    if (muster_match_header(&end->match, &frame, &end->arrival) != MUSTER_OK) {
+    if (muster_whole_frame_consume(&end->match, &end->arrival, &frame, front + MUSTER_FRAME_SIZE) !=
+        MUSTER_OK) {
         return lose_by_rule(end);
     }
-    muster_arrival_take(&end->match, &end->arrival, front + MUSTER_FRAME_SIZE, frame.length);
     muster_ring_advance(&end->in, room_for(frame.length));
-    if (frame.kind == MUSTER_FRAME_GOODBYE) {
-        return taken_goodbye(end);
+    if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
+        return lose_by_rule(end);
     }
-    return muster_match_arrived(&end->match, &end->arrival) == MUSTER_OK ? TAKEN_FRAME
-                                                                         : lose_by_rule(end);
+    return frame.kind == MUSTER_FRAME_GOODBYE ? TAKEN_LAST : TAKEN_FRAME;
 }
 
 /* Up to so many; TAKEN_LAST if the link is over, or was closed meanwhile. */
@@ -219,7 +206,7 @@ static void keep_descriptor(struct shm_link *link, const struct shm_packet *pack
     }
     link->descriptors[link->descriptor_count++] = (struct shm_descriptor){
         .generation = packet->generation, .tag = packet->word, .fd = TAKE_FD(*fd)};
-    muster_link_notice(link->link);
+    muster_link_notify(link->link);
 }
 
 void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd)
@@ -231,11 +218,11 @@ void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *pack
     case SHM_DESCRIPTOR:
         keep_descriptor(link, packet, fd);
         break;
-    case SHM_PIECE:
-        muster_shm_map_piece(link, packet, *fd);
+    case SHM_ALLOCATION:
+        muster_shm_map_allocation(link, packet, *fd);
         break;
     case SHM_FREED:
-        muster_shm_unmap_piece(link, packet->word);
+        muster_shm_unmap_allocation(link, packet->word);
         break;
     default:
         (void)lose(link, "it sends a greeting over an open link");

@@ -1,5 +1,5 @@
 /* Large messages that stay where they are: the sender's offers, and the memory that the peer maps
- * to read them. shm_direct.c has the receiver, and how the two agree. */
+ * to read them. shm_get.c has the receiver, and how the two agree. */
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
@@ -43,8 +43,8 @@ static bool tell_piece(struct shm_link *link, const struct muster_allocation *pi
         }
     }
     const struct shm_packet packet = {
-        .kind = SHM_PIECE, .word = piece->id, .generation = piece->size_bytes};
-    if (link->told_count == SHM_PIECES_MAX ||
+        .kind = SHM_ALLOCATION, .word = piece->id, .generation = piece->size_bytes};
+    if (link->told_count == SHM_MAPPINGS_MAX ||
         !muster_shm_packet_send(link->path->pending.watch.fd, &packet, piece->fd)) {
         return false;
     }
@@ -113,7 +113,7 @@ static void take_ticket(struct shm_link *link, uint32_t slot)
     muster_ring_fence();
 }
 
-static void release(struct muster_match *match, const struct muster_transfer *transfer)
+static void retract(struct muster_match *match, const struct muster_transfer *transfer)
 {
     struct shm_link *link = link_of(match);
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
@@ -132,25 +132,25 @@ void muster_shm_release_all(struct shm_link *link)
     }
 }
 
-const struct muster_match_direct muster_shm_direct = {.describe = describe, .release = release};
+const struct muster_rendezvous_get muster_shm_get_ops = {.describe = describe, .retract = retract};
 
 /* Mappings of the peer's memory -------------------------------------------------------------- */
 
-void muster_shm_map_piece(struct shm_link *link, const struct shm_packet *packet, int fd)
+void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd)
 {
     void *base = NULL;
-    if (link->piece_count == SHM_PIECES_MAX ||
+    if (link->piece_count == SHM_MAPPINGS_MAX ||
         muster_shared_memory_check(fd, packet->generation) != MUSTER_OK) {
         return; /* it is read otherwise, then */
     }
     base = mmap(NULL, packet->generation, PROT_READ, MAP_SHARED, fd, 0);
     if (base != MAP_FAILED) {
-        link->pieces[link->piece_count++] =
-            (struct shm_piece){.id = packet->word, .base = base, .size_bytes = packet->generation};
+        link->pieces[link->piece_count++] = (struct shm_mapping){
+            .id = packet->word, .base = base, .size_bytes = packet->generation};
     }
 }
 
-void muster_shm_unmap_piece(struct shm_link *link, uint64_t id)
+void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id)
 {
     for (uint32_t i = 0; i < link->piece_count; i++) {
         if (link->pieces[i].id == id) {
@@ -161,18 +161,18 @@ void muster_shm_unmap_piece(struct shm_link *link, uint64_t id)
     }
 }
 
-void muster_shm_unmap_pieces(struct shm_link *link)
+void muster_shm_unmap_allocations(struct shm_link *link)
 {
     while (link->piece_count > 0) {
-        muster_shm_unmap_piece(link, link->pieces[0].id);
+        muster_shm_unmap_allocation(link, link->pieces[0].id);
     }
 }
 
-const unsigned char *muster_shm_find_piece(const struct shm_link *link,
-                                           const struct shm_offer *offer, uint64_t size_bytes)
+const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
+                                             const struct shm_offer *offer, uint64_t size_bytes)
 {
     for (uint32_t i = 0; i < link->piece_count; i++) {
-        const struct shm_piece *piece = &link->pieces[i];
+        const struct shm_mapping *piece = &link->pieces[i];
         if (offer->region != 0 && piece->id == offer->region &&
             offer->offset <= piece->size_bytes && size_bytes <= piece->size_bytes - offer->offset) {
             return piece->base + offer->offset;

@@ -57,8 +57,8 @@ static int take_descriptor(struct msghdr *message)
 
 static bool is_whole(const struct shm_packet *packet, ssize_t size, bool has_fd)
 {
-    bool needs_fd =
-        packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR || packet->kind == SHM_PIECE;
+    bool needs_fd = packet->kind == SHM_HELLO || packet->kind == SHM_DESCRIPTOR ||
+                    packet->kind == SHM_ALLOCATION;
     size_t expected = packet->kind == SHM_HELLO ? sizeof *packet : short_size;
     return (size_t)size == expected && packet->version == VERSION && packet->kind >= SHM_HELLO &&
            packet->kind <= SHM_FREED && has_fd == needs_fd;

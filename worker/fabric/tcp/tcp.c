@@ -114,16 +114,16 @@ static void tcp_close(struct muster_link *link, struct muster_transfer_list *ret
     muster_common_link_destroy(link, ret_sends);
 }
 
-static void tcp_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+static void tcp_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct tcp_link *end = link->end;
     end->dialler.redial_ns = MUSTER_NEVER;
     muster_tcp_paths_close(end);
     muster_tcp_bundle_destroy(TAKE(end->bundle));
-    muster_match_left(&end->match, ret_sends);
+    muster_match_peer_left(&end->match, ret_sends);
 }
 
-static void tcp_goodbye(struct muster_link *link)
+static void tcp_send_goodbye(struct muster_link *link)
 {
     struct tcp_link *end = link->end;
     if (!end->goodbye_queued) {
@@ -133,17 +133,11 @@ static void tcp_goodbye(struct muster_link *link)
     }
 }
 
-static bool tcp_said_goodbye(const struct muster_link *link)
+static bool tcp_goodbye_done(const struct muster_link *link)
 {
     (void)link;
     return false; /* the peer closes when it has read the goodbye, and then the link is not OPEN any
                      more */
-}
-
-static void tcp_post_send(struct muster_link *link, struct muster_transfer *transfer)
-{
-    struct tcp_link *end = link->end;
-    muster_match_post_send(&end->match, transfer);
 }
 
 static void tcp_withdraw(struct muster_link *link, const struct muster_operation_id *operation,
@@ -166,7 +160,7 @@ static void tcp_progress(struct muster_link *link)
         return;
     }
     struct tcp_path *path = end->path_count > 0 ? end->path : NULL;
-    if (path == NULL && link->state != MUSTER_LINK_LEFT) {
+    if (path == NULL && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
     if (!muster_match_progress(&end->match, end->tcp->piece) || path == NULL ||
@@ -187,9 +181,9 @@ static void close_pending(struct muster_pending_connection *pending)
     muster_tcp_path_close((struct tcp_path *)pending);
 }
 
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
+static struct muster_pending_connection *
+create_connection(struct muster_pending_connections *pending_list, int fd,
+                  const struct muster_socket_address *remote)
 {
     struct tcp_path *path =
         muster_tcp_path_create((struct tcp *)pending_list, fd, MUSTER_PHASE_HELLO, EPOLLIN);
@@ -200,7 +194,7 @@ static struct muster_pending_connection *accepted(struct muster_pending_connecti
     return &path->pending;
 }
 
-static bool calls(const struct muster_link *link)
+static bool is_dialling(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
     for (uint32_t i = 0; i < end->dialling.attempt_count; i++) {
@@ -211,7 +205,7 @@ static bool calls(const struct muster_link *link)
     return false; /* no hello is sent: the peer's attempt counts */
 }
 
-static void expired(struct muster_pending_connection *pending)
+static void timed_out(struct muster_pending_connection *pending)
 {
     muster_tcp_dial_failed((struct tcp_path *)pending, ETIMEDOUT);
 }
@@ -231,11 +225,11 @@ static void init_end(struct muster_link *link)
 }
 
 /* Whether all connections of the link have ended. */
-static bool ended(const struct muster_link *link)
+static bool is_closed(const struct muster_link *link)
 {
     const struct tcp_link *end = link->end;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
-        if (end->paths[i] != NULL && !muster_pending_ended(&end->paths[i]->pending)) {
+        if (end->paths[i] != NULL && !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }
@@ -262,27 +256,27 @@ const struct muster_transport muster_tcp_transport = {
     .addresses = tcp_addresses,
     .begin_generation = tcp_begin_generation,
     .timers = tcp_timers,
-    .post_send = tcp_post_send,
+    .post_send = muster_common_link_post_send,
     .withdraw = tcp_withdraw,
     .progress = tcp_progress,
-    .goodbye = tcp_goodbye,
-    .said_goodbye = tcp_said_goodbye,
-    .left = tcp_left,
+    .send_goodbye = tcp_send_goodbye,
+    .goodbye_done = tcp_goodbye_done,
+    .peer_left = tcp_peer_left,
     .close = tcp_close,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_CROSSED,
             .end_size_bytes = sizeof(struct tcp_link),
             .init_end = init_end,
-            .accepted = accepted,
+            .create = create_connection,
             .ready = muster_tcp_path_ready,
             .answer = muster_tcp_answer,
             .close = close_pending,
-            .calls = calls,
-            .take = muster_tcp_handle_call,
-            .expired = expired,
+            .is_dialling = is_dialling,
+            .admit = muster_tcp_admit,
+            .timed_out = timed_out,
             .dial = dial,
-            .ended = ended,
+            .is_closed = is_closed,
             .free = free_tcp,
         },
 };

@@ -165,7 +165,8 @@ void muster_tcp_check_silence(struct tcp_link *end);
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections);
 /* Adds a connection to a bundle. */
 void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link);
-/* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_heard() does. */
+/* Reads up to `size` bytes of a hello or an answer. Returns as muster_pending_count_received()
+ * does. */
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size);
 
 extern const struct muster_transport muster_tcp_transport;
@@ -173,7 +174,7 @@ extern const struct muster_transport muster_tcp_transport;
 /* tcp_connect.c: slots, see link.h; and listening. */
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_tcp_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_tcp_handle_call(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link);
 MUSTER_CHECKED muster_status muster_tcp_listen(struct tcp *tcp,
                                                const struct muster_tcp_settings *settings);
 

@@ -35,20 +35,20 @@ static void handle_other_call(struct tcp_path *path, struct muster_link *link)
     muster_tcp_add_path(path, end);
 }
 
-void muster_tcp_handle_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_tcp_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct tcp_path *path = (struct tcp_path *)pending;
     if (pending->hello.index > 0) {
         handle_other_call(path, link);
         return;
     }
-    if (!muster_pending_counts(pending, link)) {
+    if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct tcp_link *end = link->end;
     muster_tcp_attempts_close(end, NULL);
     if (!muster_tcp_answer(pending, MUSTER_WELCOME)) {
-        muster_pending_unheard(pending, link);
+        muster_pending_answer_failed(pending, link);
         return;
     }
     end->calls.ticket = pending->hello.ticket;
@@ -73,10 +73,10 @@ static void read_hello(struct tcp_path *path)
         return;
     }
     if (path->tcp->tls != NULL && path->tls == NULL) {
-        muster_pending_turn_away(&path->pending, MUSTER_REFUSED_TLS, MUSTER_REJECTED_PLAIN);
+        muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_TLS, MUSTER_REJECTED_PLAIN);
         return;
     }
-    muster_pending_greeted(&path->pending, path->header);
+    muster_pending_check_hello(&path->pending, path->header);
 }
 
 void muster_tcp_path_ready(struct muster_watch *watch, uint32_t events)

@@ -117,8 +117,8 @@ static void dial_others(struct tcp_link *link)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
-    if (dialling->exhausted && link->tcp->pending_list.half_open > 0 &&
-        muster_dialler_again(&link->dialler)) {
+    if (dialling->exhausted && link->tcp->pending_list.without_hello > 0 &&
+        muster_dialler_retry(&link->dialler)) {
         return; /* unidentified connections use some descriptors, but not for long */
     }
     if (dialling->exhausted) {
@@ -129,7 +129,7 @@ static void give_up(struct tcp_link *link)
         muster_dialler_crossed(&link->dialler);
         return;
     }
-    if (dialling->peer_closed && muster_dialler_again(&link->dialler)) {
+    if (dialling->peer_closed && muster_dialler_retry(&link->dialler)) {
         return;
     }
     if (!dialling->refused && !dialling->peer_closed &&
@@ -340,7 +340,7 @@ static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
         break;
     case MUSTER_REFUSED_VERSION:
     case MUSTER_REFUSED_TOKEN:
-    case MUSTER_REFUSED_STRANGER:
+    case MUSTER_REFUSED_UNKNOWN:
     case MUSTER_REFUSED_MEMORY:
     case MUSTER_REFUSED_TLS:
     case MUSTER_REFUSED_PLAIN:

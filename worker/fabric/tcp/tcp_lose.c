@@ -12,7 +12,8 @@ void muster_tcp_path_lost(struct tcp_path *path, const char *what)
     struct tcp_link *end = path->link;
     struct muster_link *link = end->link;
     if (end->bundle == NULL || end->path_count == 1 || end->goodbye_sent) {
-        muster_link_fail(link, end->goodbye_queued ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+        muster_link_fail(link, end->goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
+                         what);
         return;
     }
     muster_tcp_bundle_abandon(path);

@@ -7,7 +7,7 @@
 
 static void open_path(struct tcp_path *path, struct tcp_link *link)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     path->have = 0;
     path->link = link;
     path->place = 0;
@@ -57,8 +57,7 @@ void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link)
 
 int muster_tcp_read_greeting(struct tcp_path *path, uint32_t size)
 {
-    struct iovec send_end_of_stream = {.iov_base = path->header + path->have,
-                                       .iov_len = size - path->have};
-    ssize_t got = muster_tcp_path_receive(path, &send_end_of_stream, 1, false);
-    return muster_pending_heard(got, size, &path->have);
+    struct iovec part = {.iov_base = path->header + path->have, .iov_len = size - path->have};
+    ssize_t got = muster_tcp_path_receive(path, &part, 1, false);
+    return muster_pending_count_received(got, size, &path->have);
 }

@@ -57,7 +57,7 @@ static void leave_link(struct tcp_path *path)
 
 void muster_tcp_path_close(struct tcp_path *path)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     muster_arrival_finish(&path->in);
     if (path->link != NULL) {
         leave_link(path);
@@ -108,8 +108,8 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
 
 bool muster_tcp_path_send_all(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
-    struct iovec send_end_of_stream = {.iov_base = (void *)bytes, .iov_len = size}; /* only read */
-    return muster_tcp_path_send(path, &send_end_of_stream, 1) == (ssize_t)size;
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* only read */
+    return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,

@@ -57,7 +57,7 @@ static void begin_frame(struct tcp_path *path)
         return;
     }
     path->in_payload = true;
-    if (path->in.left == 0) {
+    if (path->in.remaining == 0) {
         complete_frame(path);
     }
 }
@@ -97,7 +97,7 @@ static void payload_received(struct tcp_path *path, uint32_t size)
         return;
     }
     muster_arrival_filled(&path->link->match, &path->in, size);
-    if (!path->pending.watch.retired && path->in.left == 0) {
+    if (!path->pending.watch.retired && path->in.remaining == 0) {
         complete_frame(path);
     }
 }

@@ -53,7 +53,7 @@ static bool create_channel(struct tcp_path *path, bool dialling)
 static void refuse_tls(struct tcp_path *path)
 {
     (void)recv(path->pending.watch.fd, NULL, DRAIN_BYTES, MSG_TRUNC);
-    muster_pending_turn_away(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
+    muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
 static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
@@ -72,7 +72,7 @@ static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
         return TCP_TLS_PENDING;
     }
     if (!create_channel(path, false)) {
-        muster_pending_refuse(&path->pending, MUSTER_REJECTED_PUSHED);
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_TOO_MANY);
         return TCP_TLS_PENDING;
     }
     return TCP_TLS_READY;

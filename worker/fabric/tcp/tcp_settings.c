@@ -29,9 +29,8 @@ static muster_status fill(const muster_options *options, struct muster_tcp_setti
     return muster_option_copy(options->tls_name, &settings->peer_name);
 }
 
-muster_status muster_tcp_parse(const muster_options *options, bool required, void **ret_settings)
+muster_status muster_tcp_parse(const muster_options *options, bool *used, void **ret_settings)
 {
-    (void)required; /* TCP is always used: it is the fallback of the others */
     struct muster_tcp_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
@@ -41,6 +40,7 @@ muster_status muster_tcp_parse(const muster_options *options, bool required, voi
         muster_tcp_free_settings(settings);
         return status;
     }
+    *used = true; /* it is the fallback of the other transports */
     *ret_settings = settings;
     return MUSTER_OK;
 }

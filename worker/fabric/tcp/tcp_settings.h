@@ -15,7 +15,7 @@ struct muster_tcp_settings {
 
 /* Slots: link.h says what each does. */
 void muster_tcp_read_environment(muster_options *options);
-muster_status muster_tcp_parse(const muster_options *options, bool required, void **ret_settings);
+muster_status muster_tcp_parse(const muster_options *options, bool *used, void **ret_settings);
 void muster_tcp_free_settings(void *settings);
 
 /* Borrowed. */

@@ -113,17 +113,17 @@ static muster_status verbs_start(struct muster_fabric *fabric, const void *own,
     return MUSTER_OK;
 }
 
-static bool verbs_has_news(const void *transport)
+static bool verbs_poll(const void *transport)
 {
     return muster_verbs_poll((struct verbs *)transport);
 }
 
-static void verbs_take_news(void *transport)
+static void verbs_mark_updated(void *transport)
 {
     (void)muster_verbs_handle_some(transport);
 }
 
-static void verbs_doze(void *transport, bool dozing)
+static void verbs_arm_wakeups(void *transport, bool dozing)
 {
     if (dozing) {
         muster_verbs_arm(transport);
@@ -177,17 +177,17 @@ static void verbs_close(struct muster_link *link, struct muster_transfer_list *r
     hand_back(verbs, &sends, ret_sends);
 }
 
-static void verbs_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
+static void verbs_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct verbs_link *end = link->end;
     struct muster_transfer_list sends = {0};
     close_paths(end);
     muster_verbs_finish_sends(end);
-    muster_match_left(&end->match, &sends);
+    muster_match_peer_left(&end->match, &sends);
     hand_back(end->verbs, &sends, ret_sends);
 }
 
-static void verbs_goodbye(struct muster_link *link)
+static void verbs_send_goodbye(struct muster_link *link)
 {
     struct verbs_link *end = link->end;
     if (!end->goodbye_queued) {
@@ -196,7 +196,7 @@ static void verbs_goodbye(struct muster_link *link)
     }
 }
 
-static bool verbs_said_goodbye(const struct muster_link *link)
+static bool verbs_goodbye_done(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     /* What the peer's device has acknowledged, the peer receives even when this process is gone. */
@@ -245,7 +245,7 @@ static void verbs_progress(struct muster_link *link)
     }
     uint64_t opened = link->opened;
     bool open = link->state == MUSTER_LINK_OPEN;
-    if (!open && link->state != MUSTER_LINK_LEFT) {
+    if (!open && link->state != MUSTER_LINK_PEER_LEFT) {
         return;
     }
     if (open) {
@@ -268,9 +268,9 @@ static void close_pending(struct muster_pending_connection *pending)
     muster_verbs_path_close((struct verbs_path *)pending);
 }
 
-static struct muster_pending_connection *accepted(struct muster_pending_connections *pending_list,
-                                                  int fd,
-                                                  const struct muster_socket_address *remote)
+static struct muster_pending_connection *
+create_connection(struct muster_pending_connections *pending_list, int fd,
+                  const struct muster_socket_address *remote)
 {
     (void)remote;
     struct verbs_path *path =
@@ -278,7 +278,7 @@ static struct muster_pending_connection *accepted(struct muster_pending_connecti
     return path != NULL ? &path->pending : NULL;
 }
 
-static bool calls(const struct muster_link *link)
+static bool is_dialling(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     const struct verbs_path *path = end->paths[0];
@@ -308,12 +308,12 @@ static void init_end(struct muster_link *link)
     end->arrival.piece = end->verbs->piece;
 }
 
-static bool ended(const struct muster_link *link)
+static bool is_closed(const struct muster_link *link)
 {
     const struct verbs_link *end = link->end;
     for (uint32_t i = 0; i < end->path_end; i++) {
         if (end->paths[i] != NULL && muster_verbs_path_is_usable(end->paths[i]) &&
-            !muster_pending_ended(&end->paths[i]->pending)) {
+            !muster_pending_is_closed(&end->paths[i]->pending)) {
             return false;
         }
     }
@@ -343,30 +343,30 @@ const struct muster_transport muster_verbs_transport = {
     .addresses = muster_verbs_addresses,
     .begin_generation = muster_common_link_begin_generation,
     .timers = muster_common_link_timers,
-    .has_news = verbs_has_news,
-    .take_news = verbs_take_news,
-    .doze = verbs_doze,
+    .poll = verbs_poll,
+    .mark_updated = verbs_mark_updated,
+    .arm_wakeups = verbs_arm_wakeups,
     .post_send = verbs_post_send,
     .withdraw = verbs_withdraw,
     .progress = verbs_progress,
-    .goodbye = verbs_goodbye,
-    .said_goodbye = verbs_said_goodbye,
-    .left = verbs_left,
+    .send_goodbye = verbs_send_goodbye,
+    .goodbye_done = verbs_goodbye_done,
+    .peer_left = verbs_peer_left,
     .close = verbs_close,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_VERBS,
             .end_size_bytes = sizeof(struct verbs_link),
             .init_end = init_end,
-            .accepted = accepted,
+            .create = create_connection,
             .ready = muster_verbs_path_ready,
             .answer = muster_verbs_answer,
             .close = close_pending,
-            .calls = calls,
-            .take = muster_verbs_handle_call,
-            .expired = muster_verbs_expired,
+            .is_dialling = is_dialling,
+            .admit = muster_verbs_admit,
+            .timed_out = muster_verbs_timed_out,
             .dial = dial,
-            .ended = ended,
+            .is_closed = is_closed,
             .free = free_verbs,
         },
 };

@@ -302,8 +302,8 @@ uint32_t muster_verbs_addresses(const void *transport, uint32_t most,
 /* Slots: transport.h says what each does. */
 void muster_verbs_path_ready(struct muster_watch *watch, uint32_t events);
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict);
-void muster_verbs_handle_call(struct muster_pending_connection *pending, struct muster_link *link);
-void muster_verbs_expired(struct muster_pending_connection *pending);
+void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_verbs_timed_out(struct muster_pending_connection *pending);
 void muster_verbs_dial(struct verbs_link *link);
 /* Leader only. Connects the queue pair of a path whose greeting has arrived, and opens the path
  * when the proof has arrived. False: the link is closed. */

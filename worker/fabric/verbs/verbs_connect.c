@@ -25,11 +25,11 @@ static bool send_all(const struct verbs_path *path, const unsigned char *bytes, 
     return send(path->pending.watch.fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 }
 
-/* Returns as muster_pending_heard() does. */
+/* Returns as muster_pending_count_received() does. */
 static int receive_greeting(struct verbs_path *path, uint32_t size)
 {
     ssize_t got = recv(path->pending.watch.fd, path->bytes + path->have, size - path->have, 0);
-    return muster_pending_heard(got, size, &path->have);
+    return muster_pending_count_received(got, size, &path->have);
 }
 
 bool muster_verbs_answer(struct muster_pending_connection *pending, enum muster_verdict verdict)
@@ -123,7 +123,7 @@ static void open_path(struct verbs_path *path)
 {
     struct verbs_link *link = path->link;
     log_open(path);
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     if (!is_opening(link)) {
         muster_bundle_path_opened(&link->dialler);
         return;
@@ -182,7 +182,7 @@ bool muster_verbs_prove(struct verbs_path *path)
     return true;
 }
 
-void muster_verbs_expired(struct muster_pending_connection *pending)
+void muster_verbs_timed_out(struct muster_pending_connection *pending)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->phase == MUSTER_PHASE_DIALLING) {
@@ -267,7 +267,7 @@ void muster_verbs_dial(struct verbs_link *link)
 static void connection_closed(struct verbs_path *path)
 {
     if (is_opening(path->link)) {
-        muster_pending_hung_up(&path->pending, path->link->link);
+        muster_pending_handle_close(&path->pending, path->link->link);
     } else {
         (void)drop_path(path, "it closes the connection without an answer");
     }
@@ -309,7 +309,7 @@ static void connected(struct verbs_path *path)
 /* The leader connects the queue pair when it progresses the link. */
 static void connect_later(struct verbs_path *path)
 {
-    muster_pending_prove(&path->pending);
+    muster_pending_await_proof(&path->pending);
     path->connecting = true;
     muster_link_mark(path->link->link);
 }
@@ -322,7 +322,7 @@ static void handle_answer(struct verbs_path *path)
     } else if (verdict == MUSTER_WAIT) {
         path->have = 0;
     } else if (verdict != MUSTER_WELCOME && is_opening(path->link)) {
-        muster_pending_refused(&path->pending, path->link->link, verdict);
+        muster_pending_handle_refusal(&path->pending, path->link->link, verdict);
     } else if (verdict != MUSTER_WELCOME) {
         (void)drop_path(path, muster_verdict_text(verdict));
     } else if (muster_verbs_greeting_decode(path->bytes + MUSTER_ANSWER_SIZE, &path->peer) !=
@@ -373,14 +373,14 @@ static void handle_other_call(struct verbs_path *path, struct muster_link *link)
     accept_path(path, end, place);
 }
 
-void muster_verbs_handle_call(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_verbs_admit(struct muster_pending_connection *pending, struct muster_link *link)
 {
     struct verbs_path *path = (struct verbs_path *)pending;
     if (pending->hello.index > 0) {
         handle_other_call(path, link);
         return;
     }
-    if (!muster_pending_counts(pending, link)) {
+    if (!muster_pending_claim_link(pending, link)) {
         return;
     }
     struct verbs_link *end = link->end;
@@ -401,7 +401,7 @@ static void read_hello(struct verbs_path *path)
                                                         &path->peer) != MUSTER_OK)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
     } else if (got > 0) {
-        muster_pending_greeted(&path->pending, path->bytes);
+        muster_pending_check_hello(&path->pending, path->bytes);
     }
 }
 

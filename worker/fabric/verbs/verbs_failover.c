@@ -44,9 +44,10 @@ static bool lose(struct verbs_path *path, const char *what)
     if (others == 0 || end->goodbye_queued || path->unrecoverable ||
         !muster_verbs_drain(path, what) || !muster_verbs_abandon_sends(path) ||
         !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(
-            link, end->goodbye_queued || path->peer_leaving ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST,
-            what);
+        muster_link_fail(link,
+                         end->goodbye_queued || path->peer_leaving ? MUSTER_LINK_PEER_LEFT
+                                                                   : MUSTER_LINK_LOST,
+                         what);
         return false;
     }
     muster_bundle_path_lost(&end->calls, &end->dialler, others, what);

@@ -348,7 +348,7 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
 
 void muster_verbs_path_close(struct verbs_path *path)
 {
-    muster_pending_leave(&path->pending);
+    muster_pending_remove(&path->pending);
     if (path->link != NULL && path->link->paths[path->place] == path) {
         path->link->paths[path->place] = NULL;
     }

@@ -299,7 +299,7 @@ static bool send_data(struct verbs_link *link, uint32_t *large_count)
         return false;
     }
     unsigned char *data = NULL;
-    uint64_t left = muster_match_left_of(transfer, &data);
+    uint64_t left = muster_match_remaining(transfer, &data);
     bool of_gpu = transfer->gpu != NULL && left > 0;
     bool large = left > VERBS_SLOT_PAYLOAD || of_gpu;
     struct verbs_path *path = choose_path(link, large);

@@ -43,20 +43,20 @@ static muster_status fill(const muster_options *options, struct muster_verbs_set
     return muster_option_copy(options->verbs_device, &settings->device);
 }
 
-muster_status muster_verbs_parse(const muster_options *options, bool required, void **ret_settings)
+muster_status muster_verbs_parse(const muster_options *options, bool *used, void **ret_settings)
 {
     TRY(check_numbers(options));
     struct muster_verbs_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL) {
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
-    settings->required = required;
+    settings->required = *used;
     muster_status status = fill(options, settings);
-    bool used = status == MUSTER_OK && (required || options->verbs != 0);
-    if (!used) {
+    if (status != MUSTER_OK) {
         muster_verbs_free_settings(settings);
         return status;
     }
+    *used = *used || options->verbs != 0;
     *ret_settings = settings;
     return MUSTER_OK;
 }

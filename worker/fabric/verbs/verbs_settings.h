@@ -21,7 +21,7 @@ struct muster_verbs_settings {
 
 /* Slots: link.h says what each does. */
 void muster_verbs_read_environment(muster_options *options);
-muster_status muster_verbs_parse(const muster_options *options, bool required, void **ret_settings);
+muster_status muster_verbs_parse(const muster_options *options, bool *used, void **ret_settings);
 void muster_verbs_free_settings(void *settings);
 
 #endif

@@ -7,13 +7,13 @@
 
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size)
 {
-    uint32_t done = arrival->frame.length - arrival->left;
-    *ret_size = arrival->left;
+    uint32_t done = arrival->frame.length - arrival->remaining;
+    *ret_size = arrival->remaining;
     switch (arrival->place) {
     case MUSTER_PLACE_DATA:
         return (unsigned char *)arrival->receive->data + arrival->receive->moved_bytes;
-    case MUSTER_PLACE_EARLY:
-        return arrival->early->data + done;
+    case MUSTER_PLACE_UNEXPECTED:
+        return arrival->unexpected->data + done;
     case MUSTER_PLACE_TEXT:
         return (unsigned char *)arrival->text + done;
     case MUSTER_PLACE_CONSUME:
@@ -21,7 +21,7 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
         break;
     }
     uint32_t room = MUSTER_PIECE_BYTES - arrival->carried;
-    *ret_size = arrival->left < room ? arrival->left : room;
+    *ret_size = arrival->remaining < room ? arrival->remaining : room;
     return arrival->piece + arrival->carried;
 }
 
@@ -59,7 +59,7 @@ static void consume(struct muster_match *match, struct muster_arrival *arrival, 
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size)
 {
-    arrival->left -= size;
+    arrival->remaining -= size;
     if (arrival->place == MUSTER_PLACE_DATA) {
         arrival->receive->moved_bytes += size;
     } else if (arrival->place == MUSTER_PLACE_CONSUME) {
@@ -67,15 +67,15 @@ void muster_arrival_filled(struct muster_match *match, struct muster_arrival *ar
     }
 }
 
-void muster_arrival_take(struct muster_match *match, struct muster_arrival *arrival,
-                         const unsigned char *data, uint32_t size)
+void muster_arrival_consume(struct muster_match *match, struct muster_arrival *arrival,
+                            const unsigned char *data, uint32_t size)
 {
     struct muster_transfer *receive = arrival->receive;
     if (arrival->place == MUSTER_PLACE_CONSUME && arrival->carried == 0 &&
         size % receive->element_size_bytes == 0 && size > 0) {
         hand_over(match, receive, receive->moved_bytes, data, size);
         receive->moved_bytes += size;
-        arrival->left -= size;
+        arrival->remaining -= size;
         return;
     }
     while (size > 0 && arrival->place != MUSTER_PLACE_NOWHERE) {
@@ -102,8 +102,8 @@ void muster_arrival_withdraw(struct muster_arrival *arrival,
 void muster_arrival_finish(struct muster_arrival *arrival)
 {
     arrival->receive = NULL;
-    free(arrival->early);
-    arrival->early = NULL;
+    free(arrival->unexpected);
+    arrival->unexpected = NULL;
     arrival->place = MUSTER_PLACE_NOWHERE;
     arrival->carried = 0;
 }

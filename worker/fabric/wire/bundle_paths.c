@@ -27,7 +27,7 @@ void muster_bundle_path_lost(const struct muster_bundle_calls *calls,
     muster_log(MUSTER_LOG_INFO, "peer=%u host=%s path lost, %u left: %s", link->rank,
                link->peer.host, left, what);
     if (calls->wanted > 1) {
-        muster_dialler_lost(dialler);
+        muster_dialler_path_lost(dialler);
     }
     muster_link_mark(link);
 }
@@ -39,9 +39,10 @@ void muster_bundle_path_missing(const struct muster_bundle_calls *calls,
     if (calls->wanted <= 1) {
         return;
     }
-    if (dialler->missed == MUSTER_MISSING_SAID && dialler->redial_ns == MUSTER_NEVER) {
+    if (dialler->failed_path_dials == MUSTER_PATH_RETRY_LOGGED &&
+        dialler->redial_ns == MUSTER_NEVER) {
         muster_log(MUSTER_LOG_INFO, "peer=%u host=%s goes on with %u of %u paths", link->rank,
                    link->peer.host, open, calls->wanted);
     }
-    muster_dialler_missed(dialler);
+    muster_dialler_retry_path(dialler);
 }

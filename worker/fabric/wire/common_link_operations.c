@@ -29,7 +29,7 @@ void muster_common_link_refresh(void *transport)
     DL_FOREACH_SAFE(pending_list->diallers, each, next)
     {
         struct muster_link *link = each->match->link;
-        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->connection.ended(link)) {
+        if (link->state == MUSTER_LINK_OPEN && pending_list->ops->connection.is_closed(link)) {
             struct muster_transfer_list none = {0};
             link->ops->close(link, &none);
             link->state = MUSTER_LINK_IDLE;
@@ -45,7 +45,7 @@ void muster_common_link_begin_generation(void *transport)
     {
         muster_match_begin_generation(each->match);
     }
-    muster_pending_connections_judge_parked(pending_list);
+    muster_pending_connections_check_parked(pending_list);
 }
 
 int64_t muster_common_link_timers(void *transport, int64_t now_ns)
@@ -63,6 +63,11 @@ void muster_common_link_open(struct muster_link *link)
     }
 }
 
+void muster_common_link_post_send(struct muster_link *link, struct muster_transfer *transfer)
+{
+    muster_match_post_send(match_of(link), transfer);
+}
+
 void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer)
 {
     muster_match_post_receive(match_of(link), transfer);
@@ -74,16 +79,16 @@ void muster_common_link_abort(struct muster_link *link, const struct muster_oper
     muster_match_abort(match_of(link), operation, reason);
 }
 
-void muster_common_link_announce(struct muster_link *link,
-                                 const struct muster_operation_id *operation)
+void muster_common_link_send_signature(struct muster_link *link,
+                                       const struct muster_operation_id *operation)
 {
-    muster_match_announce(match_of(link), operation);
+    muster_match_send_signature(match_of(link), operation);
 }
 
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key)
 {
-    return muster_unexpected_holds(&match_of(link)->early, key);
+    return muster_unexpected_holds(&match_of(link)->unexpected, key);
 }
 
 void muster_common_link_destroy(struct muster_link *link, struct muster_transfer_list *ret_sends)

@@ -19,19 +19,21 @@ void muster_common_link_refresh(void *transport);
 void muster_common_link_begin_generation(void *transport);
 int64_t muster_common_link_timers(void *transport, int64_t now_ns);
 void muster_common_link_open(struct muster_link *link);
+/* For those that do not try to send at once. */
+void muster_common_link_post_send(struct muster_link *link, struct muster_transfer *transfer);
 void muster_common_link_post_receive(struct muster_link *link, struct muster_transfer *transfer);
 void muster_common_link_abort(struct muster_link *link, const struct muster_operation_id *operation,
                               const char *reason);
-void muster_common_link_announce(struct muster_link *link,
-                                 const struct muster_operation_id *operation);
+void muster_common_link_send_signature(struct muster_link *link,
+                                       const struct muster_operation_id *operation);
 bool muster_common_link_has_arrived(const struct muster_link *link,
                                     const struct muster_message_key *key);
 
 /* Those that no such transport does otherwise: part of its row. */
-#define MUSTER_COMMON_LINK_OPERATIONS                                                 \
-    .woken = muster_common_link_woken, .refresh = muster_common_link_refresh,         \
-    .open = muster_common_link_open, .post_receive = muster_common_link_post_receive, \
-    .abort = muster_common_link_abort, .announce = muster_common_link_announce,       \
+#define MUSTER_COMMON_LINK_OPERATIONS                                                       \
+    .woken = muster_common_link_woken, .refresh = muster_common_link_refresh,               \
+    .open = muster_common_link_open, .post_receive = muster_common_link_post_receive,       \
+    .abort = muster_common_link_abort, .send_signature = muster_common_link_send_signature, \
     .has_arrived = muster_common_link_has_arrived
 
 /* The last part of the slot close, when the transport has let go of all else. */

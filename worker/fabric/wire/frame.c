@@ -131,8 +131,8 @@ static int64_t payload_max(enum muster_frame_kind kind)
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
-    case MUSTER_FRAME_TAKEN:
-    case MUSTER_FRAME_CALL:
+    case MUSTER_FRAME_GET_DONE:
+    case MUSTER_FRAME_SIGNATURE:
         return 0;
     }
     return -1;

@@ -20,15 +20,15 @@ enum {
 };
 
 enum muster_frame_kind {
-    MUSTER_FRAME_EAGER = 1,   /* a whole message, unasked */
-    MUSTER_FRAME_OFFER = 2,   /* a message waits for a grant */
-    MUSTER_FRAME_GRANT = 3,   /* its receive is posted */
-    MUSTER_FRAME_SEGMENT = 4, /* a part of a granted message, in order */
-    MUSTER_FRAME_ABORT = 5,   /* the operation has failed at the sender; payload: why */
-    MUSTER_FRAME_CREDIT = 6,  /* only carries credit */
-    MUSTER_FRAME_GOODBYE = 7, /* the last frame */
-    MUSTER_FRAME_TAKEN = 8,   /* the receiver has taken what was offered; on one host only */
-    MUSTER_FRAME_CALL = 9,    /* how the sender, who waits in it, calls an operation */
+    MUSTER_FRAME_EAGER = 1,     /* a whole message, unasked */
+    MUSTER_FRAME_OFFER = 2,     /* a message waits for a grant */
+    MUSTER_FRAME_GRANT = 3,     /* its receive is posted */
+    MUSTER_FRAME_SEGMENT = 4,   /* a part of a granted message, in order */
+    MUSTER_FRAME_ABORT = 5,     /* the operation has failed at the sender; payload: why */
+    MUSTER_FRAME_CREDIT = 6,    /* only carries credit */
+    MUSTER_FRAME_GOODBYE = 7,   /* the last frame */
+    MUSTER_FRAME_GET_DONE = 8,  /* the receiver has taken what was offered; on one host only */
+    MUSTER_FRAME_SIGNATURE = 9, /* how the sender, who waits in it, calls an operation */
 };
 
 struct muster_frame {

@@ -111,7 +111,7 @@ const char *muster_verdict_text(enum muster_verdict verdict)
         return "refused: another version of links";
     case MUSTER_REFUSED_TOKEN:
         return "refused: wrong link token";
-    case MUSTER_REFUSED_STRANGER:
+    case MUSTER_REFUSED_UNKNOWN:
         return "refused: no member of its generation, or another member listens there";
     case MUSTER_REFUSED_CROSSED:
         return "refused: both have dialled";

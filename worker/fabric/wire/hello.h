@@ -28,12 +28,12 @@ enum muster_verdict {
     MUSTER_WELCOME = 1,
     MUSTER_REFUSED_VERSION = 2,
     MUSTER_REFUSED_TOKEN = 3,
-    MUSTER_REFUSED_STRANGER = 4, /* you are no member here, or want somebody else */
-    MUSTER_REFUSED_CROSSED = 5,  /* both have dialled: wait for my call */
-    MUSTER_REFUSED_LOST = 6,     /* this link was lost in this generation */
-    MUSTER_REFUSED_MEMORY = 7,   /* not by shared memory: another transport may do */
-    MUSTER_REFUSED_TLS = 8,      /* you came without TLS, and this member uses it */
-    MUSTER_REFUSED_PLAIN = 9,    /* you came with TLS, and this member does without */
+    MUSTER_REFUSED_UNKNOWN = 4, /* you are no member here, or want somebody else */
+    MUSTER_REFUSED_CROSSED = 5, /* both have dialled: wait for my call */
+    MUSTER_REFUSED_LOST = 6,    /* this link was lost in this generation */
+    MUSTER_REFUSED_MEMORY = 7,  /* not by shared memory: another transport may do */
+    MUSTER_REFUSED_TLS = 8,     /* you came without TLS, and this member uses it */
+    MUSTER_REFUSED_PLAIN = 9,   /* you came with TLS, and this member does without */
     MUSTER_WAIT = 10, /* this is who you want; the answer comes when its generation begins here */
     MUSTER_REFUSED_VERBS = 11, /* not over RDMA: another transport may do */
 };

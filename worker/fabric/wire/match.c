@@ -72,8 +72,8 @@ static void queue_offer(struct muster_match *match, struct muster_transfer *tran
 {
     unsigned char payload[MUSTER_OFFER_MAX];
     struct muster_frame frame = frame_about(MUSTER_FRAME_OFFER, transfer);
-    if (match->direct != NULL && transfer->size_bytes > MUSTER_EAGER_MAX) {
-        frame.length = match->direct->describe(match, transfer, payload);
+    if (match->get_ops != NULL && transfer->size_bytes > MUSTER_EAGER_MAX) {
+        frame.length = match->get_ops->describe(match, transfer, payload);
     }
     queue_control(match, &frame, (const char *)payload);
 }
@@ -81,14 +81,14 @@ static void queue_offer(struct muster_match *match, struct muster_transfer *tran
 static void queue_grant(struct muster_match *match, const struct muster_transfer *transfer)
 {
     struct muster_frame frame = frame_about(MUSTER_FRAME_GRANT, transfer);
-    frame.offset = match->direct != NULL ? MUSTER_GRANT_TO_TAKE : 0;
+    frame.offset = match->get_ops != NULL ? MUSTER_GRANT_BY_GET : 0;
     queue_control(match, &frame, NULL);
 }
 
-void muster_match_release(struct muster_match *match, const struct muster_transfer *transfer)
+void muster_match_retract_offer(struct muster_match *match, const struct muster_transfer *transfer)
 {
-    if (match->direct != NULL) {
-        match->direct->release(match, transfer);
+    if (match->get_ops != NULL) {
+        match->get_ops->retract(match, transfer);
     }
 }
 
@@ -114,22 +114,24 @@ static bool may_go_eagerly(const struct muster_match *match, const struct muster
            match->eager_out_bytes + charge_of(transfer) <= MUSTER_EAGER_WINDOW_BYTES;
 }
 
-void muster_match_make_due(struct muster_match *match, struct muster_unexpected *early)
+void muster_match_queue_matched(struct muster_match *match, struct muster_unexpected *unexpected)
 {
-    DL_APPEND(match->due, early);
+    DL_APPEND(match->matched, unexpected);
     muster_link_mark(match->link);
 }
 
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer)
 {
     struct muster_unexpected *grant =
-        match->early.count > 0 ? muster_unexpected_take(&match->early, &transfer->key, true) : NULL;
+        match->unexpected.count > 0
+            ? muster_unexpected_take(&match->unexpected, &transfer->key, true)
+            : NULL;
     if (grant != NULL) {
         muster_transfer_table_insert(&match->waiting, transfer);
-        if (grant->frame.offset == MUSTER_GRANT_TO_TAKE) {
+        if (grant->frame.offset == MUSTER_GRANT_BY_GET) {
             queue_offer(match, transfer);
         }
-        muster_match_make_due(match, grant);
+        muster_match_queue_matched(match, grant);
     } else if (may_go_eagerly(match, transfer)) {
         transfer->link_word = MUSTER_WORD_EAGER;
         match->eager_out_bytes += charge_of(transfer);
@@ -143,13 +145,14 @@ void muster_match_post_send(struct muster_match *match, struct muster_transfer *
 
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer)
 {
-    struct muster_unexpected *early =
-        match->early.count > 0 ? muster_unexpected_take(&match->early, &transfer->key, false)
-                               : NULL;
-    if (early != NULL) {
-        muster_match_make_due(match, early);
+    struct muster_unexpected *unexpected =
+        match->unexpected.count > 0
+            ? muster_unexpected_take(&match->unexpected, &transfer->key, false)
+            : NULL;
+    if (unexpected != NULL) {
+        muster_match_queue_matched(match, unexpected);
     } else if (transfer->size_bytes > MUSTER_EAGER_MAX) {
-        transfer->link_word = match->direct != NULL ? 0 : MUSTER_WORD_GRANTED;
+        transfer->link_word = match->get_ops != NULL ? 0 : MUSTER_WORD_GRANTED;
         queue_grant(match, transfer);
     }
 }
@@ -168,7 +171,8 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
 }
 
 /* An offer may have come when its operation was over there, and then nobody has looked at it. */
-void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation)
+void muster_match_send_signature(struct muster_match *match,
+                                 const struct muster_operation_id *operation)
 {
     const struct muster_transfer *transfer =
         muster_transfer_table_any(&match->link->receives, operation);
@@ -176,7 +180,7 @@ void muster_match_announce(struct muster_match *match, const struct muster_opera
         transfer = muster_transfer_table_any(&match->waiting, operation);
     }
     if (transfer != NULL) {
-        muster_match_queue_about(match, MUSTER_FRAME_CALL, transfer);
+        muster_match_queue_about(match, MUSTER_FRAME_SIGNATURE, transfer);
     }
 }
 
@@ -188,37 +192,37 @@ void muster_match_goodbye(struct muster_match *match)
 
 /* Taking back -------------------------------------------------------------------------------- */
 
-static void drop_early(struct muster_match *match, struct muster_unexpected *early)
+static void drop_unexpected(struct muster_match *match, struct muster_unexpected *unexpected)
 {
-    uint64_t charge = muster_unexpected_charge(&early->frame);
-    match->early_bytes -= charge;
+    uint64_t charge = muster_unexpected_charge(&unexpected->frame);
+    match->unexpected_bytes -= charge;
     muster_match_credit(match, charge);
-    free(early);
+    free(unexpected);
 }
 
-static void drop_due(struct muster_match *match, const struct muster_operation_id *operation)
+static void drop_matched(struct muster_match *match, const struct muster_operation_id *operation)
 {
-    struct muster_unexpected *early = NULL;
+    struct muster_unexpected *unexpected = NULL;
     struct muster_unexpected *next = NULL;
-    DL_FOREACH_SAFE(match->due, early, next)
+    DL_FOREACH_SAFE(match->matched, unexpected, next)
     {
-        if (operation == NULL || muster_operation_has(operation, &early->frame.key)) {
-            DL_DELETE(match->due, early);
-            drop_early(match, early);
+        if (operation == NULL || muster_operation_has(operation, &unexpected->frame.key)) {
+            DL_DELETE(match->matched, unexpected);
+            drop_unexpected(match, unexpected);
         }
     }
 }
 
 /* Those of the operation, or with NULL all. */
-static void drop_takes(struct muster_match *match, const struct muster_operation_id *operation)
+static void drop_gets(struct muster_match *match, const struct muster_operation_id *operation)
 {
-    struct muster_unexpected *take = NULL;
+    struct muster_unexpected *get = NULL;
     struct muster_unexpected *next = NULL;
-    DL_FOREACH_SAFE(match->takes, take, next)
+    DL_FOREACH_SAFE(match->gets, get, next)
     {
-        if (operation == NULL || muster_operation_has(operation, &take->frame.key)) {
-            DL_DELETE(match->takes, take);
-            free(take);
+        if (operation == NULL || muster_operation_has(operation, &get->frame.key)) {
+            DL_DELETE(match->gets, get);
+            free(get);
         }
     }
 }
@@ -232,47 +236,48 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
         match->eager_out_bytes -= (each->link_word & MUSTER_WORD_EAGER) != 0 ? charge_of(each) : 0;
     }
     muster_transfer_list_splice(&ready, ret_sends);
-    muster_transfer_list_move(&match->leaving, operation, ret_sends);
+    muster_transfer_list_move(&match->draining, operation, ret_sends);
     struct muster_transfer_list waiting = {0};
     muster_transfer_table_move(&match->waiting, operation, &waiting);
     for (const struct muster_transfer *each = waiting.first; each != NULL; each = each->next) {
-        muster_match_release(match, each);
+        muster_match_retract_offer(match, each);
     }
     muster_transfer_list_splice(&waiting, ret_sends);
-    drop_takes(match, operation);
-    uint64_t credit = muster_unexpected_drop(&match->early, operation, 0);
-    match->early_bytes -= credit;
+    drop_gets(match, operation);
+    uint64_t credit = muster_unexpected_drop(&match->unexpected, operation, 0);
+    match->unexpected_bytes -= credit;
     muster_match_credit(match, credit);
-    drop_due(match, operation);
+    drop_matched(match, operation);
 }
 
 void muster_match_begin_generation(struct muster_match *match)
 {
-    drop_due(match, NULL);
-    drop_takes(match, NULL);
-    uint64_t credit = muster_unexpected_drop(&match->early, NULL, match->link->fabric->generation);
-    match->early_bytes -= credit;
+    drop_matched(match, NULL);
+    drop_gets(match, NULL);
+    uint64_t credit =
+        muster_unexpected_drop(&match->unexpected, NULL, match->link->fabric->generation);
+    match->unexpected_bytes -= credit;
     muster_match_credit(match, credit);
 }
 
-void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
+void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
     muster_transfer_list_splice(&match->ready, ret_sends);
-    muster_transfer_list_splice(&match->leaving, ret_sends);
+    muster_transfer_list_splice(&match->draining, ret_sends);
     muster_transfer_table_splice(&match->waiting, ret_sends);
-    drop_takes(match, NULL);
+    drop_gets(match, NULL);
 }
 
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends)
 {
-    muster_match_left(match, ret_sends);
-    (void)muster_unexpected_drop(&match->early, NULL, UINT64_MAX);
-    struct muster_unexpected *early = NULL;
+    muster_match_peer_left(match, ret_sends);
+    (void)muster_unexpected_drop(&match->unexpected, NULL, UINT64_MAX);
+    struct muster_unexpected *unexpected = NULL;
     struct muster_unexpected *next = NULL;
-    DL_FOREACH_SAFE(match->due, early, next)
+    DL_FOREACH_SAFE(match->matched, unexpected, next)
     {
-        DL_DELETE(match->due, early);
-        free(early);
+        DL_DELETE(match->matched, unexpected);
+        free(unexpected);
     }
     free(match->control.bytes);
     match->control = (struct muster_frame_queue){0};
@@ -315,7 +320,7 @@ static void whole_message(struct muster_match *match, struct muster_transfer *tr
     encode(match, &frame, outgoing->header);
 }
 
-uint64_t muster_match_left_of(const struct muster_transfer *transfer, unsigned char **ret_data)
+uint64_t muster_match_remaining(const struct muster_transfer *transfer, unsigned char **ret_data)
 {
     uint64_t offset = transfer->link_word & ~MUSTER_WORD_EAGER;
     *ret_data = (unsigned char *)transfer->data + offset;
@@ -338,7 +343,7 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
         next_segment(match, transfer, ret_outgoing);
     }
     /* The others have their turn before this one's next segment. */
-    muster_transfer_list_append(ret_outgoing->last ? &match->leaving : &match->ready, transfer);
+    muster_transfer_list_append(ret_outgoing->last ? &match->draining : &match->ready, transfer);
     return true;
 }
 
@@ -354,7 +359,7 @@ void muster_match_sent(struct muster_match *match, const struct muster_outgoing 
                                                    outgoing->size});
     transfer->moved_bytes += outgoing->size;
     if (outgoing->last) {
-        muster_transfer_list_remove(&match->leaving, transfer);
+        muster_transfer_list_remove(&match->draining, transfer);
         if (match->posting) {
             muster_transfer_complete_later(match->link, transfer);
         } else {

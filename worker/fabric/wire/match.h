@@ -30,27 +30,27 @@ struct muster_match;
 
 /* For transports of one host: the receiver takes large messages itself, out of the sender's memory.
  */
-struct muster_match_direct {
+struct muster_rendezvous_get {
     /* Says in the offer's payload where the data is. Returns its size; 0: not this one. */
     uint32_t (*describe)(struct muster_match *match, struct muster_transfer *transfer,
                          unsigned char ret_payload[MUSTER_OFFER_MAX]);
     /* It is not offered any more: the peer must not take it from now on. */
-    void (*release)(struct muster_match *match, const struct muster_transfer *transfer);
+    void (*retract)(struct muster_match *match, const struct muster_transfer *transfer);
 };
 
 struct muster_match {
     struct muster_link *link;
-    const struct muster_match_direct *direct; /* or NULL */
-    struct muster_unexpected *takes; /* offers whose receive is posted, for the transport to take */
-    struct muster_unexpected_table early;
-    struct muster_unexpected *due;        /* early ones whose receive has been posted */
+    const struct muster_rendezvous_get *get_ops; /* or NULL */
+    struct muster_unexpected *gets; /* offers whose receive is posted, for the transport to take */
+    struct muster_unexpected_table unexpected;
+    struct muster_unexpected *matched;    /* early ones whose receive has been posted */
     struct muster_transfer_table waiting; /* sends without a grant */
     struct muster_transfer_list ready;    /* sends with bytes to go */
-    struct muster_transfer_list leaving;  /* sends whose last bytes the transport has taken */
+    struct muster_transfer_list draining; /* sends whose last bytes the transport has taken */
     struct muster_frame_queue control;    /* frames without data, to go before the others */
     uint64_t eager_out_bytes;             /* sent and not credited */
     uint64_t eager_owed_bytes;            /* received, dealt with, not credited yet */
-    uint64_t early_bytes;                 /* received and not dealt with */
+    uint64_t unexpected_bytes;            /* received and not dealt with */
     bool broken;                          /* the link is to be given up */
     bool unchecked;                       /* frames need no checksum */
     bool posting;         /* within a post: sends that are out are reported by the leader */
@@ -58,7 +58,7 @@ struct muster_match {
 };
 
 /* The peer has left: the sends go to ret_sends, whole messages stay. */
-void muster_match_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
+void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* Frees what it holds; the sends go to ret_sends. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
 /* The slots of struct muster_transport, for the transport to pass on. */
@@ -69,7 +69,8 @@ void muster_match_withdraw(struct muster_match *match, const struct muster_opera
                            struct muster_transfer_list *ret_sends);
 void muster_match_abort(struct muster_match *match, const struct muster_operation_id *operation,
                         const char *reason);
-void muster_match_announce(struct muster_match *match, const struct muster_operation_id *operation);
+void muster_match_send_signature(struct muster_match *match,
+                                 const struct muster_operation_id *operation);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
 /* The eager window gets so many bytes back. */
@@ -89,7 +90,7 @@ struct muster_outgoing {
 };
 
 /* How many bytes of a ready send have not gone out, and where they begin. */
-uint64_t muster_match_left_of(const struct muster_transfer *transfer, unsigned char **ret_data);
+uint64_t muster_match_remaining(const struct muster_transfer *transfer, unsigned char **ret_data);
 /* False if there is none. */
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing);
 /* It is out: all of it. */
@@ -100,32 +101,32 @@ void muster_match_unsent(struct muster_match *match, const struct muster_outgoin
 /* Taking ------------------------------------------------------------------------------------- */
 
 /* The receive that a take is for; NULL if it has ended otherwise. */
-struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
-                                                  const struct muster_unexpected *take);
+struct muster_transfer *muster_match_get_receive(const struct muster_match *match,
+                                                 const struct muster_unexpected *get);
 /* All of it has been taken: the receive is done, and the sender hears of it. Frees the take. */
-void muster_match_taken(struct muster_match *match, struct muster_unexpected *take);
+void muster_match_get_done(struct muster_match *match, struct muster_unexpected *get);
 /* It cannot be taken: it is to be sent, unless a part of it was taken; then the sender has
  * withdrawn it, or is dead, which ends the receive in due course. Frees the take. */
-void muster_match_not_taken(struct muster_match *match, struct muster_unexpected *take);
+void muster_match_get_failed(struct muster_match *match, struct muster_unexpected *get);
 
 /* Coming in ---------------------------------------------------------------------------------- */
 
 enum muster_arrival_place {
-    MUSTER_PLACE_NOWHERE = 0, /* drop the payload */
-    MUSTER_PLACE_DATA = 1,    /* into receive->data */
-    MUSTER_PLACE_CONSUME = 2, /* to receive->consume */
-    MUSTER_PLACE_EARLY = 3,   /* into early->data */
-    MUSTER_PLACE_TEXT = 4,    /* into text */
+    MUSTER_PLACE_NOWHERE = 0,    /* drop the payload */
+    MUSTER_PLACE_DATA = 1,       /* into receive->data */
+    MUSTER_PLACE_CONSUME = 2,    /* to receive->consume */
+    MUSTER_PLACE_UNEXPECTED = 3, /* into early->data */
+    MUSTER_PLACE_TEXT = 4,       /* into text */
 };
 
 /* The frame that is coming in on one path. */
 struct muster_arrival {
     struct muster_frame frame;
     enum muster_arrival_place place;
-    uint32_t left;      /* bytes of the payload that have not come */
+    uint32_t remaining; /* bytes of the payload that have not come */
     int64_t started_ns; /* its header came, for the timeline */
     struct muster_transfer *receive;
-    struct muster_unexpected *early;
+    struct muster_unexpected *unexpected;
     unsigned char *piece; /* the transport's buffer of MUSTER_PIECE_BYTES, aligned; borrowed */
     uint32_t carried;     /* bytes of an element that has not come as a whole */
     unsigned char carry[MUSTER_ELEMENT_MAX_BYTES];
@@ -145,8 +146,8 @@ void muster_arrival_filled(struct muster_match *match, struct muster_arrival *ar
 
 /* The whole payload is in memory: what is for a consume function is handed over from there. May
  * give up the lock like muster_arrival_filled(). */
-void muster_arrival_take(struct muster_match *match, struct muster_arrival *arrival,
-                         const unsigned char *data, uint32_t size);
+void muster_arrival_consume(struct muster_match *match, struct muster_arrival *arrival,
+                            const unsigned char *data, uint32_t size);
 
 /* All of the payload has come (left is 0). GOODBYE is the transport's to handle. */
 MUSTER_CHECKED muster_status muster_match_arrived(struct muster_match *match,

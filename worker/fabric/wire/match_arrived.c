@@ -52,14 +52,14 @@ static muster_status eager_header(struct muster_match *match, struct muster_arri
         return MUSTER_OK;
     }
     uint64_t charge = muster_unexpected_charge(frame);
-    if (match->early_bytes + charge > MUSTER_EAGER_WINDOW_BYTES) {
+    if (match->unexpected_bytes + charge > MUSTER_EAGER_WINDOW_BYTES) {
         return muster_error_set(MUSTER_INVALID, "more early messages than were agreed");
     }
-    arrival->early = muster_unexpected_create(frame);
-    if (arrival->early == NULL) {
+    arrival->unexpected = muster_unexpected_create(frame);
+    if (arrival->unexpected == NULL) {
         return muster_error_set(MUSTER_INVALID, "out of memory for an early message");
     }
-    arrival->place = MUSTER_PLACE_EARLY;
+    arrival->place = MUSTER_PLACE_UNEXPECTED;
     return MUSTER_OK;
 }
 
@@ -84,10 +84,10 @@ static muster_status segment_header(struct muster_match *match, struct muster_ar
 static muster_status check_direct(const struct muster_match *match,
                                   const struct muster_frame *frame)
 {
-    bool direct = frame->kind == MUSTER_FRAME_TAKEN ||
+    bool by_get = frame->kind == MUSTER_FRAME_GET_DONE ||
                   (frame->kind == MUSTER_FRAME_OFFER && frame->length > 0) ||
                   (frame->kind == MUSTER_FRAME_GRANT && frame->offset != 0);
-    return direct && match->direct == NULL
+    return by_get && match->get_ops == NULL
                ? muster_error_set(MUSTER_INVALID, "a frame for members of one host")
                : MUSTER_OK;
 }
@@ -103,9 +103,9 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     arrival->frame = *frame;
     arrival->started_ns = muster_link_clock(match->link);
     arrival->place = MUSTER_PLACE_NOWHERE;
-    arrival->left = frame->length;
+    arrival->remaining = frame->length;
     arrival->receive = NULL;
-    arrival->early = NULL;
+    arrival->unexpected = NULL;
     arrival->carried = 0;
     switch (frame->kind) {
     case MUSTER_FRAME_EAGER:
@@ -117,24 +117,25 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
         memset(arrival->text, 0, sizeof arrival->text);
         arrival->place = MUSTER_PLACE_TEXT;
         return MUSTER_OK;
-    case MUSTER_FRAME_TAKEN:
+    case MUSTER_FRAME_GET_DONE:
     case MUSTER_FRAME_GRANT:
     case MUSTER_FRAME_CREDIT:
     case MUSTER_FRAME_GOODBYE:
-    case MUSTER_FRAME_CALL:
+    case MUSTER_FRAME_SIGNATURE:
         break;
     }
     return MUSTER_OK;
 }
 
-static muster_status keep_early(struct muster_match *match, struct muster_unexpected *early)
+static muster_status store_unexpected(struct muster_match *match,
+                                      struct muster_unexpected *unexpected)
 {
-    if (early == NULL || !muster_unexpected_insert(&match->early, early)) {
-        free(early);
+    if (unexpected == NULL || !muster_unexpected_insert(&match->unexpected, unexpected)) {
+        free(unexpected);
         return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_UNEXPECTED_MAX);
     }
-    const struct muster_frame frame = early->frame;
-    muster_link_heard(match->link, &frame.key, &frame.call); /* may drop what was kept */
+    const struct muster_frame frame = unexpected->frame;
+    muster_link_check_signature(match->link, &frame.key, &frame.call); /* may drop what was kept */
     return MUSTER_OK;
 }
 
@@ -146,48 +147,49 @@ static void grant(struct muster_match *match, struct muster_transfer *receive)
 
 static struct muster_unexpected *copy_offer(const struct muster_frame *frame, const void *payload)
 {
-    struct muster_unexpected *early = muster_unexpected_create(frame);
-    if (early != NULL) {
-        memcpy(early->data, payload, frame->length);
+    struct muster_unexpected *unexpected = muster_unexpected_create(frame);
+    if (unexpected != NULL) {
+        memcpy(unexpected->data, payload, frame->length);
     }
-    return early;
+    return unexpected;
 }
 
-static muster_status offered(struct muster_match *match, const struct muster_frame *frame,
-                             const void *payload)
+static muster_status handle_offer(struct muster_match *match, const struct muster_frame *frame,
+                                  const void *payload)
 {
     struct muster_transfer *receive =
         muster_transfer_table_find(&match->link->receives, &frame->key);
     if (receive == NULL) {
-        return is_stale(match, frame) ? MUSTER_OK : keep_early(match, copy_offer(frame, payload));
+        return is_stale(match, frame) ? MUSTER_OK
+                                      : store_unexpected(match, copy_offer(frame, payload));
     }
     if (!fits(match, receive, frame) || receive->link_word != 0) {
         return MUSTER_OK;
     }
-    struct muster_unexpected *take = frame->length > 0 ? copy_offer(frame, payload) : NULL;
-    if (take == NULL) {
+    struct muster_unexpected *get = frame->length > 0 ? copy_offer(frame, payload) : NULL;
+    if (get == NULL) {
         grant(match, receive);
         return MUSTER_OK;
     }
-    receive->link_word = MUSTER_WORD_TAKEN;
-    DL_APPEND(match->takes, take);
+    receive->link_word = MUSTER_WORD_GET;
+    DL_APPEND(match->gets, get);
     muster_link_mark(match->link);
     return MUSTER_OK;
 }
 
-static muster_status granted(struct muster_match *match, const struct muster_frame *frame)
+static muster_status handle_grant(struct muster_match *match, const struct muster_frame *frame)
 {
     struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
     if (send == NULL) {
         return is_stale(match, frame) ? MUSTER_OK
-                                      : keep_early(match, muster_unexpected_create(frame));
+                                      : store_unexpected(match, muster_unexpected_create(frame));
     }
     muster_status status = muster_transfer_check(match->link, send, &frame->call, frame->total);
-    if (status == MUSTER_OK && frame->offset == MUSTER_GRANT_TO_TAKE) {
+    if (status == MUSTER_OK && frame->offset == MUSTER_GRANT_BY_GET) {
         return MUSTER_OK; /* what it takes has been offered */
     }
     muster_transfer_table_remove(&match->waiting, send);
-    muster_match_release(match, send);
+    muster_match_retract_offer(match, send);
     if (status != MUSTER_OK) {
         muster_transfer_complete(match->link, send, status);
         return MUSTER_OK;
@@ -204,30 +206,30 @@ static void complete_receive(struct muster_match *match, struct muster_transfer 
     muster_transfer_complete(match->link, receive, MUSTER_OK);
 }
 
-static muster_status was_taken(struct muster_match *match, const struct muster_frame *frame)
+static muster_status handle_get_done(struct muster_match *match, const struct muster_frame *frame)
 {
     struct muster_transfer *send = muster_transfer_table_find(&match->waiting, &frame->key);
     if (send != NULL && send->size_bytes == frame->total) {
         muster_transfer_table_remove(&match->waiting, send);
-        muster_match_release(match, send);
+        muster_match_retract_offer(match, send);
         muster_transfer_complete(match->link, send, MUSTER_OK);
     }
     return MUSTER_OK;
 }
 
-static muster_status eager_arrived(struct muster_match *match, struct muster_arrival *arrival)
+static muster_status handle_eager(struct muster_match *match, struct muster_arrival *arrival)
 {
-    struct muster_unexpected *early = TAKE(arrival->early);
-    if (early == NULL) {
+    struct muster_unexpected *unexpected = TAKE(arrival->unexpected);
+    if (unexpected == NULL) {
         muster_match_credit(match, muster_unexpected_charge(&arrival->frame));
         return MUSTER_OK;
     }
-    match->early_bytes += muster_unexpected_charge(&early->frame);
-    if (muster_transfer_table_find(&match->link->receives, &early->frame.key) != NULL) {
-        muster_match_make_due(match, early); /* posted while it came in */
+    match->unexpected_bytes += muster_unexpected_charge(&unexpected->frame);
+    if (muster_transfer_table_find(&match->link->receives, &unexpected->frame.key) != NULL) {
+        muster_match_queue_matched(match, unexpected); /* posted while it came in */
         return MUSTER_OK;
     }
-    return keep_early(match, early);
+    return store_unexpected(match, unexpected);
 }
 
 muster_status muster_match_arrived(struct muster_match *match, struct muster_arrival *arrival)
@@ -248,18 +250,18 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
     }
     switch (arrival->frame.kind) {
     case MUSTER_FRAME_EAGER:
-        return eager_arrived(match, arrival);
+        return handle_eager(match, arrival);
     case MUSTER_FRAME_OFFER:
-        return offered(match, &arrival->frame, arrival->text);
+        return handle_offer(match, &arrival->frame, arrival->text);
     case MUSTER_FRAME_GRANT:
-        return granted(match, &arrival->frame);
-    case MUSTER_FRAME_TAKEN:
-        return was_taken(match, &arrival->frame);
+        return handle_grant(match, &arrival->frame);
+    case MUSTER_FRAME_GET_DONE:
+        return handle_get_done(match, &arrival->frame);
     case MUSTER_FRAME_ABORT:
         muster_link_aborted(match->link, &operation, arrival->text);
         return MUSTER_OK;
-    case MUSTER_FRAME_CALL:
-        muster_link_heard(match->link, &arrival->frame.key, &arrival->frame.call);
+    case MUSTER_FRAME_SIGNATURE:
+        muster_link_check_signature(match->link, &arrival->frame.key, &arrival->frame.call);
         return MUSTER_OK;
     case MUSTER_FRAME_SEGMENT:
     case MUSTER_FRAME_CREDIT:
@@ -271,28 +273,28 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
 
 /* Taking ------------------------------------------------------------------------------------- */
 
-struct muster_transfer *muster_match_take_receive(const struct muster_match *match,
-                                                  const struct muster_unexpected *take)
+struct muster_transfer *muster_match_get_receive(const struct muster_match *match,
+                                                 const struct muster_unexpected *get)
 {
     struct muster_transfer *receive =
-        muster_transfer_table_find(&match->link->receives, &take->frame.key);
-    return receive != NULL && receive->link_word == MUSTER_WORD_TAKEN ? receive : NULL;
+        muster_transfer_table_find(&match->link->receives, &get->frame.key);
+    return receive != NULL && receive->link_word == MUSTER_WORD_GET ? receive : NULL;
 }
 
-void muster_match_taken(struct muster_match *match, struct muster_unexpected *take)
+void muster_match_get_done(struct muster_match *match, struct muster_unexpected *get)
 {
-    struct muster_transfer *receive = muster_match_take_receive(match, take);
-    DL_DELETE(match->takes, take);
-    muster_match_queue_about(match, MUSTER_FRAME_TAKEN, receive);
-    free(take);
+    struct muster_transfer *receive = muster_match_get_receive(match, get);
+    DL_DELETE(match->gets, get);
+    muster_match_queue_about(match, MUSTER_FRAME_GET_DONE, receive);
+    free(get);
     complete_receive(match, receive);
 }
 
-void muster_match_not_taken(struct muster_match *match, struct muster_unexpected *take)
+void muster_match_get_failed(struct muster_match *match, struct muster_unexpected *get)
 {
-    struct muster_transfer *receive = muster_match_take_receive(match, take);
-    DL_DELETE(match->takes, take);
-    free(take);
+    struct muster_transfer *receive = muster_match_get_receive(match, get);
+    DL_DELETE(match->gets, get);
+    free(get);
     if (receive != NULL && receive->moved_bytes == 0) {
         grant(match, receive);
     }
@@ -300,14 +302,14 @@ void muster_match_not_taken(struct muster_match *match, struct muster_unexpected
 
 /* Early ones that are due -------------------------------------------------------------------- */
 
-static void deliver(struct muster_match *match, const struct muster_unexpected *early,
+static void deliver(struct muster_match *match, const struct muster_unexpected *unexpected,
                     unsigned char *piece)
 {
     struct muster_link *link = match->link;
-    struct muster_arrival arrival = {.frame = early->frame};
+    struct muster_arrival arrival = {.frame = unexpected->frame};
     struct muster_transfer *receive =
-        muster_transfer_table_find(&link->receives, &early->frame.key);
-    if (receive == NULL || !fits(match, receive, &early->frame)) {
+        muster_transfer_table_find(&link->receives, &unexpected->frame.key);
+    if (receive == NULL || !fits(match, receive, &unexpected->frame)) {
         return;
     }
     if (receive->link_word == MUSTER_WORD_GRANTED) {
@@ -315,31 +317,31 @@ static void deliver(struct muster_match *match, const struct muster_unexpected *
         return;
     }
     arrival.piece = piece;
-    arrival.left = early->frame.length;
+    arrival.remaining = unexpected->frame.length;
     place_in(&arrival, receive);
-    muster_arrival_take(match, &arrival, early->data, arrival.left);
+    muster_arrival_consume(match, &arrival, unexpected->data, arrival.remaining);
     complete_receive(match, receive);
 }
 
 bool muster_match_progress(struct muster_match *match, unsigned char *piece)
 {
-    while (match->due != NULL) {
-        struct muster_unexpected *early = match->due;
-        DL_DELETE(match->due, early);
+    while (match->matched != NULL) {
+        struct muster_unexpected *unexpected = match->matched;
+        DL_DELETE(match->matched, unexpected);
         muster_status status = MUSTER_OK;
-        switch (early->frame.kind) {
+        switch (unexpected->frame.kind) {
         case MUSTER_FRAME_OFFER:
-            status = offered(match, &early->frame, early->data);
+            status = handle_offer(match, &unexpected->frame, unexpected->data);
             break;
         case MUSTER_FRAME_GRANT:
-            status = granted(match, &early->frame);
+            status = handle_grant(match, &unexpected->frame);
             break;
         default:
-            match->early_bytes -= muster_unexpected_charge(&early->frame);
-            muster_match_credit(match, muster_unexpected_charge(&early->frame));
-            deliver(match, early, piece);
+            match->unexpected_bytes -= muster_unexpected_charge(&unexpected->frame);
+            muster_match_credit(match, muster_unexpected_charge(&unexpected->frame));
+            deliver(match, unexpected, piece);
         }
-        free(early);
+        free(unexpected);
         match->broken = match->broken || status != MUSTER_OK;
     }
     if (match->broken) {

@@ -38,23 +38,23 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
         return NULL;
     }
     DL_APPEND(pending_list->list, pending);
-    pending_list->half_open += phase == MUSTER_PHASE_HELLO;
+    pending_list->without_hello += phase == MUSTER_PHASE_HELLO;
     return pending;
 }
 
 static void uncount(const struct muster_pending_connection *pending)
 {
-    pending->all->half_open -= pending->phase == MUSTER_PHASE_HELLO;
-    pending->all->parked -= pending->phase == MUSTER_PHASE_PARKED;
+    pending->all->without_hello -= pending->phase == MUSTER_PHASE_HELLO;
+    pending->all->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
 }
 
-bool muster_pending_ended(const struct muster_pending_connection *pending)
+bool muster_pending_is_closed(const struct muster_pending_connection *pending)
 {
     struct pollfd look = {.fd = pending->watch.fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-void muster_pending_leave(struct muster_pending_connection *pending)
+void muster_pending_remove(struct muster_pending_connection *pending)
 {
     if (pending->phase == MUSTER_PHASE_OPEN) {
         return;
@@ -65,7 +65,7 @@ void muster_pending_leave(struct muster_pending_connection *pending)
     pending->deadline_ns = MUSTER_NEVER;
 }
 
-void muster_pending_prove(struct muster_pending_connection *pending)
+void muster_pending_await_proof(struct muster_pending_connection *pending)
 {
     uncount(pending);
     pending->phase = MUSTER_PHASE_PROVING;
@@ -79,7 +79,7 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
     struct muster_pending_connections *pending_list = pending->all;
     muster_address_print_as(pending_list->ops->name, &pending->remote, from);
     muster_rejections_note(&pending_list->strangers, kind, from, why, muster_clock_ns());
-    pending_list->fabric->figures.strangers_refused++;
+    pending_list->fabric->figures.connections_rejected++;
     pending_list->ops->connection.close(pending);
 }
 
@@ -90,7 +90,7 @@ void muster_pending_refuse(struct muster_pending_connection *pending, enum muste
 
 /* Hellos ------------------------------------------------------------------------------------- */
 
-int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
+int muster_pending_count_received(ssize_t got, uint32_t size_bytes, uint32_t *have)
 {
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -103,8 +103,8 @@ int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have)
     return *have == size_bytes;
 }
 
-void muster_pending_turn_away(struct muster_pending_connection *pending,
-                              enum muster_verdict verdict, enum muster_rejection kind)
+void muster_pending_refuse_with(struct muster_pending_connection *pending,
+                                enum muster_verdict verdict, enum muster_rejection kind)
 {
     (void)pending->all->ops->connection.answer(pending, verdict); /* a courtesy */
     muster_pending_refuse(pending, kind);
@@ -138,12 +138,12 @@ static void park(struct muster_pending_connection *pending)
         pending_list->ops->connection.close(pending);
         return;
     }
-    if (pending_list->parked >= MUSTER_PARKED_MAX) {
-        muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
+    if (pending_list->parked_count >= MUSTER_PARKED_MAX) {
+        muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
         return;
     }
     uncount(pending);
-    pending_list->parked++;
+    pending_list->parked_count++;
     pending->phase = MUSTER_PHASE_PARKED;
     pending->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
     if (!pending_list->ops->connection.answer(pending, MUSTER_WAIT)) {
@@ -166,35 +166,35 @@ static void judge(struct muster_pending_connection *pending)
         return;
     }
     if (fabric->generation > 0 && !muster_token_equal(hello->token, fabric->token)) {
-        muster_pending_turn_away(pending, MUSTER_REFUSED_TOKEN, MUSTER_REJECTED_TOKEN);
+        muster_pending_refuse_with(pending, MUSTER_REFUSED_TOKEN, MUSTER_REJECTED_TOKEN);
         return;
     }
     struct muster_link *link = muster_fabric_find_link(fabric, hello->from);
     if (for_us && link != NULL) {
-        pending_list->ops->connection.take(pending, link);
+        pending_list->ops->connection.admit(pending, link);
     } else if (for_us && hello->generation > fabric->generation) {
         park(pending);
     } else {
-        muster_pending_turn_away(pending, MUSTER_REFUSED_STRANGER, MUSTER_REJECTED_UNKNOWN);
+        muster_pending_refuse_with(pending, MUSTER_REFUSED_UNKNOWN, MUSTER_REJECTED_UNKNOWN);
     }
 }
 
-void muster_pending_greeted(struct muster_pending_connection *pending,
-                            const unsigned char bytes[MUSTER_HELLO_SIZE])
+void muster_pending_check_hello(struct muster_pending_connection *pending,
+                                const unsigned char bytes[MUSTER_HELLO_SIZE])
 {
     switch (muster_hello_decode(bytes, &pending->hello)) {
     case MUSTER_OK:
         judge(pending);
         break;
     case MUSTER_FATAL:
-        muster_pending_turn_away(pending, MUSTER_REFUSED_VERSION, MUSTER_REJECTED_VERSION);
+        muster_pending_refuse_with(pending, MUSTER_REFUSED_VERSION, MUSTER_REJECTED_VERSION);
         break;
     default:
         muster_pending_refuse(pending, MUSTER_REJECTED_GARBAGE);
     }
 }
 
-void muster_pending_connections_judge_parked(struct muster_pending_connections *pending_list)
+void muster_pending_connections_check_parked(struct muster_pending_connections *pending_list)
 {
     struct muster_pending_connection *pending = NULL;
     struct muster_pending_connection *next = NULL;
@@ -209,7 +209,7 @@ void muster_pending_connections_judge_parked(struct muster_pending_connections *
 static enum muster_verdict begin_link(struct muster_pending_connections *pending_list,
                                       struct muster_link *link)
 {
-    muster_link_called(link, pending_list);
+    muster_link_use_transport(link, pending_list);
     return muster_dialler_begin(pending_list, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
@@ -228,20 +228,20 @@ static enum muster_verdict verdict_on(struct muster_pending_connections *pending
         if (!ours) {
             return ops->connection.elsewhere;
         }
-        return ops->connection.calls(link) &&
+        return ops->connection.is_dialling(link) &&
                        strcmp(pending_list->fabric->member, link->peer.member) < 0
                    ? MUSTER_REFUSED_CROSSED
                    : MUSTER_WELCOME;
     case MUSTER_LINK_OPEN:
         return ours ? MUSTER_REFUSED_CROSSED : ops->connection.elsewhere;
-    case MUSTER_LINK_LEFT:
+    case MUSTER_LINK_PEER_LEFT:
     case MUSTER_LINK_LOST:
         break;
     }
     return MUSTER_REFUSED_LOST;
 }
 
-bool muster_pending_counts(struct muster_pending_connection *pending, struct muster_link *link)
+bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link)
 {
     const struct muster_transport *ops = pending->all->ops;
     enum muster_verdict verdict = verdict_on(pending->all, link);
@@ -256,7 +256,8 @@ bool muster_pending_counts(struct muster_pending_connection *pending, struct mus
 }
 
 /* The caller will notice, and dial again, too. */
-void muster_pending_unheard(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_pending_answer_failed(struct muster_pending_connection *pending,
+                                  struct muster_link *link)
 {
     struct muster_dialler *end = link->end;
     pending->all->ops->connection.close(pending);
@@ -273,8 +274,8 @@ struct muster_hello muster_hello_to(const struct muster_link *link)
     return hello;
 }
 
-void muster_pending_refused(struct muster_pending_connection *pending, struct muster_link *link,
-                            enum muster_verdict verdict)
+void muster_pending_handle_refusal(struct muster_pending_connection *pending,
+                                   struct muster_link *link, enum muster_verdict verdict)
 {
     switch (verdict) {
     case MUSTER_REFUSED_CROSSED:
@@ -283,7 +284,7 @@ void muster_pending_refused(struct muster_pending_connection *pending, struct mu
         break;
     case MUSTER_REFUSED_VERSION:
     case MUSTER_REFUSED_TOKEN:
-    case MUSTER_REFUSED_STRANGER:
+    case MUSTER_REFUSED_UNKNOWN:
     case MUSTER_REFUSED_LOST:
         muster_link_fail(link, MUSTER_LINK_LOST, muster_verdict_text(verdict));
         break;
@@ -292,10 +293,11 @@ void muster_pending_refused(struct muster_pending_connection *pending, struct mu
     }
 }
 
-void muster_pending_hung_up(struct muster_pending_connection *pending, struct muster_link *link)
+void muster_pending_handle_close(struct muster_pending_connection *pending,
+                                 struct muster_link *link)
 {
     pending->all->ops->connection.close(pending);
-    if (!muster_dialler_again(link->end)) {
+    if (!muster_dialler_retry(link->end)) {
         muster_link_try_next(link, "it closes the connection without an answer");
     }
 }
@@ -317,12 +319,12 @@ bool muster_dialler_begin(struct muster_pending_connections *pending_list, struc
     return true;
 }
 
-bool muster_dialler_again(struct muster_dialler *dialler)
+bool muster_dialler_retry(struct muster_dialler *dialler)
 {
-    if (++dialler->hang_ups >= MUSTER_HANG_UPS_MAX) {
+    if (++dialler->failed_dials >= MUSTER_DIALS_MAX) {
         return false;
     }
-    dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_REDIAL_MS << dialler->hang_ups);
+    dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_REDIAL_MS << dialler->failed_dials);
     return true;
 }
 
@@ -331,19 +333,20 @@ void muster_dialler_crossed(struct muster_dialler *dialler)
     dialler->redial_ns = muster_clock_after_ms(MUSTER_CROSSED_MS);
 }
 
-void muster_dialler_missed(struct muster_dialler *dialler)
+void muster_dialler_retry_path(struct muster_dialler *dialler)
 {
     if (dialler->redial_ns == MUSTER_NEVER) {
-        dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_MISSING_MS << dialler->missed);
-        dialler->missed += dialler->missed < MUSTER_MISSING_DOUBLINGS;
+        dialler->redial_ns =
+            muster_clock_after_ms((uint32_t)MUSTER_PATH_RETRY_MS << dialler->failed_path_dials);
+        dialler->failed_path_dials += dialler->failed_path_dials < MUSTER_PATH_RETRY_DOUBLINGS;
     }
 }
 
-void muster_dialler_lost(struct muster_dialler *dialler)
+void muster_dialler_path_lost(struct muster_dialler *dialler)
 {
-    dialler->missed = 0;
+    dialler->failed_path_dials = 0;
     dialler->redial_ns = MUSTER_NEVER;
-    muster_dialler_missed(dialler);
+    muster_dialler_retry_path(dialler);
 }
 
 /* Accepting ---------------------------------------------------------------------------------- */
@@ -354,7 +357,7 @@ static void push_out_oldest(struct muster_pending_connections *pending_list)
     DL_FOREACH(pending_list->list, pending)
     {
         if (pending->phase == MUSTER_PHASE_HELLO) {
-            muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
+            muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
             return;
         }
     }
@@ -371,10 +374,10 @@ bool muster_pending_make_room(struct muster_pending_connections *pending_list)
     {
         if (pending->phase == MUSTER_PHASE_HELLO) {
             int64_t left_ns = pending->deadline_ns - now_ns;
-            if (!pending->prolonged && left_ns > spared_ns) {
+            if (!pending->extended && left_ns > spared_ns) {
                 return false; /* it has just come, and the others are younger */
             }
-            muster_pending_refuse(pending, MUSTER_REJECTED_PUSHED);
+            muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
             return true;
         }
     }
@@ -393,7 +396,7 @@ static void note_exhausted(struct muster_pending_connections *pending_list, int 
 {
     struct muster_fabric *fabric = pending_list->fabric;
     int64_t now_ns = muster_clock_ns();
-    if (!muster_is_exhausted(error) || pending_list->half_open > 0) {
+    if (!muster_is_exhausted(error) || pending_list->without_hello > 0) {
         return;
     }
     if (!fabric->lost) {
@@ -401,8 +404,8 @@ static void note_exhausted(struct muster_pending_connections *pending_list, int 
                        "this process has no descriptor left for a peer's call (ulimit -n): %s",
                        strerror(error));
     }
-    if (now_ns >= pending_list->say_again_ns) {
-        pending_list->say_again_ns = now_ns + say_again_after_ns;
+    if (now_ns >= pending_list->warn_again_ns) {
+        pending_list->warn_again_ns = now_ns + say_again_after_ns;
         muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's call (ulimit -n): %s",
                    strerror(error));
     }
@@ -442,11 +445,11 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
         if (!pending_list->fabric->lost) {
             pending_list->fabric->exhausted[0] = '\0'; /* there is room again */
         }
-        if (pending_list->half_open >= MUSTER_PENDING_MAX) {
+        if (pending_list->without_hello >= MUSTER_PENDING_MAX) {
             push_out_oldest(pending_list);
         }
         struct muster_pending_connection *pending =
-            pending_list->ops->connection.accepted(pending_list, fd, &remote);
+            pending_list->ops->connection.create(pending_list, fd, &remote);
         if (pending != NULL) {
             pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
             pending->remote = remote;
@@ -461,9 +464,9 @@ static void expire(struct muster_pending_connection *pending)
     if (pending->phase == MUSTER_PHASE_HELLO) {
         muster_pending_refuse(pending, MUSTER_REJECTED_SLOW);
     } else if (pending->phase == MUSTER_PHASE_PARKED) {
-        muster_pending_refuse(pending, MUSTER_REJECTED_EARLY);
+        muster_pending_refuse(pending, MUSTER_REJECTED_NO_GENERATION);
     } else {
-        pending->all->ops->connection.expired(pending);
+        pending->all->ops->connection.timed_out(pending);
     }
 }
 
@@ -474,10 +477,10 @@ static bool prolong(struct muster_pending_connection *pending)
 {
     struct pollfd look = {.fd = pending->watch.fd,
                           .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
-    if (pending->prolonged || poll(&look, 1, 0) != 1) {
+    if (pending->extended || poll(&look, 1, 0) != 1) {
         return false;
     }
-    pending->prolonged = true;
+    pending->extended = true;
     pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
     return true;
 }

@@ -22,14 +22,14 @@ enum {
     MUSTER_PARKED_MAX = 1024, /* of generations that have not begun here */
     MUSTER_HELLO_MS = 5000,
     MUSTER_PARKED_MS = 30000,
-    MUSTER_CROSSED_MS = 200,       /* waiting for the other's call, then dial again */
-    MUSTER_HANG_UPS_MAX = 6,       /* of the peer, before it has answered */
-    MUSTER_REDIAL_MS = 10,         /* the first time; doubles */
-    MUSTER_MISSING_MS = 100,       /* then what an open link lacks is called again; doubles */
-    MUSTER_MISSING_DOUBLINGS = 13, /* to 14 min: a call can cost the fabric a second */
-    MUSTER_MISSING_SAID = 8,       /* calls in vain, then a line of the log says so */
-    MUSTER_ACCEPTS_MAX = 64,       /* in one go */
-    MUSTER_ACCEPT_PAUSE_MS = 100   /* when descriptors have run out */
+    MUSTER_CROSSED_MS = 200,          /* waiting for the other's call, then dial again */
+    MUSTER_DIALS_MAX = 6,             /* of the peer, before it has answered */
+    MUSTER_REDIAL_MS = 10,            /* the first time; doubles */
+    MUSTER_PATH_RETRY_MS = 100,       /* then what an open link lacks is called again; doubles */
+    MUSTER_PATH_RETRY_DOUBLINGS = 13, /* to 14 min: a call can cost the fabric a second */
+    MUSTER_PATH_RETRY_LOGGED = 8,     /* calls in vain, then a line of the log says so */
+    MUSTER_ACCEPTS_MAX = 64,          /* in one go */
+    MUSTER_ACCEPT_PAUSE_MS = 100      /* when descriptors have run out */
 };
 
 enum muster_phase {
@@ -47,7 +47,7 @@ struct muster_pending_connection {
     struct muster_pending_connections *all;
     enum muster_phase phase;
     int64_t deadline_ns;
-    bool prolonged;                      /* its time was over, and we were the ones who were late */
+    bool extended;                       /* its time was over, and we were the ones who were late */
     struct muster_socket_address remote; /* size 0: not accepted here */
     struct muster_hello hello;           /* once it has come */
     struct muster_pending_connection *prev, *next; /* in all->list, unless OPEN */
@@ -56,9 +56,9 @@ struct muster_pending_connection {
 /* A link's end that may dial: the first member of what link->end points to. */
 struct muster_dialler {
     struct muster_match *match; /* in the same end */
-    uint32_t hang_ups;          /* before an answer */
+    uint32_t failed_dials;      /* before an answer */
     int64_t redial_ns;          /* MUSTER_NEVER: no call is due */
-    uint32_t missed;            /* calls for what an open link lacks, since it lost something */
+    uint32_t failed_path_dials; /* calls for what an open link lacks, since it lost something */
     struct muster_dialler *prev, *next; /* in halves->diallers */
 };
 
@@ -75,9 +75,9 @@ struct muster_pending_connections {
     const struct muster_transport *ops;
     struct muster_listener *listeners;
     int64_t accept_again_ns;                /* MUSTER_NEVER: accepting */
-    int64_t say_again_ns;                   /* that it cannot */
+    int64_t warn_again_ns;                  /* that it cannot */
     struct muster_pending_connection *list; /* oldest first */
-    uint32_t half_open, parked;
+    uint32_t without_hello, parked_count;
     struct muster_dialler *diallers; /* the ends of all its links */
     struct muster_rejections strangers;
 };
@@ -96,7 +96,7 @@ void muster_pending_connections_stop(struct muster_pending_connections *pending_
  * there is none, or it has only just come. */
 bool muster_pending_make_room(struct muster_pending_connections *pending_list);
 /* A generation has begun: judges those that have waited for it. */
-void muster_pending_connections_judge_parked(struct muster_pending_connections *pending_list);
+void muster_pending_connections_check_parked(struct muster_pending_connections *pending_list);
 /* Ends what has waited too long, dials again. Returns when to be called again, or MUSTER_NEVER. */
 int64_t muster_pending_connections_timers(struct muster_pending_connections *pending_list,
                                           int64_t now_ns);
@@ -108,37 +108,39 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
 /* A greeting that comes in without waiting: recv() gave `got` of the bytes that were missing of
  * `size_bytes`; *have counts them. 1: all of it is there; 0: not yet; -1: errno is set, 0 at the
  * end of the stream. */
-int muster_pending_heard(ssize_t got, uint32_t size_bytes, uint32_t *have);
+int muster_pending_count_received(ssize_t got, uint32_t size_bytes, uint32_t *have);
 /* Whether the peer has ended the connection, or the kernel has. */
-bool muster_pending_ended(const struct muster_pending_connection *pending);
+bool muster_pending_is_closed(const struct muster_pending_connection *pending);
 /* It is open, or closing: out of the list. */
-void muster_pending_leave(struct muster_pending_connection *pending);
+void muster_pending_remove(struct muster_pending_connection *pending);
 /* Our answer is out: theirs is due in MUSTER_HELLO_MS. */
-void muster_pending_prove(struct muster_pending_connection *pending);
+void muster_pending_await_proof(struct muster_pending_connection *pending);
 /* Counts and logs a stranger, and closes. why: says more, or is NULL. */
 void muster_pending_refuse(struct muster_pending_connection *pending, enum muster_rejection kind);
 void muster_pending_refuse_because(struct muster_pending_connection *pending,
                                    enum muster_rejection kind, const char *why);
 /* The same, and tells the stranger. */
-void muster_pending_turn_away(struct muster_pending_connection *pending,
-                              enum muster_verdict verdict, enum muster_rejection kind);
+void muster_pending_refuse_with(struct muster_pending_connection *pending,
+                                enum muster_verdict verdict, enum muster_rejection kind);
 /* Its whole hello is there. */
-void muster_pending_greeted(struct muster_pending_connection *pending,
-                            const unsigned char bytes[MUSTER_HELLO_SIZE]);
+void muster_pending_check_hello(struct muster_pending_connection *pending,
+                                const unsigned char bytes[MUSTER_HELLO_SIZE]);
 /* Whether a member's call is to open the link: which of two calls counts is decided alike by both
  * ends. Then the link has its end, from which no call is due; otherwise the caller has been told,
  * and the connection is closed. */
-bool muster_pending_counts(struct muster_pending_connection *pending, struct muster_link *link);
+bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link);
 /* The welcome could not be sent: closes, and the link is dialled from here. */
-void muster_pending_unheard(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_pending_answer_failed(struct muster_pending_connection *pending,
+                                  struct muster_link *link);
 
 /* What this member says when it calls that one. */
 struct muster_hello muster_hello_to(const struct muster_link *link);
 /* For a link's one call, which has an answer that is neither "welcome" nor "wait". */
-void muster_pending_refused(struct muster_pending_connection *pending, struct muster_link *link,
-                            enum muster_verdict verdict);
+void muster_pending_handle_refusal(struct muster_pending_connection *pending,
+                                   struct muster_link *link, enum muster_verdict verdict);
 /* The same, which was closed before an answer: calls again, or goes on to the next transport. */
-void muster_pending_hung_up(struct muster_pending_connection *pending, struct muster_link *link);
+void muster_pending_handle_close(struct muster_pending_connection *pending,
+                                 struct muster_link *link);
 
 /* Makes the link's end, from which no call is due; state OPENING. False if memory is out: then the
  * link has failed. */
@@ -146,13 +148,13 @@ bool muster_dialler_begin(struct muster_pending_connections *pending_list,
                           struct muster_link *link);
 /* The peer hung up before it had answered, maybe because it is crowded by strangers: calls again,
  * later. False: that was too often. */
-bool muster_dialler_again(struct muster_dialler *dialler);
+bool muster_dialler_retry(struct muster_dialler *dialler);
 /* The peer's own call comes instead; if not, ours goes again. */
 void muster_dialler_crossed(struct muster_dialler *dialler);
 /* A call for what an open link lacks of its paths came to nothing: calls again after twice as long
  * as the last time, up to a bound and without end. Nothing where a call is due already. */
-void muster_dialler_missed(struct muster_dialler *dialler);
+void muster_dialler_retry_path(struct muster_dialler *dialler);
 /* An open link has lost one of its paths: calls again soon. */
-void muster_dialler_lost(struct muster_dialler *dialler);
+void muster_dialler_path_lost(struct muster_dialler *dialler);
 
 #endif

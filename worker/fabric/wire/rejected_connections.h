@@ -5,16 +5,16 @@
 #include <stdint.h>
 
 enum muster_rejection {
-    MUSTER_REJECTED_SILENT = 0, /* hung up before its hello */
-    MUSTER_REJECTED_SLOW = 1,   /* no hello in time */
-    MUSTER_REJECTED_PUSHED = 2, /* too many without a hello at once */
+    MUSTER_REJECTED_SILENT = 0,   /* hung up before its hello */
+    MUSTER_REJECTED_SLOW = 1,     /* no hello in time */
+    MUSTER_REJECTED_TOO_MANY = 2, /* too many without a hello at once */
     MUSTER_REJECTED_GARBAGE = 3,
     MUSTER_REJECTED_VERSION = 4,
     MUSTER_REJECTED_TOKEN = 5,
-    MUSTER_REJECTED_UNKNOWN = 6, /* no member, or wants somebody else */
-    MUSTER_REJECTED_EARLY = 7,   /* its generation never began here */
-    MUSTER_REJECTED_PLAIN = 8,   /* has no TLS, which this member uses */
-    MUSTER_REJECTED_TLS = 9,     /* has TLS, which this member does not use */
+    MUSTER_REJECTED_UNKNOWN = 6,       /* no member, or wants somebody else */
+    MUSTER_REJECTED_NO_GENERATION = 7, /* its generation never began here */
+    MUSTER_REJECTED_PLAIN = 8,         /* has no TLS, which this member uses */
+    MUSTER_REJECTED_TLS = 9,           /* has TLS, which this member does not use */
     MUSTER_REJECTED_HANDSHAKE = 10,
     MUSTER_REJECTED_KINDS = 11,
 };
@@ -22,7 +22,7 @@ enum muster_rejection {
 /* Zeroed at first. */
 struct muster_rejections {
     struct {
-        uint64_t unsaid; /* refused since the last line */
+        uint64_t unlogged; /* refused since the last line */
         int64_t quiet_until_ns;
     } kinds[MUSTER_REJECTED_KINDS];
 };

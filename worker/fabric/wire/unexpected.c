@@ -5,22 +5,22 @@
 
 struct muster_unexpected *muster_unexpected_create(const struct muster_frame *frame)
 {
-    struct muster_unexpected *early = malloc(sizeof *early + frame->length);
-    if (early != NULL) {
-        early->frame = *frame;
-        early->next = NULL;
-        early->prev = NULL;
+    struct muster_unexpected *unexpected = malloc(sizeof *unexpected + frame->length);
+    if (unexpected != NULL) {
+        unexpected->frame = *frame;
+        unexpected->next = NULL;
+        unexpected->prev = NULL;
     }
-    return early;
+    return unexpected;
 }
 
 bool muster_unexpected_insert(struct muster_unexpected_table *table,
-                              struct muster_unexpected *early)
+                              struct muster_unexpected *unexpected)
 {
     if (table->count >= MUSTER_UNEXPECTED_MAX) {
         return false;
     }
-    DL_APPEND(table->buckets[muster_key_bucket(&early->frame.key)], early);
+    DL_APPEND(table->buckets[muster_key_bucket(&unexpected->frame.key)], unexpected);
     table->count++;
     return true;
 }
@@ -28,10 +28,11 @@ bool muster_unexpected_insert(struct muster_unexpected_table *table,
 bool muster_unexpected_holds(const struct muster_unexpected_table *table,
                              const struct muster_message_key *key)
 {
-    const struct muster_unexpected *early = NULL;
-    DL_FOREACH(table->buckets[muster_key_bucket(key)], early)
+    const struct muster_unexpected *unexpected = NULL;
+    DL_FOREACH(table->buckets[muster_key_bucket(key)], unexpected)
     {
-        if (early->frame.kind == MUSTER_FRAME_EAGER && muster_key_equal(&early->frame.key, key)) {
+        if (unexpected->frame.kind == MUSTER_FRAME_EAGER &&
+            muster_key_equal(&unexpected->frame.key, key)) {
             return true;
         }
     }
@@ -42,14 +43,14 @@ struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table 
                                                  const struct muster_message_key *key, bool grant)
 {
     struct muster_unexpected **bucket = &table->buckets[muster_key_bucket(key)];
-    struct muster_unexpected *early = NULL;
-    DL_FOREACH(*bucket, early)
+    struct muster_unexpected *unexpected = NULL;
+    DL_FOREACH(*bucket, unexpected)
     {
-        if ((early->frame.kind == MUSTER_FRAME_GRANT) == grant &&
-            muster_key_equal(&early->frame.key, key)) {
-            DL_DELETE(*bucket, early);
+        if ((unexpected->frame.kind == MUSTER_FRAME_GRANT) == grant &&
+            muster_key_equal(&unexpected->frame.key, key)) {
+            DL_DELETE(*bucket, unexpected);
             table->count--;
-            return early;
+            return unexpected;
         }
     }
     return NULL;
@@ -60,17 +61,17 @@ uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
 {
     uint64_t credit = 0;
     for (uint32_t i = 0; i < MUSTER_TRANSFER_BUCKETS && table->count > 0; i++) {
-        struct muster_unexpected *early = NULL;
+        struct muster_unexpected *unexpected = NULL;
         struct muster_unexpected *next = NULL;
-        DL_FOREACH_SAFE(table->buckets[i], early, next)
+        DL_FOREACH_SAFE(table->buckets[i], unexpected, next)
         {
-            const struct muster_message_key *key = &early->frame.key;
+            const struct muster_message_key *key = &unexpected->frame.key;
             if (operation != NULL ? muster_operation_has(operation, key)
                                   : key->generation < generation) {
-                DL_DELETE(table->buckets[i], early);
+                DL_DELETE(table->buckets[i], unexpected);
                 table->count--;
-                credit += muster_unexpected_charge(&early->frame);
-                free(early);
+                credit += muster_unexpected_charge(&unexpected->frame);
+                free(unexpected);
             }
         }
     }

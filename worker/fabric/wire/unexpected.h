@@ -29,7 +29,7 @@ struct muster_unexpected *muster_unexpected_create(const struct muster_frame *fr
 
 /* False if the table is full. */
 bool muster_unexpected_insert(struct muster_unexpected_table *table,
-                              struct muster_unexpected *early);
+                              struct muster_unexpected *unexpected);
 /* True if the whole message is there. */
 bool muster_unexpected_holds(const struct muster_unexpected_table *table,
                              const struct muster_message_key *key);

@@ -24,7 +24,7 @@ muster_status muster_whole_frame_consume(struct muster_match *match, struct must
                                          const unsigned char *payload)
 {
     TRY(muster_match_header(match, frame, arrival));
-    muster_arrival_take(match, arrival, payload, frame->length);
+    muster_arrival_consume(match, arrival, payload, frame->length);
     return MUSTER_OK;
 }
 
@@ -36,7 +36,7 @@ static void complete_goodbye(struct muster_match *match, unsigned char *piece)
     uint64_t opened = link->opened;
     if (muster_match_progress(match, piece) && link->end == end && link->opened == opened &&
         link->state == MUSTER_LINK_OPEN) {
-        muster_link_fail(link, MUSTER_LINK_LEFT, NULL);
+        muster_link_fail(link, MUSTER_LINK_PEER_LEFT, NULL);
     }
 }
 
@@ -55,5 +55,5 @@ void muster_whole_frame_reject(struct muster_link *link, bool goodbye_queued)
     char what[MUSTER_REASON_SIZE];
     (void)snprintf(what, sizeof what, "what it sends breaks the rules: %.160s",
                    muster_last_error());
-    muster_link_fail(link, goodbye_queued ? MUSTER_LINK_LEFT : MUSTER_LINK_LOST, what);
+    muster_link_fail(link, goodbye_queued ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
 }

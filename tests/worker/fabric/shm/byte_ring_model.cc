@@ -92,7 +92,7 @@ struct ring_model : rl::test_suite<ring_model, 2> {
     {
         mine.sleeping.store(1, rl::mo_relaxed, $);
         muster_ring_fence();
-        if (!muster_ring_has_news(&mine.ring)) {
+        if (!muster_ring_has_changed(&mine.ring)) {
             mine.wake.wait(false, false, $);
         }
         mine.sleeping.store(0, rl::mo_relaxed, $);

@@ -164,7 +164,7 @@ static void say_randomly(const struct pretender *pretender)
     struct shm_packet packet = {.kind = SHM_ANSWER + below(6),
                                 .word = below(3),
                                 .generation = (uint64_t)rand_r(&seed) << below(33)};
-    bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_PIECE;
+    bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_ALLOCATION;
     packet.generation = below(2) == 0 ? packet.generation : SHM_REGION_BYTES;
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
 }
@@ -268,11 +268,11 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
 static void expect_refused(struct rig *rig, uint64_t count)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (muster_fabric_figures(rig->fabrics[0]).strangers_refused < count &&
+    while (muster_fabric_figures(rig->fabrics[0]).connections_rejected < count &&
            muster_clock_ns() < deadline_ns) {
         rig_look(rig, 0, 1);
     }
-    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).strangers_refused, count);
+    assert_int_equal(muster_fabric_figures(rig->fabrics[0]).connections_rejected, count);
 }
 
 static void test_strangers_are_turned_away_and_counted(void **state)

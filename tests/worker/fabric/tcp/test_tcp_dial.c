@@ -182,7 +182,7 @@ static void link_comes_up_beside_members(const char *token)
     link_comes_up_beside(others->rig.peers[0].addresses[0]);
     atomic_store(&others->over, true);
     (void)pthread_join(others->thread, NULL);
-    assert_true(muster_fabric_figures(others->rig.fabrics[0]).strangers_refused > 0);
+    assert_true(muster_fabric_figures(others->rig.fabrics[0]).connections_rejected > 0);
     rig_finish(&others->rig);
     test_free(others);
 }

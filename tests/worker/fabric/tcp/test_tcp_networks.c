@@ -187,8 +187,8 @@ static void who_finds_itself_goes_on(void **state)
     rig_begin(&rig);
     rig_run(&rig, exchange_with_all, NULL);
     assert_carried(&rig, 1, "10.1.0.");
-    assert_true(muster_fabric_figures(rig.fabrics[0]).strangers_refused +
-                    muster_fabric_figures(rig.fabrics[1]).strangers_refused >
+    assert_true(muster_fabric_figures(rig.fabrics[0]).connections_rejected +
+                    muster_fabric_figures(rig.fabrics[1]).connections_rejected >
                 0);
     rig_finish(&rig);
 }

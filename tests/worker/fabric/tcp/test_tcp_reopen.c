@@ -177,7 +177,7 @@ static void a_successor_at_the_peers_address_gets_no_connection(void **state)
     meet(&peer);
     for (int times = 0; times < 2; times++) {
         for (uint32_t i = 1; i < peer.connections; i++) {
-            say(peer.fds[i], MUSTER_REFUSED_STRANGER);
+            say(peer.fds[i], MUSTER_REFUSED_UNKNOWN);
             unsigned char byte;
             assert_int_equal(receive(&peer, peer.fds[i], &byte, 1), 0);
             hang_up(&peer, i);

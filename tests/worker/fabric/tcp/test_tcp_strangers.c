@@ -69,8 +69,8 @@ static void strangers_make_room_for_members(void **state)
     descriptors_take_away(&before);
     rig_run(&rig, rig_exchange, NULL);
     descriptors_give_back(&before);
-    assert_true(muster_fabric_figures(rig.fabrics[0]).strangers_refused +
-                    muster_fabric_figures(rig.fabrics[1]).strangers_refused >=
+    assert_true(muster_fabric_figures(rig.fabrics[0]).connections_rejected +
+                    muster_fabric_figures(rig.fabrics[1]).connections_rejected >=
                 2);
     for (uint32_t i = 0; i < 2 * STRANGERS_EACH; i++) {
         close(fds[i]);

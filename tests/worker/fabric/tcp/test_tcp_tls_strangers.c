@@ -58,7 +58,7 @@ static int remove_certificates(void **state)
 
 static uint64_t refused_by(struct rig *rig, uint32_t rank)
 {
-    return muster_fabric_figures(rig->fabrics[rank]).strangers_refused;
+    return muster_fabric_figures(rig->fabrics[rank]).connections_rejected;
 }
 
 /* Rank 0 calls and waits. Rank 1 computes for longer than a stranger would have for its hello. */

@@ -24,10 +24,11 @@ static void calls_for_what_is_missing_become_rare_and_never_end(void **state)
     struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER};
     for (uint32_t i = 0; i < CALLS; i++) {
         int64_t before_ns = muster_clock_ns();
-        muster_dialler_missed(&dialler);
+        muster_dialler_retry_path(&dialler);
         expect_due(&dialler, before_ns, 100U << (i < 13 ? i : 13));
         int64_t due_ns = dialler.redial_ns;
-        muster_dialler_missed(&dialler); /* a second one that is missing waits for the same call */
+        muster_dialler_retry_path(
+            &dialler); /* a second one that is missing waits for the same call */
         assert_int_equal(dialler.redial_ns, due_ns);
         dialler.redial_ns = MUSTER_NEVER; /* it has called */
     }
@@ -36,14 +37,14 @@ static void calls_for_what_is_missing_become_rare_and_never_end(void **state)
 static void a_loss_is_called_for_soon(void **state)
 {
     (void)state;
-    struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER, .missed = 13};
-    muster_dialler_missed(&dialler);
+    struct muster_dialler dialler = {.redial_ns = MUSTER_NEVER, .failed_path_dials = 13};
+    muster_dialler_retry_path(&dialler);
     int64_t before_ns = muster_clock_ns();
-    muster_dialler_lost(&dialler);
+    muster_dialler_path_lost(&dialler);
     expect_due(&dialler, before_ns, 100);
     before_ns = muster_clock_ns();
     dialler.redial_ns = MUSTER_NEVER;
-    muster_dialler_missed(&dialler);
+    muster_dialler_retry_path(&dialler);
     expect_due(&dialler, before_ns, 200);
 }
 

@@ -22,12 +22,12 @@
 enum { PIECES_MAX = 4 }; /* in one go, then other links have their turn */
 
 /* False if it does not say where the data is: the peer may write what it likes. */
-static bool read_offer(const struct muster_unexpected *take, struct shm_offer *ret_offer)
+static bool read_offer(const struct muster_unexpected *get, struct shm_offer *ret_offer)
 {
-    if (take->frame.length != sizeof *ret_offer) {
+    if (get->frame.length != sizeof *ret_offer) {
         return false;
     }
-    memcpy(ret_offer, take->data, sizeof *ret_offer);
+    memcpy(ret_offer, get->data, sizeof *ret_offer);
     return ret_offer->slot < SHM_OFFERS_MAX;
 }
 
@@ -110,13 +110,13 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void take_piece(struct shm_link *link, struct muster_unexpected *take,
+static void take_piece(struct shm_link *link, struct muster_unexpected *get,
                        const struct shm_offer *offer, struct muster_transfer *receive)
 {
     struct muster_fabric *fabric = link->link->fabric;
     struct reading reading = {.link = link,
                               .receive = receive,
-                              .mapped = muster_shm_find_piece(link, offer, receive->size_bytes),
+                              .mapped = muster_shm_find_mapping(link, offer, receive->size_bytes),
                               .offer = offer,
                               .offset = receive->moved_bytes,
                               .size = piece_size(receive)};
@@ -130,17 +130,17 @@ static void take_piece(struct shm_link *link, struct muster_unexpected *take,
         muster_fabric_lock(fabric);
     }
     if (!good) {
-        muster_match_not_taken(&link->match, take);
+        muster_match_get_failed(&link->match, get);
         return;
     }
     receive->moved_bytes += reading.size;
     if (receive->moved_bytes < receive->size_bytes) {
-        DL_DELETE(link->match.takes, take); /* the others have their turn */
-        DL_APPEND(link->match.takes, take);
+        DL_DELETE(link->match.gets, get); /* the others have their turn */
+        DL_APPEND(link->match.gets, get);
     } else if (is_offered(link, offer) && (reading.mapped != NULL || peer_lives(link->path))) {
-        muster_match_taken(&link->match, take);
+        muster_match_get_done(&link->match, get);
     } else {
-        muster_match_not_taken(&link->match, take);
+        muster_match_get_failed(&link->match, get);
     }
 }
 
@@ -150,13 +150,13 @@ static bool fetch_piece(struct shm_link *link, const struct shm_offer *offer,
                         const struct muster_transfer *receive)
 {
     if (offer->region == 0 || receive->moved_bytes > 0 ||
-        muster_shm_find_piece(link, offer, receive->size_bytes) != NULL) {
+        muster_shm_find_mapping(link, offer, receive->size_bytes) != NULL) {
         return true;
     }
     return muster_shm_packets(link->path);
 }
 
-bool muster_shm_take_offers(struct shm_link *end)
+bool muster_shm_get_offered(struct shm_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
@@ -165,21 +165,21 @@ bool muster_shm_take_offers(struct shm_link *end)
         if (link->end != end || link->opened != opened || link->state != MUSTER_LINK_OPEN) {
             return false;
         }
-        struct muster_unexpected *take = end->match.takes;
-        if (take == NULL) {
+        struct muster_unexpected *get = end->match.gets;
+        if (get == NULL) {
             return true;
         }
         struct shm_offer offer;
-        struct muster_transfer *receive = muster_match_take_receive(&end->match, take);
-        if (receive == NULL || !read_offer(take, &offer)) {
-            muster_match_not_taken(&end->match, take);
+        struct muster_transfer *receive = muster_match_get_receive(&end->match, get);
+        if (receive == NULL || !read_offer(get, &offer)) {
+            muster_match_get_failed(&end->match, get);
         } else if (!fetch_piece(end, &offer, receive)) {
             return false;
         } else {
-            take_piece(end, take, &offer, receive);
+            take_piece(end, get, &offer, receive);
         }
     }
-    if (end->match.takes != NULL) {
+    if (end->match.gets != NULL) {
         muster_link_mark(link);
     }
     return true;
