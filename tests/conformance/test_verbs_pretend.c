@@ -54,8 +54,7 @@ static void what_paths_that_are_hung_up_carried_goes_by_others(void **state)
     assert_int_equal(verbs_pretend_offences(), 0);
 }
 
-/* Withdrawing ------------------------------------------------------------------------------------
- */
+/* Withdrawing ---------------------------------------------------------------------------------- */
 
 static pthread_barrier_t both;
 static uint32_t broken; /* of paths */
@@ -137,8 +136,7 @@ static void what_is_withdrawn_is_read_no_more_and_the_rest_goes_on(void **state)
     assert_int_equal(verbs_pretend_offences(), 0);
 }
 
-/* The end ----------------------------------------------------------------------------------------
- */
+/* The end -------------------------------------------------------------------------------------- */
 
 static char *lose_all(struct rig *rig, uint32_t rank, void *user)
 {
@@ -174,8 +172,7 @@ static void a_link_is_lost_with_its_last_path_in_the_words_of_the_device(void **
     rig_finish(&rig);
 }
 
-/* What is asked for ------------------------------------------------------------------------------
- */
+/* What is asked for ---------------------------------------------------------------------------- */
 
 static void refuse(const char *device, uint32_t connections, const char *words)
 {

@@ -31,8 +31,7 @@ static void count(uint32_t *counter, int change)
     (void)pthread_mutex_unlock(&spy.mutex);
 }
 
-/* What the transport calls ----------------------------------------------------------------------
- */
+/* What the transport calls --------------------------------------------------------------------- */
 
 static struct ibv_qp *create_pair(struct ibv_pd *domain, struct ibv_qp_init_attr *wanted)
 {
@@ -176,8 +175,7 @@ void verbs_spy_start(void)
     table->get_async_event = get_event;
 }
 
-/* What the test asks ----------------------------------------------------------------------------
- */
+/* What the test asks --------------------------------------------------------------------------- */
 
 static size_t read_locked(const size_t *wide, const uint32_t *narrow)
 {

@@ -41,8 +41,7 @@ static void strike_and_go_on(void (*strike)(void), const char *words)
     verbs_spy_expect_nothing_held();
 }
 
-/* Pairs -----------------------------------------------------------------------------------------
- */
+/* Pairs ---------------------------------------------------------------------------------------- */
 
 static void break_first_pair(void)
 {
@@ -127,8 +126,7 @@ static void where_no_more_queue_pairs_can_be_had_links_are_tcp(void **state)
     muster_log_set_level(MUSTER_LOG_WARN);
 }
 
-/* Processes -------------------------------------------------------------------------------------
- */
+/* Processes ------------------------------------------------------------------------------------ */
 
 static struct rig_child child;
 
@@ -233,8 +231,7 @@ static void a_sender_stopped_in_a_large_message_is_waited_for(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-/* Memory ----------------------------------------------------------------------------------------
- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 static void limit_memory(rlim_t bytes)
 {

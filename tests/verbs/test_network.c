@@ -19,8 +19,7 @@
 
 enum { LOG_BYTES = 8192 };
 
-/* What is logged ---------------------------------------------------------------------------------
- */
+/* What is logged ------------------------------------------------------------------------------- */
 
 static int log_file, log_before = -1;
 
@@ -69,8 +68,7 @@ static int show_log(void **state)
     return 0;
 }
 
-/* Links ------------------------------------------------------------------------------------------
- */
+/* Links ---------------------------------------------------------------------------------------- */
 
 static void take_turns(uint32_t rank, struct fabric_wish *wish)
 {
@@ -85,8 +83,7 @@ static const struct rig_transport network = {
 static const struct rig_transport with_tcp = {
     .name = "verbs between two devices, else TCP", .options.verbs = 1, .prepare = take_turns};
 
-/* A port goes down ------------------------------------------------------------------------------
- */
+/* A port goes down ----------------------------------------------------------------------------- */
 
 /* With it goes the TCP connection of the link, which the guest leads over its loopback. */
 static void pull_cable(void)
@@ -174,8 +171,7 @@ static void a_port_that_went_down_meanwhile_is_noticed_and_tcp_serves(void **sta
     verbs_spy_expect_nothing_held();
 }
 
-/* Of several devices ---------------------------------------------------------------------------
- */
+/* Of several devices --------------------------------------------------------------------------- */
 
 static void take_two_each(uint32_t rank, struct fabric_wish *wish)
 {
@@ -201,7 +197,7 @@ static uint32_t pull_first_cable(uint32_t count, unsigned *seed)
 /* The path was called for in vain. */
 static void put_first_cable_back(void)
 {
-    await_in_log("not one more path over RDMA: RDMA device rxe0: its port 1 is");
+    await_in_log("no further path over RDMA: RDMA device rxe0: its port 1 is");
     guest_plug(0, true);
 }
 
@@ -216,7 +212,7 @@ static uint32_t switch_last_off(uint32_t count, unsigned *seed)
 
 static void switch_last_on(void)
 {
-    await_in_log("not one more path over RDMA: ");
+    await_in_log("no further path over RDMA: ");
     guest_switch(3, true);
 }
 
@@ -239,7 +235,7 @@ static void lose_one_and_go_on(uint32_t (*cut)(uint32_t count, unsigned *seed), 
     saboteur_run(&(struct saboteur_wish){
         .transport = &two_each, .connections = 2, .times = 1, .cut = cut, .mend = mend});
     finish_log(text);
-    assert_in_range(count_words(text, "not one more path over RDMA: "), 1, 2);
+    assert_in_range(count_words(text, "no further path over RDMA: "), 1, 2);
     verbs_spy_expect_nothing_held();
 }
 
@@ -255,8 +251,7 @@ static void without_one_of_two_interfaces_the_link_goes_on_by_the_other(void **s
     lose_one_and_go_on(switch_last_off, switch_last_on);
 }
 
-/* Packets ---------------------------------------------------------------------------------------
- */
+/* Packets -------------------------------------------------------------------------------------- */
 
 static void lost_packets_are_sent_again(void **state)
 {
@@ -293,7 +288,7 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
     rig_run(&rig, rig_exchange, NULL);
     char text[LOG_BYTES];
     finish_log(text);
-    if (strstr(text, "not over RDMA: ") == NULL ||
+    if (strstr(text, "no link over RDMA: ") == NULL ||
         strstr(text, "no packets as large as the RDMA devices' (MTU)") == NULL) {
         fail_msg("\"%s\" does not speak of the MTU", text);
     }
@@ -303,8 +298,7 @@ static void where_large_packets_do_not_come_through_links_are_tcp(void **state)
     verbs_spy_expect_nothing_held();
 }
 
-/* Addresses -------------------------------------------------------------------------------------
- */
+/* Addresses ------------------------------------------------------------------------------------ */
 
 /* In the order in which the interfaces get them. */
 #define GID_IPV4 "1"

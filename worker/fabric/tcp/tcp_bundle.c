@@ -370,11 +370,11 @@ static bool all_is_sent(const struct tcp_link *link)
 
 static void send_end_of_stream(struct tcp_link *link)
 {
-    if (link->parting && !link->parted && all_is_sent(link)) {
-        link->parted = true;
+    if (link->goodbye_queued && !link->goodbye_sent && all_is_sent(link)) {
+        link->goodbye_sent = true;
         for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {
             if (link->paths[i] != NULL) {
-                muster_tcp_path_end(link->paths[i]);
+                muster_tcp_path_shutdown(link->paths[i]);
             }
         }
     }
@@ -443,7 +443,7 @@ static muster_status acknowledged(struct tcp_link *link, uint64_t number)
     return MUSTER_OK;
 }
 
-muster_status muster_tcp_bundle_begin(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_header(struct tcp_path *path)
 {
     const unsigned char *envelope = path->header;
     struct muster_frame frame;
@@ -485,7 +485,7 @@ static muster_status deliver(struct tcp_link *link, const struct tcp_arrived_fra
     return status;
 }
 
-muster_status muster_tcp_bundle_end(struct tcp_path *path)
+muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path)
 {
     struct tcp_bundle *bundle = path->link->bundle;
     struct tcp_arrived_frame *arrived = TAKE(path->arriving);

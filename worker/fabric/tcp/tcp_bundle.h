@@ -57,9 +57,9 @@ void muster_tcp_bundle_abandon(struct tcp_path *path);
 
 /* Receives an envelope and a header, which are in path->header. Sets path->arriving, or leaves it
  * NULL if no frame follows. MUSTER_INVALID: the peer breaks the rules. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_begin(struct tcp_path *path);
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_header(struct tcp_path *path);
 /* The payload of path->arriving is complete. Delivers all frames that are in order now; the link
  * may be closed afterwards. */
-MUSTER_CHECKED muster_status muster_tcp_bundle_end(struct tcp_path *path);
+MUSTER_CHECKED muster_status muster_tcp_bundle_receive_frame(struct tcp_path *path);
 
 #endif

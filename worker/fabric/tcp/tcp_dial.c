@@ -74,9 +74,9 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
     path->pending.deadline_ns = muster_clock_after_ms(TCP_DIAL_MS);
     if (index == 0) {
         struct tcp_dialling *dialling = &link->dialling;
-        dialling->calls[dialling->call_count++] = path;
-        if (dialling->give_up_ns < path->pending.deadline_ns) {
-            path->pending.deadline_ns = dialling->give_up_ns;
+        dialling->attempts[dialling->attempt_count++] = path;
+        if (dialling->attempts_deadline_ns < path->pending.deadline_ns) {
+            path->pending.deadline_ns = dialling->attempts_deadline_ns;
         }
     }
     return 0;
@@ -130,12 +130,13 @@ static void give_up(struct tcp_link *link)
         muster_dialler_crossed(&link->dialler);
         return;
     }
-    if (dialling->hung_up && muster_dialler_retry(&link->dialler)) {
+    if (dialling->peer_closed && muster_dialler_retry(&link->dialler)) {
         return;
     }
-    if (!dialling->refused && !dialling->hung_up && muster_clock_ns() < dialling->wait_until_ns) {
-        dialling->waiting = true; /* the peer may be able to dial this member */
-        link->dialler.redial_ns = dialling->wait_until_ns;
+    if (!dialling->refused && !dialling->peer_closed &&
+        muster_clock_ns() < dialling->await_peer_until_ns) {
+        dialling->awaiting_peer = true; /* the peer may be able to dial this member */
+        link->dialler.redial_ns = dialling->await_peer_until_ns;
         return;
     }
     lose(link, dialling->count > 0 ? dialling->failures : "it has no TCP address");
@@ -162,7 +163,7 @@ static void dial_next_address(struct tcp_link *link)
         note_error(link, &address, error);
     }
     link->dialler.redial_ns = MUSTER_NEVER;
-    if (dialling->call_count == 0) {
+    if (dialling->attempt_count == 0) {
         give_up(link);
     }
 }
@@ -173,10 +174,10 @@ void muster_tcp_dial(struct tcp_link *link)
     struct tcp_dialling *dialling = &link->dialling;
     const struct muster_peer *peer = &link->link->peer;
     memset(dialling, 0, sizeof *dialling);
-    dialling->wait_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
-    dialling->give_up_ns = muster_clock_after_ms(TCP_REACH_MS);
+    dialling->await_peer_until_ns = muster_clock_after_ms(TCP_DIAL_MS);
+    dialling->attempts_deadline_ns = muster_clock_after_ms(TCP_REACH_MS);
     dialling->count = muster_addresses_order(
-        &link->tcp->here, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
+        &link->tcp->host_addresses, peer, strcmp(peer->host, fabric->host) == 0, dialling->order);
     muster_random_bytes(&link->calls.ticket, sizeof link->calls.ticket);
     link->calls.ticket |= 1; /* 0 is none */
     dial_next_address(link);
@@ -189,7 +190,7 @@ void muster_tcp_dial_due(struct tcp_link *link)
         dial_others(link);
     } else if (dialling->next < dialling->count) {
         dial_next_address(link);
-    } else if (dialling->waiting) {
+    } else if (dialling->awaiting_peer) {
         lose(link, dialling->failures);
     } else {
         muster_tcp_dial(link);
@@ -239,13 +240,13 @@ static void send_hello(struct tcp_path *path)
     errno = EPROTO;
     /* A peer that refuses the certificate closes the connection, but its alert is still to be read.
      */
-    if (!muster_tcp_path_say(path, bytes, sizeof bytes) && path->tls == NULL) {
+    if (!muster_tcp_path_send_all(path, bytes, sizeof bytes) && path->tls == NULL) {
         muster_tcp_dial_failed(path, errno);
         return;
     }
     await_answer(path);
     if (path->index == 0 && link->dialling.next < link->dialling.count) {
-        link->dialler.redial_ns = muster_clock_after_ms(TCP_SILENT_MS);
+        link->dialler.redial_ns = muster_clock_after_ms(TCP_ANSWER_STAGGER_MS);
     }
 }
 
@@ -256,19 +257,19 @@ static void greeting_failed(struct tcp_path *path, int error)
     if (path->tls != NULL && error != 0 && !muster_tls_is_disconnected(path->tls)) {
         dialling->refused = true;
     } else {
-        dialling->hung_up = true; /* it may have dropped the connection for lack of room */
+        dialling->peer_closed = true; /* it may have dropped the connection for lack of room */
     }
     attempt_failed(path, error == 0 ? "it closes the connection without an answer"
-                                    : muster_tcp_path_words(path, error));
+                                    : muster_tcp_path_error(path, error));
 }
 
 static void secure(struct tcp_path *path)
 {
     switch (muster_tcp_secure_dialled(path)) {
-    case TCP_SECURED:
+    case TCP_TLS_READY:
         send_hello(path);
         break;
-    case TCP_INSECURE:
+    case TCP_TLS_PLAIN:
         if (path->tls != NULL) {
             muster_tls_channel_destroy(TAKE(path->tls));
             await_answer(path); /* it is a refusal */
@@ -276,9 +277,9 @@ static void secure(struct tcp_path *path)
             send_hello(path);
         }
         break;
-    case TCP_UNSECURED:
+    case TCP_TLS_PENDING:
         break;
-    case TCP_BROKEN:
+    case TCP_TLS_FAILED:
         if (path->tls == NULL) {
             muster_tcp_dial_failed(path, errno);
         } else {
@@ -310,9 +311,9 @@ static void cross_attempts(struct tcp_path *path)
     dialling->crossed = true;
     dialling->next = dialling->count;
     muster_tcp_path_close(path);
-    for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1]->pending.phase == MUSTER_PHASE_DIALLING) {
-            muster_tcp_path_close(dialling->calls[i - 1]);
+    for (uint32_t i = dialling->attempt_count; i > 0; i--) {
+        if (dialling->attempts[i - 1]->pending.phase == MUSTER_PHASE_DIALLING) {
+            muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
     dial_next_address(link);
@@ -330,7 +331,7 @@ static void handle_verdict(struct tcp_path *path, enum muster_verdict verdict)
         break;
     case MUSTER_WAIT:
         link->dialler.redial_ns = MUSTER_NEVER;
-        muster_tcp_calls_drop(link, path);
+        muster_tcp_attempts_close(link, path);
         break;
     case MUSTER_REFUSED_CROSSED:
         cross_attempts(path);
@@ -356,7 +357,7 @@ static void handle_other_verdict(struct tcp_path *path, enum muster_verdict verd
 {
     struct tcp_link *link = path->link;
     if (verdict == MUSTER_WELCOME && link->path_count < MUSTER_CONNECTIONS_MAX) {
-        muster_tcp_widen_link(path, link);
+        muster_tcp_add_path(path, link);
     } else if (verdict != MUSTER_WAIT) {
         muster_tcp_path_close(path);
         note_missing(link);

@@ -16,8 +16,8 @@ static void open_path(struct tcp_path *path, struct tcp_link *link)
     }
     link->paths[path->place] = path;
     link->path_count++;
-    muster_tcp_bound_sending(path->pending.watch.fd);
-    muster_tcp_be_patient(path->pending.watch.fd);
+    muster_tcp_limit_send_buffer(path->pending.watch.fd);
+    muster_tcp_disable_user_timeout(path->pending.watch.fd);
     muster_tcp_path_watch(path, false);
     muster_link_mark(link->link); /* frames may have arrived with the hello or the answer */
 }
@@ -36,7 +36,7 @@ static void log_open(const struct tcp_path *path, const struct muster_link *link
 
 void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t connections)
 {
-    muster_tcp_calls_drop(link, path);
+    muster_tcp_attempts_close(link, path);
     open_path(path, link);
     log_open(path, link->link);
     link->path = path;
@@ -49,7 +49,7 @@ void muster_tcp_open_link(struct tcp_path *path, struct tcp_link *link, uint32_t
     muster_link_opened(link->link);
 }
 
-void muster_tcp_widen_link(struct tcp_path *path, struct tcp_link *link)
+void muster_tcp_add_path(struct tcp_path *path, struct tcp_link *link)
 {
     open_path(path, link);
     muster_bundle_path_opened(&link->dialler);

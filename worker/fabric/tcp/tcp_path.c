@@ -26,9 +26,9 @@ static void free_path(struct muster_watch *watch)
 
 static void leave_attempts(struct tcp_dialling *dialling, const struct tcp_path *path)
 {
-    for (uint32_t i = 0; i < dialling->call_count; i++) {
-        if (dialling->calls[i] == path) {
-            dialling->calls[i] = dialling->calls[--dialling->call_count];
+    for (uint32_t i = 0; i < dialling->attempt_count; i++) {
+        if (dialling->attempts[i] == path) {
+            dialling->attempts[i] = dialling->attempts[--dialling->attempt_count];
             return;
         }
     }
@@ -83,14 +83,14 @@ void muster_tcp_paths_close(struct tcp_link *link)
     }
 }
 
-void muster_tcp_calls_drop(struct tcp_link *link, const struct tcp_path *but)
+void muster_tcp_attempts_close(struct tcp_link *link, const struct tcp_path *but)
 {
     struct tcp_dialling *dialling = &link->dialling;
     dialling->next = dialling->count;
-    dialling->waiting = false;
-    for (uint32_t i = dialling->call_count; i > 0; i--) {
-        if (dialling->calls[i - 1] != but) {
-            muster_tcp_path_close(dialling->calls[i - 1]);
+    dialling->awaiting_peer = false;
+    for (uint32_t i = dialling->attempt_count; i > 0; i--) {
+        if (dialling->attempts[i - 1] != but) {
+            muster_tcp_path_close(dialling->attempts[i - 1]);
         }
     }
 }
@@ -106,25 +106,25 @@ ssize_t muster_tcp_path_send(struct tcp_path *path, struct iovec *parts, int cou
     return sendmsg(path->pending.watch.fd, &message, MSG_NOSIGNAL);
 }
 
-bool muster_tcp_path_say(struct tcp_path *path, const unsigned char *bytes, size_t size)
+bool muster_tcp_path_send_all(struct tcp_path *path, const unsigned char *bytes, size_t size)
 {
     struct iovec part = {.iov_base = (void *)bytes, .iov_len = size}; /* only read */
     return muster_tcp_path_send(path, &part, 1) == (ssize_t)size;
 }
 
 ssize_t muster_tcp_path_receive(struct tcp_path *path, const struct iovec *parts, int count,
-                                bool held)
+                                bool buffered_only)
 {
-    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, held)
+    return path->tls != NULL ? muster_tls_receive(path->tls, parts, count, buffered_only)
                              : readv(path->pending.watch.fd, parts, count);
 }
 
-const char *muster_tcp_path_words(const struct tcp_path *path, int error)
+const char *muster_tcp_path_error(const struct tcp_path *path, int error)
 {
     return path->tls != NULL && error == EPROTO ? muster_tls_reason(path->tls) : strerror(error);
 }
 
-void muster_tcp_path_end(struct tcp_path *path)
+void muster_tcp_path_shutdown(struct tcp_path *path)
 {
     if (path->tls != NULL) {
         muster_tls_shutdown(path->tls);
@@ -158,7 +158,7 @@ static void set_options(int fd)
     }
 }
 
-void muster_tcp_bound_sending(int fd)
+void muster_tcp_limit_send_buffer(int fd)
 {
     const int size = TCP_LOCAL_SEND_BYTES;
     if (muster_address_within_host(fd)) {
@@ -168,7 +168,7 @@ void muster_tcp_bound_sending(int fd)
 
 /* TCP_USER_TIMEOUT would also end the connection to a peer that computes with a full receive
  * buffer, although its kernel answers every probe. */
-void muster_tcp_be_patient(int fd)
+void muster_tcp_disable_user_timeout(int fd)
 {
     const int none = 0;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);

@@ -11,7 +11,7 @@ enum { READS_MAX = 8 }; /* system calls before other links have their turn */
 
 static void reject_peer(struct tcp_path *path)
 {
-    muster_whole_frame_reject(path->link->link, path->link->parting);
+    muster_whole_frame_reject(path->link->link, path->link->goodbye_queued);
 }
 
 static bool is_bundled(const struct tcp_path *path)
@@ -23,7 +23,7 @@ static void complete_frame(struct tcp_path *path)
 {
     path->in_payload = false;
     if (is_bundled(path)) {
-        if (muster_tcp_bundle_end(path) != MUSTER_OK && !path->pending.watch.retired) {
+        if (muster_tcp_bundle_receive_frame(path) != MUSTER_OK && !path->pending.watch.retired) {
             reject_peer(path);
         }
     } else if (muster_whole_frame_complete(&path->link->match, &path->in) != MUSTER_OK) {
@@ -33,7 +33,7 @@ static void complete_frame(struct tcp_path *path)
 
 static void begin_bundle_frame(struct tcp_path *path)
 {
-    if (muster_tcp_bundle_begin(path) != MUSTER_OK) {
+    if (muster_tcp_bundle_receive_header(path) != MUSTER_OK) {
         reject_peer(path);
         return;
     }
@@ -122,7 +122,7 @@ static void receive_staged(struct tcp_path *path, const unsigned char *bytes, si
 }
 
 /* Reads once from the socket, or from what TLS has buffered. True: there may be more. */
-static bool receive_once(struct tcp_path *path, bool held)
+static bool receive_once(struct tcp_path *path, bool buffered_only)
 {
     struct tcp *tcp = path->tcp;
     struct iovec parts[2];
@@ -141,14 +141,14 @@ static bool receive_once(struct tcp_path *path, bool held)
     size_t staged = path->in_payload ? TCP_TAIL_BYTES : TCP_STAGING_BYTES;
     parts[count++].iov_len = staged;
     muster_fabric_unlock(tcp->pending_list.fabric);
-    ssize_t got = muster_tcp_path_receive(path, parts, count, held);
+    ssize_t got = muster_tcp_path_receive(path, parts, count, buffered_only);
     int error = errno;
     muster_fabric_lock(tcp->pending_list.fabric);
     if (got < 0 && (error == EAGAIN || error == EINTR)) {
         return false;
     }
     if (got <= 0) {
-        muster_tcp_path_lose(path, got < 0 ? muster_tcp_path_words(path, error)
+        muster_tcp_path_lost(path, got < 0 ? muster_tcp_path_error(path, error)
                                            : "it closed the connection without goodbye");
         return false;
     }
@@ -174,7 +174,7 @@ void muster_tcp_receive(struct tcp_path *path)
     }
 }
 
-bool muster_tcp_receive_held(struct tcp_link *end)
+bool muster_tcp_receive_buffered(struct tcp_link *end)
 {
     struct muster_link *link = end->link;
     for (uint32_t i = 0; i < MUSTER_CONNECTIONS_MAX; i++) {

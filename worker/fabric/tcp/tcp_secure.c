@@ -22,22 +22,24 @@ static int peek_first_byte(struct tcp_path *path, unsigned char *ret_first)
 }
 
 /* Without the lock: public-key operations take long, and other threads may post meanwhile. */
-static enum muster_tcp_secured continue_handshake(struct tcp_path *path)
+static enum muster_tcp_tls_state continue_handshake(struct tcp_path *path)
 {
     struct muster_fabric *fabric = path->tcp->pending_list.fabric;
     muster_fabric_yield(fabric);
     if (path->pending.watch.retired) {
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
     muster_fabric_unlock(fabric);
     muster_status status = muster_tls_handshake(path->tls);
     muster_fabric_lock(fabric);
     if (path->pending.watch.retired) {
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
     path->tls_ready = status == MUSTER_OK;
     muster_tcp_path_watch(path, false);
-    return path->tls_ready ? TCP_SECURED : status == MUSTER_RETRY ? TCP_UNSECURED : TCP_BROKEN;
+    return path->tls_ready          ? TCP_TLS_READY
+           : status == MUSTER_RETRY ? TCP_TLS_PENDING
+                                    : TCP_TLS_FAILED;
 }
 
 static bool create_channel(struct tcp_path *path, bool dialling)
@@ -54,69 +56,69 @@ static void refuse_tls(struct tcp_path *path)
     muster_pending_refuse_with(&path->pending, MUSTER_REFUSED_PLAIN, MUSTER_REJECTED_TLS);
 }
 
-static enum muster_tcp_secured begin_accepted(struct tcp_path *path)
+static enum muster_tcp_tls_state begin_accepted(struct tcp_path *path)
 {
     unsigned char first = 0;
     int first_byte_seen = peek_first_byte(path, &first);
     if (first_byte_seen <= 0) {
-        return first_byte_seen == 0 ? TCP_UNSECURED
-                                    : TCP_INSECURE; /* reading reports how it ended */
+        return first_byte_seen == 0 ? TCP_TLS_PENDING
+                                    : TCP_TLS_PLAIN; /* reading reports how it ended */
     }
     if (!muster_tls_is_handshake(first)) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
     if (path->tcp->tls == NULL) {
         refuse_tls(path);
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
     if (!create_channel(path, false)) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_TOO_MANY);
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
-    return TCP_SECURED;
+    return TCP_TLS_READY;
 }
 
-enum muster_tcp_secured muster_tcp_secure_accepted(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_accepted(struct tcp_path *path)
 {
     if (path->tls_ready) {
-        return TCP_SECURED;
+        return TCP_TLS_READY;
     }
     if (!path->first_byte_seen) {
-        enum muster_tcp_secured first_byte_seen = begin_accepted(path);
-        if (first_byte_seen != TCP_SECURED) {
+        enum muster_tcp_tls_state first_byte_seen = begin_accepted(path);
+        if (first_byte_seen != TCP_TLS_READY) {
             return first_byte_seen;
         }
     }
     if (path->tls == NULL) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
-    enum muster_tcp_secured tls_ready = continue_handshake(path);
-    if (tls_ready == TCP_BROKEN) {
+    enum muster_tcp_tls_state tls_ready = continue_handshake(path);
+    if (tls_ready == TCP_TLS_FAILED) {
         muster_pending_refuse_because(&path->pending,
                                       muster_tls_is_disconnected(path->tls)
                                           ? MUSTER_REJECTED_SILENT
                                           : MUSTER_REJECTED_HANDSHAKE,
                                       muster_tls_reason(path->tls));
-        return TCP_UNSECURED;
+        return TCP_TLS_PENDING;
     }
     return tls_ready;
 }
 
-enum muster_tcp_secured muster_tcp_secure_dialled(struct tcp_path *path)
+enum muster_tcp_tls_state muster_tcp_secure_dialled(struct tcp_path *path)
 {
     unsigned char first = 0;
     if (path->tcp->tls == NULL) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
     if (path->tls == NULL) {
         path->pending.deadline_ns = MUSTER_NEVER; /* a peer that computes answers later */
         if (!create_channel(path, true)) {
             errno = ENOMEM;
-            return TCP_BROKEN;
+            return TCP_TLS_FAILED;
         }
     } else if (!path->first_byte_seen && peek_first_byte(path, &first) > 0 &&
                muster_answer_begins(first)) {
-        return TCP_INSECURE;
+        return TCP_TLS_PLAIN;
     }
     return continue_handshake(path);
 }

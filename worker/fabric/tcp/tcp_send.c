@@ -12,7 +12,7 @@ enum {
     CALLS_MAX = 4,           /* system calls before other links have their turn */
 };
 
-static size_t frame_bytes(const struct tcp_outgoing *out)
+static size_t frame_bytes(const struct tcp_sent_frame *out)
 {
     return MUSTER_FRAME_SIZE + out->frame.size;
 }
@@ -24,7 +24,7 @@ static void fill_frames(struct tcp_path *path)
         bytes += frame_bytes(&path->frames[i]);
     }
     while (path->frame_count < TCP_FRAMES_MAX && bytes < CALL_BYTES) {
-        struct tcp_outgoing *out = &path->frames[path->frame_count];
+        struct tcp_sent_frame *out = &path->frames[path->frame_count];
         if (!muster_match_next(&path->link->match, &out->frame)) {
             return;
         }
@@ -44,7 +44,7 @@ static void add(struct iovec *parts, int *count, unsigned char *bytes, size_t si
     }
 }
 
-static void add_frame_parts(struct iovec *parts, int *count, struct tcp_outgoing *out)
+static void add_frame_parts(struct iovec *parts, int *count, struct tcp_sent_frame *out)
 {
     size_t header = out->sent < MUSTER_FRAME_SIZE ? out->sent : MUSTER_FRAME_SIZE;
     size_t data = out->sent - header;
@@ -85,7 +85,7 @@ static void remove_frame(struct tcp_path *path, uint32_t index)
 /* The first frame that is not accepted has sent some of these bytes; returns the others. */
 static size_t advance_frame(struct tcp_path *path, size_t bytes)
 {
-    struct tcp_outgoing *out = &path->frames[path->accepted_count];
+    struct tcp_sent_frame *out = &path->frames[path->accepted_count];
     size_t left = frame_bytes(out) - out->sent;
     size_t taken = bytes < left ? bytes : left;
     out->sent += taken;
@@ -137,9 +137,9 @@ static void send_end_of_stream(struct tcp_path *path)
 {
     muster_tcp_path_watch(path, false);
     struct tcp_link *link = path->link;
-    if (link->parting && !link->parted) {
-        link->parted = true;
-        muster_tcp_path_end(path);
+    if (link->goodbye_queued && !link->goodbye_sent) {
+        link->goodbye_sent = true;
+        muster_tcp_path_shutdown(path);
     }
 }
 
@@ -197,7 +197,7 @@ void muster_tcp_flush(struct tcp_path *path)
 void muster_tcp_send_withdraw(struct tcp_path *path, const struct muster_operation_id *operation)
 {
     for (uint32_t i = path->frame_count; i > 0; i--) {
-        struct tcp_outgoing *out = &path->frames[i - 1];
+        struct tcp_sent_frame *out = &path->frames[i - 1];
         const struct muster_transfer *transfer = out->frame.transfer;
         if (transfer == NULL || !muster_operation_has(operation, &transfer->key)) {
             continue;

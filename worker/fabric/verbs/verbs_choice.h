@@ -45,7 +45,7 @@ struct muster_verbs_ports {
 };
 
 /* The user's selection. */
-struct muster_verbs_wish {
+struct muster_verbs_selection {
     const char *device; /* NULL: any */
     uint32_t port;      /* 0: any */
     int32_t gid;        /* index; -1: any */
@@ -55,7 +55,7 @@ struct muster_verbs_wish {
  * before IPv6, then link-local ones last. MUSTER_INVALID: there is none; the text says why and what
  * to do. */
 MUSTER_CHECKED muster_status muster_verbs_choose(const struct muster_verbs_ports *ports,
-                                                 const struct muster_verbs_wish *wish,
+                                                 const struct muster_verbs_selection *selection,
                                                  const struct muster_verbs_port **ret_port,
                                                  const struct muster_verbs_gid **ret_gid);
 

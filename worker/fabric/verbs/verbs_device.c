@@ -198,7 +198,7 @@ static muster_status open_chosen(struct muster_verbs_device *device)
     return make_registrations(device);
 }
 
-muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
+muster_status muster_verbs_device_open(const struct muster_verbs_selection *selection,
                                        struct muster_verbs_device *device)
 {
     const struct muster_verbs_port *port = NULL;
@@ -209,7 +209,7 @@ muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
         return muster_error_set(MUSTER_FATAL, "out of memory");
     }
     TRY(muster_verbs_ports_read(device->library, ports));
-    TRY(muster_verbs_choose(ports, wish, &port, &gid));
+    TRY(muster_verbs_choose(ports, selection, &port, &gid));
     memcpy(device->name, port->device, sizeof device->name);
     device->port = (uint8_t)port->number;
     device->gid = *gid;

@@ -37,8 +37,8 @@ MUSTER_CHECKED muster_status muster_verbs_ports_read(const struct muster_verbs_l
 
 /* Into zeroed storage. MUSTER_INVALID: there is no usable device; the text says why and what to do.
  * Then there is nothing to close. */
-MUSTER_CHECKED muster_status muster_verbs_device_open(const struct muster_verbs_wish *wish,
-                                                      struct muster_verbs_device *device);
+MUSTER_CHECKED muster_status muster_verbs_device_open(
+    const struct muster_verbs_selection *selection, struct muster_verbs_device *device);
 /* MUSTER_INVALID: its port is not active. Asks the device, which may take a moment. */
 MUSTER_CHECKED muster_status muster_verbs_check_port(const struct muster_verbs_device *device);
 void muster_verbs_device_close(struct muster_verbs_device *device);

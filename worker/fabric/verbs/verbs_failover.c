@@ -41,11 +41,13 @@ static bool lose(struct verbs_path *path, const char *what)
     struct verbs_link *end = path->link;
     struct muster_link *link = end->link;
     uint32_t others = muster_verbs_count_usable(end) - muster_verbs_path_is_usable(path);
-    if (others == 0 || end->parting || path->unrecoverable || !muster_verbs_drain(path, what) ||
-        !muster_verbs_abandon_sends(path) || !muster_verbs_abandon_receives(path)) {
-        muster_link_fail(
-            link, end->parting || path->peer_leaving ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST,
-            what);
+    if (others == 0 || end->goodbye_queued || path->unrecoverable ||
+        !muster_verbs_drain(path, what) || !muster_verbs_abandon_sends(path) ||
+        !muster_verbs_abandon_receives(path)) {
+        muster_link_fail(link,
+                         end->goodbye_queued || path->peer_leaving ? MUSTER_LINK_PEER_LEFT
+                                                                   : MUSTER_LINK_LOST,
+                         what);
         return false;
     }
     muster_bundle_path_lost(&end->calls, &end->dialler, others, what);

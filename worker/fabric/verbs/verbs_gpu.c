@@ -1,4 +1,14 @@
-/* Registers GPU memory with an RDMA device, so that the device reads it directly. */
+/*
+ * Registers GPU memory with an RDMA device, so that the device reads it directly: by a dma-buf that
+ * CUDA exports for the block (cuMemGetHandleForAddressRange and ibv_reg_dmabuf_mr: CUDA 11.7,
+ * rdma-core 34, Linux 5.12), or else by ibv_reg_mr(), which works where nvidia-peermem is loaded.
+ * If neither works, the sender copies by CUDA into its slots, 16 KiB at a time.
+ *
+ * A registration is valid as long as CUDA has the same buffer id for its address; memory that was
+ * freed and allocated again has another one. Where CUDA gives no id (memory of pools, mapped
+ * memory), it is valid for its transfer only. Run with simulated devices and a simulated libcuda so
+ * far (worker/fabric/verbs/verbs_pretend_gpu), not with a GPU.
+ */
 #include "worker/fabric/verbs/verbs_device.h"
 
 #include "worker/base/log.h"

@@ -22,6 +22,9 @@ enum {
     HOPS_MAX = 64,
 };
 
+/* A greeting: magic (8 bytes), queue pair (4), first packet sequence number (4), MTU as enum
+ * ibv_mtu (4), LID (4), type of the GID (4), segments (4), GID (16), address of the first segment
+ * (8), key of the segments (4), zero (4). Numbers are little-endian. */
 static const unsigned char magic[8] = {'M', 'U', 'S', 'T', 'E', 'R', 'r', '2'};
 
 /* Greetings ------------------------------------------------------------------------------------ */
@@ -346,6 +349,8 @@ void muster_verbs_pair_destroy(struct verbs_path *path)
     path->pair = NULL;
 }
 
+/* The queue pair goes first, then the memory that its device used, and the record when no thread
+ * can see it any more. */
 void muster_verbs_path_close(struct verbs_path *path)
 {
     muster_pending_remove(&path->pending);

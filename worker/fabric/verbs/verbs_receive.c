@@ -125,7 +125,7 @@ void muster_verbs_finish_receives(struct verbs_link *link)
 
 static enum verbs_delivery reject_peer(struct verbs_link *end)
 {
-    muster_whole_frame_reject(end->link, end->parting);
+    muster_whole_frame_reject(end->link, end->goodbye_queued);
     return VERBS_DELIVERED_LAST;
 }
 
