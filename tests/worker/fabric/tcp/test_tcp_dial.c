@@ -261,9 +261,9 @@ static void who_has_no_descriptor_left_blames_itself(void **state)
     char reason[MUSTER_REASON_SIZE];
     rig_init(&rig, &tcp, 2);
     rig_begin(&rig);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, expect_exhausted, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     rig_begin(&rig);
     assert_false(muster_fabric_out_of_descriptors(rig.fabrics[0], rig.generation, reason));
     rig_run(&rig, rig_exchange, NULL);

@@ -39,9 +39,9 @@ static void a_call_for_which_there_is_no_descriptor_is_taken_later(void **state)
     rig_init(&rig, &tcp, 2);
     int fd = stranger_connect(&rig, 0); /* to the kernel, so far */
     assert_true(fd >= 0);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     await_exhausted(&rig, true);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     await_exhausted(&rig, false);
     close(fd);
     stranger_await_refused(&rig, 1);
@@ -67,9 +67,9 @@ static void strangers_make_room_for_members(void **state)
         rig_look(&rig, 0, 5);
         rig_look(&rig, 1, 5);
     } while (muster_clock_ns() < until_ns);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, rig_exchange, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     assert_true(muster_fabric_figures(rig.fabrics[0]).connections_rejected +
                     muster_fabric_figures(rig.fabrics[1]).connections_rejected >=
                 2);
