@@ -129,7 +129,7 @@ static void draw_method(struct memory_call *call, bool buffers)
             call->shape.collective = MUSTER_ALLGATHER;
         }
     }
-    call->method = MUSTER_MEMORY_SLOTS;
+    call->method = MUSTER_MEMORY_STAGED;
 }
 
 static void place_buffers(struct memory_call *call, uint64_t *memory)

@@ -135,7 +135,7 @@ static muster_status open_on_all(const struct setup *setup,
     muster_group_memory_begin(*memory, setup->context->sequence + 1);
     TRY(all_ranks(setup, reads, &reads));
     *ret_reach =
-        (struct muster_memory_reach){.slot_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
+        (struct muster_memory_reach){.staging_bytes = MUSTER_GROUP_STAGING_BYTES, .buffers = reads};
     return MUSTER_OK;
 }
 
