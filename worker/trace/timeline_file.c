@@ -213,7 +213,7 @@ static bool name_track(struct muster_timeline_file *file, uint32_t number,
     char peer_text[32] = "";
     char track_text[32] = "";
     char text[EVENT_MAX_BYTES];
-    if (event->peer != MUSTER_TIMELINE_NOBODY) {
+    if (event->peer != MUSTER_TIMELINE_NO_PEER) {
         (void)snprintf(peer_text, sizeof peer_text, " %s %" PRIu32,
                        links[event->stage] != NULL ? links[event->stage] : "for", event->peer);
     }
@@ -279,7 +279,7 @@ static void print_details(const struct muster_timeline_file *file,
             file->print_algorithm(event->algorithm, name, sizeof name);
         }
         (void)snprintf(text + used, size - (size_t)used, ",\"algorithm\":\"%s\"", name);
-    } else if (event->peer != MUSTER_TIMELINE_NOBODY) {
+    } else if (event->peer != MUSTER_TIMELINE_NO_PEER) {
         used += snprintf(text + used, size - (size_t)used,
                          ",\"peer\":%" PRIu32 ",\"lane\":%" PRIu32 ",\"message\":%" PRIu32,
                          event->peer, event->lane, event->message);
