@@ -1,5 +1,5 @@
 /*
- * The collectives in shared memory, but for allreduce (group_allreduce.c).
+ * The collectives in shared memory, except allreduce (group_allreduce.c).
  *
  * Each exposes this rank's input, waits for the announcements of the ranks it reads from, and reads
  * or reduces. If ranks read each other's own buffers, all wait at the end until all have read.
