@@ -1,8 +1,8 @@
 /*
  * Which pairs of ranks measure links. Neighbours measure the link between them: ranks 0 and 1 of a
  * host, 2 and 3, and so on; likewise neighbouring hosts of a rack, and neighbouring racks. Of many
- * pairs only a few are taken, spread evenly, so that the work does not grow with the job. Pure: all
- * ranks compute the same.
+ * pairs only a few are selected, spread evenly, so that the work does not grow with the job. Pure:
+ * all ranks compute the same.
  *
  * May use: collectives, base.
  */
@@ -21,9 +21,9 @@ enum { MUSTER_MEASURE_STAGES = 2 };
 
 /* What one rank does in a stage. */
 struct muster_measure_role {
-    bool active; /* false: nothing, and the rest has no meaning */
+    bool active; /* false: it does nothing, and the other fields are unset */
     uint32_t peer;
-    uint32_t streams; /* through what is shared, each way; at the level of the host, both ways */
+    uint32_t streams; /* through the shared resource, each way; within a host, both ways together */
 };
 
 struct muster_measure_pairs {

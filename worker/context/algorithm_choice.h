@@ -23,7 +23,7 @@ struct muster_choice {
     size_t algorithm;
 };
 
-/* What was chosen by these figures; the newest choices are cached. */
+/* The override, and the newest choices by this cost model. */
 struct muster_choices {
     struct muster_algorithm_override override;
     struct muster_cost_model model;

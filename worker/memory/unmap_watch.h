@@ -20,7 +20,7 @@
  * - Only private anonymous memory is watched (malloc, stacks, mmap(MAP_ANONYMOUS)): pages of a
  *   shared file also go away when a process truncates the file, without an event. The kind of
  *   a page is read from /proc/self/pagemap. What the kernel refuses is not watched: files, memory
- * of another userfaultfd, parts of huge pages that were mapped as such.
+ *   of another userfaultfd, parts of huge pages that were mapped as such.
  * - Memory stays watched until it is unmapped or the watch ends, even if no user needs it any more.
  *   The number of ranges bounds what the kernel keeps; memory beyond that is not watched.
  * - After fork() the child has no watch and waits for no thread; collect() reports that all memory

@@ -31,8 +31,8 @@ static bool end_file(struct muster_timeline_file *file, const char *what)
     return false;
 }
 
-/* The events before this write are whole; the end of the list may be overwritten, and is restored.
- */
+/* A write has failed. The events of earlier writes are whole. The failed write may have overwritten
+ * the end of the list, so that is written again. */
 static bool end_after_error(struct muster_timeline_file *file, int error)
 {
     if (file->at == 0) {
@@ -127,7 +127,8 @@ bool muster_timeline_file_open(struct muster_timeline_file *file, const char *pr
         muster_log(MUSTER_LOG_WARN, "timeline %s: out of memory; nothing is recorded", prefix);
         return false;
     }
-    /* Always a new file: neither one that a symbolic link leads to, nor one that is still written.
+    /* Always a new file, never one that a symbolic link leads to or that another process still
+     * writes.
      */
     (void)unlink(file->path);
     file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -121,7 +121,7 @@ static muster_status carry_out(struct muster_group_run *run)
     case MUSTER_BARRIER:
         return barrier(run, &exposure);
     default:
-        return muster_error_set(MUSTER_INVALID, "%s is not done in shared memory",
+        return muster_error_set(MUSTER_INVALID, "%s cannot run in shared memory",
                                 muster_collective_name(run->launch->shape.collective));
     }
 }
