@@ -5,8 +5,8 @@
  *
  *   request --key--> cached operation                    found: only the buffers are checked
  *      |                    ^
- *      +-----check----------+                            not found: everything is, and the
- * operation is made
+ *      +-----check----------+                            not found: all is checked,
+ *                                                        and the operation is made
  */
 #ifndef MUSTER_COLLECTIVES_CALL_REQUEST_H
 #define MUSTER_COLLECTIVES_CALL_REQUEST_H

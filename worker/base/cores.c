@@ -148,7 +148,7 @@ uint64_t muster_cores_quota_millis(const char *root)
     return least;
 }
 
-/* UINT32_MAX: the kernel does not tell. */
+/* UINT32_MAX: the kernel reports no affinity. */
 static uint32_t affinity_cores(void)
 {
     uint32_t cores = UINT32_MAX;

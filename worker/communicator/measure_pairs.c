@@ -114,8 +114,8 @@ static void choose(const struct muster_topology *topology, enum muster_link_leve
     }
 }
 
-/* The most streams that could share something: pairs of ranks of a host, ranks of a host, hosts of
- * a rack. */
+/* The most streams that could share a resource (measure.h): within a host one for each pair of its
+ * ranks, between hosts one for each rank of a host, between racks one for each host of a rack. */
 static uint32_t most_streams(const struct muster_topology *topology, enum muster_link_level level)
 {
     uint32_t most = 1;

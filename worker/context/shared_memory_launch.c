@@ -1,3 +1,4 @@
+/* Runs an operation in the memory that the ranks of a context share. */
 #include "worker/context/shared_memory_launch.h"
 
 #include <stdio.h>
@@ -5,7 +6,7 @@
 #include "worker/base/clock.h"
 #include "worker/base/status.h"
 
-enum { FABRIC_TURN_NS = 20 * 1000 }; /* for what has arrived meanwhile */
+enum { FABRIC_POLL_NS = 20 * 1000 }; /* the time to progress the fabric in one check */
 
 /* What a rank that waits in the memory needs to poll the fabric. */
 struct polling {
@@ -13,7 +14,7 @@ struct polling {
     const struct muster_launch *launch;
 };
 
-/* Lets the fabric do what is due, and learns from it whether a rank of the context is lost. */
+/* Progresses the fabric, and checks whether it has lost a rank of the context. */
 static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
 {
     const struct polling *polling = user;
@@ -21,7 +22,7 @@ static muster_status poll_fabric(void *user, uint32_t *ret_suspect)
     const struct muster_launch *launch = polling->launch;
     const bool never = false;
     muster_status status =
-        muster_fabric_wait(fabric, launch->generation, &never, muster_clock_ns() + FABRIC_TURN_NS);
+        muster_fabric_wait(fabric, launch->generation, &never, muster_clock_ns() + FABRIC_POLL_NS);
     if (status != MUSTER_RETRY) {
         return status;
     }

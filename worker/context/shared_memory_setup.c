@@ -13,7 +13,7 @@ struct setup {
     uint32_t *ret_suspect;
 };
 
-/* Tells the descriptor of this context apart from other descriptors on the link. */
+/* Identifies the descriptor of this context among others on the link. */
 static uint64_t tag_of(const struct setup *setup)
 {
     return UINT64_C(0x636f6e7465787400) << 8 ^ setup->context->number;

@@ -4,16 +4,16 @@
  * Each lane has a window of steps, the present round, and a count of what is outstanding in it. The
  * thread that takes the count to zero starts the next round. That is a done function (under the
  * fabric's lock, so that the next message is posted without waking a thread), or the owner, which
- * is the thread in muster_operation_run(). Whoever starts a round holds one unit of the count until
+ * is the thread in muster_operation_run(). The starter of a round holds one unit of the count until
  * all of the round is posted. So messages that complete at once can neither start the next round
  * too early nor recurse through the rounds.
  *
  * Receives of the next round that touch nothing of the present round are posted with the present
- * one. Their senders then get the grant early, and do not stand still while it travels, which may
- * take long behind other data of this rank and of its host. Such receives are counted in their own
- * round, whose count has the unit of its starter from then on.
+ * one. Their senders then get the grant early. A later grant could be delayed by other data of this
+ * rank and of its host, and the sender would be idle until it arrives. Such receives are counted in
+ * their own round, whose count has the unit of its starter from then on.
  *
- * Local steps (copy, reduce) may take long, and a done function must be short. So whoever starts a
+ * Local steps (copy, reduce) may take long, and a done function must be short. So the starter of a
  * round with local steps leaves its unit with the lane, sets local_work and wakes the owner. The
  * owner does the local steps without the lock, while the posted messages move.
  *

@@ -9,8 +9,8 @@
 
 #include "worker/executor/executor_parts.h"
 
-/* Completes a transfer that is prepared for memory of the host: a send out of memory of a GPU says
- * so, and what arrives for a GPU is copied or reduced there. */
+/* Completes a transfer that is prepared for memory of the host: marks a send out of memory of a
+ * GPU, and lets data that arrives for a GPU be copied or reduced there. */
 void muster_message_prepare_gpu(struct muster_message *message);
 
 /* MUSTER_FATAL: a copy to the GPU failed; the thread's error text says why. Under the fabric's

@@ -22,7 +22,7 @@ struct muster_message {
     struct muster_transfer transfer; /* first: the fabric hands it back */
     const struct muster_step *step;
     struct muster_lane *lane;
-    uint32_t ordinal;
+    uint32_t ordinal; /* its number among the messages of its lane, peer and direction */
     uint8_t turn;     /* of its round */
     bool early;       /* it is posted with the round before its own */
     bool pending;     /* posted and not done */
@@ -42,7 +42,8 @@ struct muster_operation {
     const struct muster_launch *launch;
     struct muster_timeline *timeline; /* the fabric's; or NULL */
     char *buffers[3];                 /* by enum muster_buffer */
-    /* Likewise: the allocation, if it is memory of a GPU; and whether any is. */
+    /* By enum muster_buffer: the allocation of a GPU that the buffer is in, or NULL. on_gpu: one is
+     * not NULL. */
     const struct muster_gpu_memory *gpu[3];
     bool on_gpu;
     char gpu_reason[128]; /* why the first copy failed; "": none did */

@@ -1,4 +1,4 @@
-/* muster_alloc() and muster_free(), and the table of what they have given out. */
+/* muster_alloc() and muster_free(), and the table of their allocations. */
 #include "worker/memory/allocation_registry.h"
 
 #include "worker/base/thread.h"

@@ -9,7 +9,8 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* The kernel kills a process that exceeds the limit of the size of files (SIGXFSZ), here, too. */
+/* The limit of the size of files holds for a memfd, too: the kernel kills a process that exceeds it
+ * (SIGXFSZ). */
 static muster_status check_limit(size_t size_bytes)
 {
     struct rlimit limit;

@@ -80,7 +80,7 @@ static void handle_event_locked(const struct uffd_msg *event)
     }
 }
 
-/* The calls whose events are read return then. */
+/* Reads all pending events. A munmap() or other call returns when its event has been read. */
 static void read_events_locked(void)
 {
     struct uffd_msg events[EVENTS_AT_ONCE];

@@ -9,12 +9,12 @@
  * them. A job that never commits keeps them until its next planned change.
  *
  * A commit is the one call that all members make at the same place, and when it replaces figures
- * the members have just agreed that nobody comes or goes. So nothing else has to be agreed on, and
- * no thread of its own disturbs the training.
+ * the members have just agreed that the membership does not change. So nothing else has to be
+ * agreed on, and no thread of its own disturbs the training.
  *
  * With the figures go the algorithms that former generations have tuned, on the same hosts with as
  * many members on each. Contexts tune more of them. When a generation ends every member keeps the
- * result, so that whoever is rank 0 next can hand it on; rank 0 stores it with the job at commits.
+ * result, so that the next rank 0 can use it; rank 0 stores it with the job at commits.
  */
 #include "worker/session/link_figures.h"
 
@@ -124,7 +124,7 @@ static muster_status agree(struct muster_session *session, bool recovering, uint
     generation->autotunes = false;
     generation->stores_tuned = true;
     if (generation->topology.ranks == 1) {
-        return MUSTER_OK; /* there are no links, and nobody to agree with */
+        return MUSTER_OK; /* there are no links and no other members */
     }
     struct muster_figures_choice choice;
     memset(&choice, 0, sizeof choice); /* its padding travels, too */

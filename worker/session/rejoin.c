@@ -1,5 +1,5 @@
-/* From one generation to the next, under a new identity if the service has given this member up,
- * and out of the job. */
+/* From one generation to the next, under a new identity if the service has declared this member
+ * dead, and out of the job. */
 #include "worker/session/rejoin.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Opening and closing a session, and what can be asked of it at any time. */
+/* Opens and closes a session, and returns its ranks, sizes and generation at any time. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 /* Together below the two seconds that muster_close() may take. */
 enum {
     CLOSE_LEAVE_MS = 700,
-    CLOSE_LINGER_MS = 1000, /* for the peers' goodbyes */
+    CLOSE_LINGER_MS = 1000, /* for the GOODBYE frames of the peers */
 };
 
 static struct muster_session *create(void)

@@ -22,7 +22,7 @@ enum {
     CALL_TIMEOUT_MS = 60000, /* of one call in a rank */
     DEATH_MS = 2000,         /* limit from the end of a rank's sockets to the end of its process */
     REAP_POLL_MS = 5,
-    SILENCE_MS = 5000,  /* after this time a line says what the ranks are doing */
+    SILENCE_MS = 5000,  /* after this time a line reports what the ranks are doing */
     ITERATIONS_MIN = 5, /* with --seconds */
 };
 
@@ -165,7 +165,7 @@ static bool find_killed(struct leader *leader)
 
 /* The stream of a rank has ended: sets the error text. If a rank was killed, that is the cause of
  * the errors of all others (a lost link), so the killed rank is the one to name. Its sockets close
- * some time before it can be reaped, so it is looked for until DEATH_MS is over. */
+ * some time before it can be reaped, so all children are checked until DEATH_MS is over. */
 static muster_status describe_loss(struct leader *leader, const struct rank_handle *lost)
 {
     const struct muster_bench_rank_slot *slot = &leader->shared->rank_slots[lost->rank];

@@ -150,10 +150,12 @@ static double best_us(const struct muster_bench_options *options,
     return best;
 }
 
-/* How the algorithm came to be measured; `asked` is its text in the options. */
-static const char *origin_of(const char *asked)
+/* Why this algorithm is measured; `requested` is its text in the options. */
+static const char *origin_of(const char *requested)
 {
-    return asked[0] == '\0' ? "  chosen" : strcmp(asked, MUSTER_BENCH_TUNED) == 0 ? "  tuned" : "";
+    return requested[0] == '\0'                         ? "  chosen"
+           : strcmp(requested, MUSTER_BENCH_TUNED) == 0 ? "  tuned"
+                                                        : "";
 }
 
 muster_status muster_bench_print(const struct muster_bench_shared *shared,

@@ -4,7 +4,7 @@
  *
  *   supervise.c      start, loop, end
  *   workers.c        starts workers, detects and reports their ends
- *   job_changes.c     matches members with workers, reports changes, carries decisions out
+ *   job_changes.c    matches members with workers, reports changes, carries decisions out
  *   launch_policy.c  the decisions: how many workers to start, whether too few are left. Pure
  *   summary.c        the outcome, for people and as JSON
  */

@@ -1,4 +1,4 @@
-/* Memory of a GPU: asks CUDA about addresses, and copies on a stream that it waits for. */
+/* Memory of a GPU: queries CUDA about addresses, and copies on a stream that it waits for. */
 #include "worker/device/cuda/gpu.h"
 
 #include "worker/device/cuda/gpu_library.h"

@@ -17,7 +17,7 @@ static struct {
     struct muster_cuda cuda;
 } library = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Called for the first object only: it tells how many objects were ever loaded. */
+/* Called for the first object only; it gets the number of objects that were ever loaded. */
 static int read_load_count(struct dl_phdr_info *info, size_t size, void *ret_count)
 {
     (void)size;

@@ -56,9 +56,10 @@ static bool overlap(uint64_t one, uint64_t other, uint64_t size_bytes)
     return one - other < size_bytes || other - one < size_bytes;
 }
 
-/* Whether both of two ranks reduce everything. For outputs past the caches that costs less: each
- * rank reads half of the inputs once more, but no rank writes a share for the other one and waits
- * for it. Not if a rank works in place: it would write over input that the other one still reads.
+/* Whether there are two ranks and each reduces everything. That costs less for outputs that are
+ * written past the caches: each rank reads half of the inputs once more, but no rank writes a share
+ * for the other one and waits for it. Not in place: a rank would overwrite input that the other one
+ * still reads.
  * Both ranks get the same answer. */
 static bool is_done_twice(const struct muster_group_run *run, uint64_t size_bytes)
 {
@@ -104,8 +105,8 @@ static muster_status allreduce_in_buffers(struct muster_group_run *run,
     return muster_group_end_reads(run);
 }
 
-/* As much of an allreduce as a staging area holds. A rank stages its input but for its own share,
- * which no other rank reads; in its place goes the result of that share. */
+/* As much of an allreduce as a staging area holds. A rank stages its input except its own
+ * share, which no other rank reads; the result of that share takes this place. */
 struct window {
     struct muster_span span;
     uint64_t turn;  /* even or odd: which of the two staging areas */

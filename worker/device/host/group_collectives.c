@@ -1,5 +1,5 @@
 /*
- * The collectives in shared memory, but for allreduce (group_allreduce.c).
+ * The collectives in shared memory, except allreduce (group_allreduce.c).
  *
  * Each exposes this rank's input, waits for the announcements of the ranks it reads from, and reads
  * or reduces. If ranks read each other's own buffers, all wait at the end until all have read.
@@ -121,7 +121,7 @@ static muster_status carry_out(struct muster_group_run *run)
     case MUSTER_BARRIER:
         return barrier(run, &exposure);
     default:
-        return muster_error_set(MUSTER_INVALID, "%s is not done in shared memory",
+        return muster_error_set(MUSTER_INVALID, "%s cannot run in shared memory",
                                 muster_collective_name(run->launch->shape.collective));
     }
 }

@@ -27,7 +27,8 @@ struct muster_group_memory_options {
     const uint32_t *names; /* [ranks] their ranks in error texts; borrowed for its life */
     const uint32_t *order; /* [ranks] the order of reduction; borrowed for its life */
     uint32_t cores;        /* that these ranks may use */
-    size_t stream_bytes;   /* outputs from this size on are written past the caches */
+    size_t stream_bytes;   /* outputs from this size on are written past the caches (non-temporal
+                              stores) */
 };
 
 /* One rank makes the memory; the others get its descriptor and open it. MUSTER_FATAL: no memory or
@@ -35,7 +36,7 @@ struct muster_group_memory_options {
  * rank's slot. */
 MUSTER_CHECKED muster_status muster_group_memory_create(
     const struct muster_group_memory_options *options, struct muster_group_memory **ret_memory);
-/* Takes over the descriptor, also on failure. */
+/* Takes the descriptor, also on failure. */
 MUSTER_CHECKED muster_status
 muster_group_memory_open(const struct muster_group_memory_options *options, int fd,
                          struct muster_group_memory **ret_memory);

@@ -29,7 +29,7 @@ struct muster_group_mappings {
 struct muster_group_memory {
     struct muster_group_memory_options options;
     struct muster_group_layout layout;
-    uint64_t probe;                       /* a random number that the others read as a trial */
+    uint64_t probe; /* a random number that the others read to test the access */
     int64_t pids[MUSTER_GROUP_RANKS_MAX]; /* as seen by this process */
     uint64_t announced;                   /* the last operation that this rank has announced */
     uint64_t all_announced;               /* the last one that all are known to have announced */
