@@ -221,5 +221,5 @@ muster_status muster_group_allreduce(struct muster_group_run *run,
                                      const struct muster_group_exposure *exposure)
 {
     return run->step->method == MUSTER_MEMORY_STAGED ? allreduce_whole(run, exposure)
-                                                    : allreduce_in_shares(run, exposure);
+                                                     : allreduce_in_shares(run, exposure);
 }
