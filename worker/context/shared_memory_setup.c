@@ -88,7 +88,7 @@ static muster_status receive_descriptor(const struct setup *setup,
         return MUSTER_OK;
     }
     TRY(muster_fabric_receive_descriptor(setup->context->fabric, setup->context->generation, first,
-                                      tag_of(setup), setup->deadline_ns, &fd));
+                                         tag_of(setup), setup->deadline_ns, &fd));
     if (muster_group_memory_open(options, fd, memory) != MUSTER_OK) {
         *memory = NULL;
     }
