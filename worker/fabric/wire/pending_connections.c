@@ -52,8 +52,8 @@ static void leave_phase(const struct muster_pending_connection *pending)
 
 bool muster_pending_is_closed(const struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = pending->watch.fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    struct pollfd query = {.fd = pending->watch.fd, .events = POLLRDHUP};
+    return poll(&query, 1, 0) == 1 && (query.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void muster_pending_remove(struct muster_pending_connection *pending)
@@ -452,9 +452,9 @@ static void time_out(struct muster_pending_connection *pending)
  * it computed or had no core, must not take that for the peer's silence. */
 static bool extend_deadline(struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = pending->watch.fd,
-                          .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
-    if (pending->extended || poll(&look, 1, 0) != 1) {
+    struct pollfd query = {.fd = pending->watch.fd,
+                           .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
+    if (pending->extended || poll(&query, 1, 0) != 1) {
         return false;
     }
     pending->extended = true;
