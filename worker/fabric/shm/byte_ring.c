@@ -1,3 +1,4 @@
+/* A ring of bytes in shared memory; byte_ring.h has the protocol. */
 #include "worker/fabric/shm/byte_ring.h"
 
 void muster_ring_init(struct muster_ring *ring, struct muster_ring_count *mine,
@@ -11,7 +12,7 @@ void muster_ring_init(struct muster_ring *ring, struct muster_ring_count *mine,
     ring->seen = 0;
 }
 
-static void look(struct muster_ring *ring)
+static void load_count(struct muster_ring *ring)
 {
     ring->seen = atomic_load_explicit(&ring->theirs->bytes, memory_order_acquire);
 }
@@ -20,10 +21,10 @@ unsigned char *muster_ring_reserve(struct muster_ring *ring, size_t size_bytes, 
 {
     uint64_t used = ring->done - ring->seen;
     if (used > ring->size_bytes || ring->size_bytes - used < size_bytes) {
-        look(ring);
+        load_count(ring);
         used = ring->done - ring->seen;
     }
-    if (used > ring->size_bytes) { /* it has read what was never written */
+    if (used > ring->size_bytes) { /* the reader has read more than was written */
         *ret_room = MUSTER_RING_BROKEN;
         return NULL;
     }
@@ -34,7 +35,7 @@ unsigned char *muster_ring_reserve(struct muster_ring *ring, size_t size_bytes, 
 size_t muster_ring_available(struct muster_ring *ring)
 {
     if (ring->seen == ring->done) {
-        look(ring);
+        load_count(ring);
     }
     uint64_t there = ring->seen - ring->done;
     return there > ring->size_bytes ? MUSTER_RING_BROKEN : (size_t)there;

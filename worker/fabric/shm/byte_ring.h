@@ -1,18 +1,19 @@
 /*
- * A ring of bytes with one writer and one reader, which share nothing but its memory: the writer
- * counts the bytes it has written, the reader those it has read, ever. Neither waits for a lock.
+ * A ring of bytes with one writer and one reader, which share nothing but its memory. The writer
+ * counts the bytes that it has written, the reader those that it has read, since the beginning.
+ * There is no lock.
  *
- * Publishing stores the count with release, looking loads it with acquire: whoever sees the count
- * sees the bytes before it, and whoever sees room knows that the reader is done with it. The source
- * of the protocol is Lamport, "Specifying Concurrent Program Modules" (1983); that acquire and
- * release are enough is shown in Lê, Guatto, Cohen and Pop, "Correct and Efficient Bounded FIFO
- * Queues" (2013).
+ * A count is stored with release and loaded with acquire: a thread that loads the count sees the
+ * bytes before it, and a writer that sees room knows that the reader has finished with it. The
+ * protocol is Lamport's, "Specifying Concurrent Program Modules" (1983). Acquire and release
+ * suffice: Lê, Guatto, Cohen and Pop, "Correct and Efficient Bounded FIFO Queues" (2013).
  *
- * Neither end believes the other's count: one that cannot be is MUSTER_RING_BROKEN.
+ * Neither side trusts the other's count: an impossible one is reported as MUSTER_RING_BROKEN.
  *
- * The data is mapped twice in a row, so that whatever fits into the ring stands in one piece.
+ * The data is mapped twice, one mapping behind the other, so that all that fits into the ring is
+ * contiguous.
  *
- * Threads: each end has one thread at a time.
+ * Threads: each side is used by one thread at a time.
  */
 #ifndef MUSTER_WORKER_FABRIC_SHM_BYTE_RING_H
 #define MUSTER_WORKER_FABRIC_SHM_BYTE_RING_H
@@ -27,36 +28,37 @@ enum { MUSTER_CACHE_LINE = 64 };
 
 #define MUSTER_RING_BROKEN SIZE_MAX
 
-/* A count that one end writes and the other reads, on a cache line of its own. */
+/* A count that one side writes and the other reads, on a cache line of its own. */
 struct muster_ring_count {
     alignas(MUSTER_CACHE_LINE) _Atomic uint64_t bytes;
 };
 
-/* One end. */
+/* One side. */
 struct muster_ring {
     struct muster_ring_count *mine, *theirs;
     unsigned char *data; /* 2 x size_bytes */
     size_t size_bytes;   /* a power of two */
-    uint64_t done;       /* bytes this end has written, or read */
-    uint64_t seen;       /* bytes the other end had read, or written, at the last look */
+    uint64_t done;       /* bytes that this side has written, or read */
+    uint64_t seen;       /* the other side's count when it was last loaded */
 };
 
 /* Both counts are 0. */
 void muster_ring_init(struct muster_ring *ring, struct muster_ring_count *mine,
                       struct muster_ring_count *theirs, unsigned char *data, size_t size_bytes);
 
-/* Writer: where to write, if so many bytes fit now; *ret_room says how many would. */
+/* Writer: where to write so many bytes; NULL if they do not fit. *ret_room: how many do, or BROKEN.
+ */
 unsigned char *muster_ring_reserve(struct muster_ring *ring, size_t size_bytes, size_t *ret_room);
 
-/* Reader: the bytes that are there, at most the ring's size; or BROKEN. */
+/* Reader: how many bytes can be read, at most the ring's size; or BROKEN. */
 size_t muster_ring_available(struct muster_ring *ring);
 const unsigned char *muster_ring_front(const struct muster_ring *ring);
 
-/* Writer: the bytes that were reserved are written. Reader: so many are read. */
+/* Writer: so many reserved bytes have been written. Reader: so many have been read. */
 void muster_ring_advance(struct muster_ring *ring, size_t size_bytes);
 
-/* A full fence between what this thread did before and what it does after. The thread sanitizer
- * knows no fences, but takes an atomic change of anything for one, and so does the processor. */
+/* A full fence between this thread's accesses before and after. The thread sanitizer does not know
+ * fences, but it takes an atomic read-modify-write for one, and so does the processor. */
 static inline void muster_ring_fence(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -67,7 +69,7 @@ static inline void muster_ring_fence(void)
 #endif
 }
 
-/* True if the other end has gone on since this one looked last. Changes nothing. */
+/* True if the other side's count has changed since it was last loaded. Changes nothing. */
 bool muster_ring_has_changed(const struct muster_ring *ring);
 
 #endif

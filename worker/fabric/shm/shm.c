@@ -1,3 +1,4 @@
+/* The slots of the shared memory transport. */
 #include "worker/fabric/shm/shm.h"
 
 #include "worker/base/option_parse.h"
@@ -8,14 +9,14 @@
 #include <string.h>
 #include <utlist.h>
 
-/* The fabric's part --------------------------------------------------------------------------- */
+/* The transport's object ----------------------------------------------------------------------- */
 
 static void shm_read_environment(muster_options *options)
 {
     options->shared_memory = muster_option_read_switch("MUSTER_SHARED_MEMORY", 1);
 }
 
-/* Whether it is used is all that there is to say. */
+/* The only option is whether it is used. */
 static muster_status shm_parse(const muster_options *options, bool *used, void **ret_settings)
 {
     (void)ret_settings;
@@ -65,7 +66,7 @@ static bool is_open(const struct shm_link *end)
     return end->path != NULL && end->path->pending.phase == MUSTER_PHASE_OPEN;
 }
 
-/* Those of generations before this one. */
+/* Of generations before this one. */
 static void drop_descriptors(struct shm_link *end, uint64_t generation)
 {
     uint32_t kept = 0;
@@ -90,14 +91,14 @@ static void shm_begin_generation(void *transport)
     muster_common_link_begin_generation(shm);
 }
 
-/* Looking ------------------------------------------------------------------------------------- */
+/* Polling ------------------------------------------------------------------------------------- */
 
-/* With or without the lock: what posting threads write is atomic, the rest is the leader's. */
-static bool link_has_news(struct shm_link *end)
+/* With or without the lock: posting threads write only what is atomic; the rest is the leader's. */
+static bool has_work(struct shm_link *end)
 {
     uint64_t blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed);
     return muster_ring_has_changed(&end->in) ||
-           (blocked != SHM_ROOM &&
+           (blocked != SHM_NOT_BLOCKED &&
             atomic_load_explicit(&end->out.theirs->bytes, memory_order_acquire) != blocked);
 }
 
@@ -107,7 +108,7 @@ static bool shm_poll(const void *transport)
     struct shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
-        if (link_has_news(end)) {
+        if (has_work(end)) {
             return true;
         }
     }
@@ -120,23 +121,23 @@ static void shm_mark_updated(void *transport)
     struct shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
-        if (link_has_news(end)) {
+        if (has_work(end)) {
             muster_link_mark(end->link);
         }
     }
 }
 
-static void shm_arm_wakeups(void *transport, bool dozing)
+static void shm_arm_wakeups(void *transport, bool armed)
 {
     struct shm *shm = transport;
     struct shm_link *end = NULL;
     DL_FOREACH2(shm->open, end, next_open)
     {
-        bool blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed) != SHM_ROOM;
-        uint32_t what = SHM_SLEEPS_FOR_DATA | (blocked ? SHM_SLEEPS_FOR_ROOM : 0);
-        atomic_store_explicit(&end->path->mine->sleeping, dozing ? what : 0, memory_order_relaxed);
+        bool blocked = atomic_load_explicit(&end->blocked, memory_order_relaxed) != SHM_NOT_BLOCKED;
+        uint32_t what = SHM_WAITS_FOR_DATA | (blocked ? SHM_WAITS_FOR_ROOM : 0);
+        atomic_store_explicit(&end->path->mine->sleeping, armed ? what : 0, memory_order_relaxed);
     }
-    muster_ring_fence(); /* muster_shm_tell() has the other half */
+    muster_ring_fence(); /* pairs with the one in wake_peer() of shm_move.c */
 }
 
 /* A link -------------------------------------------------------------------------------------- */
@@ -144,9 +145,9 @@ static void shm_arm_wakeups(void *transport, bool dozing)
 static void shm_close(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
-    muster_shm_release_all(end);
+    muster_shm_retract_all(end);
     if (is_open(end) && end->parting) {
-        muster_shm_flush_control(end); /* best effort: the goodbye */
+        muster_shm_flush_control(end); /* the goodbye, if there is room */
     }
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
@@ -159,7 +160,7 @@ static void shm_close(struct muster_link *link, struct muster_transfer_list *ret
 static void shm_peer_left(struct muster_link *link, struct muster_transfer_list *ret_sends)
 {
     struct shm_link *end = link->end;
-    muster_shm_release_all(end);
+    muster_shm_retract_all(end);
     if (end->path != NULL) {
         muster_shm_path_close(end->path);
     }
@@ -179,11 +180,11 @@ static void shm_send_goodbye(struct muster_link *link)
 static bool shm_goodbye_done(const struct muster_link *link)
 {
     const struct shm_link *end = link->end;
-    /* What is in the ring the peer can read when this process is gone. */
+    /* The peer can read the ring when this process is gone. */
     return end->match.control.start == end->match.control.end;
 }
 
-/* Data that finds room goes at once, without waiting for the leader. */
+/* Writes the frame at once if there is room, without waiting for the leader. */
 static void shm_post_send(struct muster_link *link, struct muster_transfer *transfer)
 {
     struct shm_link *end = link->end;
@@ -292,7 +293,7 @@ static void init_end(struct muster_link *link)
     end->match.get_ops = &muster_shm_get_ops;
     end->match.payload_max = SHM_PAYLOAD_MAX;
     end->arrival.piece = end->shm->piece;
-    atomic_init(&end->blocked, SHM_ROOM);
+    atomic_init(&end->blocked, SHM_NOT_BLOCKED);
 }
 
 static bool is_closed(const struct muster_link *link)

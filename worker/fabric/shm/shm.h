@@ -1,17 +1,15 @@
 /*
  * Inside the shared memory transport. shm.c has the slots, shm_connect.c opens links, shm_memory.c
- * maps and proves their memory, shm_packet.c is what goes over their sockets, shm_move.c moves
- * messages through the rings, shm_offer.c offers large ones, shm_get.c takes them.
+ * maps and verifies their memory, shm_packet.c has the packets of their sockets, shm_move.c moves
+ * messages through the rings, shm_offer.c offers large messages, shm_get.c gets them.
  *
- * A link is a connection of sequenced packets in the abstract name space, and a memory that both
- * ends map. Nothing of it is in a file system. The socket's end is the peer's death; while the link
- * lives it carries packets that wake a sleeping peer, and descriptors.
+ * A link has a socket of sequenced packets in the abstract name space, and a memory that both
+ * members map. Nothing of it is in a file system. The end of the connection is the peer's death.
+ * While the link lives, the socket carries packets that wake a sleeping peer, and descriptors.
  *
- * The dialler makes the memory and passes it with its hello. Both write a random number into it,
- * which the other must find there: only then is the link open. If that fails the link goes on to
- * the peer's next transport.
+ * README.md has how a link opens and how messages go.
  *
- * Threads: the fabric's lock; the leader may look for news without it (the slot has_news).
+ * Threads: the fabric's lock; the leader polls without it (the slot poll).
  */
 #ifndef MUSTER_WORKER_FABRIC_SHM_SHM_H
 #define MUSTER_WORKER_FABRIC_SHM_SHM_H
@@ -25,21 +23,21 @@
 
 enum {
     SHM_RING_BYTES = 256 * 1024, /* a direction; small enough to stay in the L2 cache */
-    SHM_PAYLOAD_MAX = 32 * 1024, /* of a frame: several fit, so that both ends work at once */
+    SHM_PAYLOAD_MAX = 32 * 1024, /* of a frame: several fit, so that both members work at a time */
     SHM_NONCE_BYTES = 16,
-    SHM_OFFERS_MAX = 64,      /* large messages that wait to be taken; more go through the ring */
-    SHM_MAPPINGS_MAX = 64,    /* of muster_alloc(), mapped by the peer */
-    SHM_DESCRIPTORS_MAX = 64, /* passed and not taken, of one link */
-    SHM_PACKETS_MAX = 64,     /* taken in one go */
+    SHM_OFFERS_MAX = 64,      /* large messages that wait to be got; more go through the ring */
+    SHM_MAPPINGS_MAX = 64,    /* of the peer's muster_alloc(), of one link */
+    SHM_DESCRIPTORS_MAX = 64, /* arrived and not taken out, of one link */
+    SHM_PACKETS_MAX = 64,     /* received in a row, then other links have their turn */
 };
 
-/* Bits of what wakes a sleeper. */
+/* Bits: what a sleeping member is to be woken for. */
 enum {
-    SHM_SLEEPS_FOR_DATA = 1, /* something is written for it */
-    SHM_SLEEPS_FOR_ROOM = 2, /* what it has written is read */
+    SHM_WAITS_FOR_DATA = 1, /* the peer has written */
+    SHM_WAITS_FOR_ROOM = 2, /* the peer has read */
 };
 
-/* What one end of a link writes for the other. */
+/* What one member of a link writes and the other reads. */
 struct shm_side {
     struct muster_ring_count written, read;
     alignas(MUSTER_CACHE_LINE) _Atomic uint32_t sleeping; /* 0: awake */
@@ -53,11 +51,11 @@ struct shm_memory {
 };
 
 enum {
-    SHM_HEAD_BYTES = 4096,
-    SHM_REGION_BYTES = SHM_HEAD_BYTES + 2 * SHM_RING_BYTES,
-    SHM_MAPPED_BYTES = SHM_HEAD_BYTES + 4 * SHM_RING_BYTES, /* each ring twice in a row */
+    SHM_HEADER_BYTES = 4096,
+    SHM_MEMORY_BYTES = SHM_HEADER_BYTES + 2 * SHM_RING_BYTES,
+    SHM_MAPPED_BYTES = SHM_HEADER_BYTES + 4 * SHM_RING_BYTES, /* each ring is mapped twice */
 };
-_Static_assert(sizeof(struct shm_memory) <= SHM_HEAD_BYTES, "the head is a page");
+_Static_assert(sizeof(struct shm_memory) <= SHM_HEADER_BYTES, "the header is a page");
 
 /* Packets ------------------------------------------------------------------------------------ */
 
@@ -65,15 +63,15 @@ _Static_assert(sizeof(struct shm_memory) <= SHM_HEAD_BYTES, "the head is a page"
 enum shm_packet_kind {
     SHM_HELLO = 1,      /* with the memory's descriptor */
     SHM_ANSWER = 2,     /* word: the verdict */
-    SHM_CONFIRM = 3,    /* the dialler has seen the acceptor's nonce */
-    SHM_WAKE = 4,       /* look into the memory */
+    SHM_CONFIRM = 3,    /* the dialler has found the acceptor's nonce */
+    SHM_WAKE = 4,       /* the memory has changed */
     SHM_DESCRIPTOR = 5, /* with a descriptor; generation, and word: its tag */
     SHM_ALLOCATION =
         6,         /* with a descriptor of muster_alloc(); word: its id, generation: its size */
-    SHM_FREED = 7, /* word: the id of such a piece */
+    SHM_FREED = 7, /* word: the id of such an allocation */
 };
 
-/* Both ends are on one host, so it goes as it is. */
+/* In the byte order of the host, on which both members are. */
 struct shm_packet {
     uint32_t version; /* of packets and memory */
     uint32_t kind;
@@ -85,21 +83,21 @@ struct shm_packet {
 
 /* fd: -1 for none; borrowed. False: errno says why. */
 bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd);
-/* 1: there is one; 0: not now; -1: the connection has ended, or what came is no packet (errno
- * EPROTO). *ret_fd is the caller's, or -1. */
+/* Returns 1, or 0 if no packet has arrived; -1 if the connection has ended, or with errno EPROTO if
+ * the bytes are no packet. *ret_fd is the caller's, or -1. */
 int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *ret_fd);
 
 /* Addresses ---------------------------------------------------------------------------------- */
 
 enum { SHM_NAME_SIZE = 48 };
 
-/* "shm://BOOT/NETWORK/NAME": this boot of this kernel, its network name space, the socket. */
+/* "shm://BOOT/NETWORK/NAME": boot id of the kernel, inode of the network name space, socket. */
 struct shm_address {
     char boot[MUSTER_UUID_SIZE];
     uint64_t network;
     char name[SHM_NAME_SIZE];
 };
-/* False where /proc does not say. Its name is empty. */
+/* Of this process, without a name. False if /proc does not tell. */
 bool muster_shm_address_here(struct shm_address *ret_address);
 void muster_shm_address_print(const struct shm_address *address,
                               char ret_text[MUSTER_ADDRESS_SIZE]);
@@ -109,15 +107,15 @@ bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
 
 /* One connection and its memory. */
 struct shm_path {
-    struct muster_pending_connection pending; /* first: the path is found by it */
+    struct muster_pending_connection pending; /* first */
     struct shm *shm;
-    struct shm_link *link; /* NULL until it is known */
+    struct shm_link *link; /* NULL until the hello is admitted */
     uint32_t side;         /* 0: the dialler's */
     int memory_fd;         /* -1 once it is mapped */
     unsigned char *mapped;
     struct shm_side *mine, *theirs;
-    unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, by its hello */
-    pid_t pid;                            /* of the peer; 0: not of this name space */
+    unsigned char nonce[SHM_NONCE_BYTES]; /* the dialler's, from its hello */
+    pid_t pid;                            /* of the peer; 0: in another PID name space */
 };
 
 struct shm_descriptor {
@@ -125,7 +123,7 @@ struct shm_descriptor {
     int fd;
 };
 
-/* Memory of the peer's, mapped here to be read. */
+/* An allocation of the peer's, mapped here for reading. */
 struct shm_mapping {
     uint64_t id;
     unsigned char *base;
@@ -136,9 +134,9 @@ struct shm_mapping {
 struct shm_offer {
     uint64_t ticket;
     uint64_t address;    /* of the data in the sender's process */
-    uint64_t region;     /* the piece of muster_alloc() that it is in; 0: none */
-    uint64_t offset;     /* of the data in that */
-    uint64_t size_bytes; /* of the piece */
+    uint64_t allocation; /* of muster_alloc(), in which the data is; 0: none */
+    uint64_t offset;     /* of the data in the allocation */
+    uint64_t size_bytes; /* of the allocation */
     uint32_t slot;
     uint32_t unused; /* zero */
 };
@@ -146,38 +144,38 @@ _Static_assert(sizeof(struct shm_offer) <= MUSTER_OFFER_MAX, "an offer fits into
 
 /* What link->end points to. */
 struct shm_link {
-    struct muster_dialler dialler; /* first: the end is found by it */
+    struct muster_dialler dialler; /* first */
     struct muster_match match;
     struct muster_link *link;
     struct shm *shm;
-    struct shm_path *path; /* OPEN, or the call that is under way; or NULL */
+    struct shm_path *path; /* OPEN, or pending; or NULL */
     struct muster_ring out, in;
-    struct muster_outgoing next_out; /* found no room yet */
+    struct muster_outgoing next_out; /* a frame for which there was no room */
     bool has_next;
-    bool parting;
-    _Atomic uint64_t blocked; /* the ring had no room: what the peer had read then; or ROOM */
+    bool parting;             /* goodbye is queued */
+    _Atomic uint64_t blocked; /* the ring had no room when the peer had read so many bytes */
     struct muster_arrival arrival;
     struct muster_transfer *offered[SHM_OFFERS_MAX]; /* by slot */
     uint64_t tickets[SHM_OFFERS_MAX];
     uint64_t last_ticket;
-    uint64_t told[SHM_MAPPINGS_MAX]; /* pieces of this process that the peer may map */
-    uint32_t told_count;
-    uint64_t freed; /* muster_allocation_freed_count() when they were looked through */
-    struct shm_mapping pieces[SHM_MAPPINGS_MAX]; /* of the peer's */
-    uint32_t piece_count;
+    uint64_t shared_ids[SHM_MAPPINGS_MAX]; /* allocations of this process that the peer may map */
+    uint32_t shared_count;
+    uint64_t freed; /* muster_allocation_freed_count() when shared_ids was last checked */
+    struct shm_mapping mappings[SHM_MAPPINGS_MAX];
+    uint32_t mapping_count;
     struct shm_descriptor descriptors[SHM_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
     struct shm_link *prev_open, *next_open; /* in shm->open */
 };
 
-/* blocked: it is not. */
-#define SHM_ROOM UINT64_MAX
+/* In blocked: there was room. */
+#define SHM_NOT_BLOCKED UINT64_MAX
 
 struct shm {
     struct muster_pending_connections pending_list; /* first */
     struct shm_address own;
-    struct shm_link *open; /* changed by the leader, or while it moves nothing */
-    unsigned char *piece;
+    struct shm_link *open; /* changed by the leader, or while it pauses */
+    unsigned char *piece;  /* for consume functions: MUSTER_PIECE_BYTES */
 };
 
 extern const struct muster_transport muster_shm_transport;
@@ -192,46 +190,46 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
 MUSTER_CHECKED muster_status muster_shm_listen(struct shm *shm);
 void muster_shm_dial(struct shm_link *link);
 void muster_shm_path_close(struct shm_path *path);
-/* Takes the packets that have come; false if the link is over. */
-bool muster_shm_packets(struct shm_path *path);
+/* Handles the packets that have arrived. False: the connection is closed. */
+bool muster_shm_receive_packets(struct shm_path *path);
 
 /* shm_memory.c. Maps and closes path->memory_fd; side 0 is the dialler's. */
 bool muster_shm_map(struct shm_path *path, uint32_t side);
 void muster_shm_unmap(struct shm_path *path);
-/* The acceptor's part: what came with the hello is such memory, and has the dialler's nonce. */
-bool muster_shm_prove(struct shm_path *path);
-/* The link's rings are in that memory. */
-void muster_shm_bind(struct shm_link *link, const struct shm_path *path);
+/* For the acceptor: whether the descriptor of the hello is such memory and has the dialler's nonce.
+ * Maps it. */
+bool muster_shm_verify_memory(struct shm_path *path);
+/* Sets the link's rings up in the memory. */
+void muster_shm_set_rings(struct shm_link *link, const struct shm_path *path);
 
-/* shm_move.c. Receive: takes what there is, some frames at a time; false if the link is over, or
- * was closed meanwhile. */
+/* shm_move.c */
+/* Handles the frames that have arrived, up to a bound. False: the link is closed. */
 bool muster_shm_receive(struct shm_link *link);
-/* Puts what is to go into the ring as far as there is room. */
+/* Writes frames to the ring as long as there is room. */
 void muster_shm_flush(struct shm_link *link);
-/* The same, but only of frames without data: no transfer is done by it. */
+/* The same, only of frames without data: completes no transfer. */
 void muster_shm_flush_control(struct shm_link *link);
-/* Over an open link's socket. The descriptor, if any, is taken or left. */
-void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd);
-/* The connection has ended: takes what the peer has left in the ring, then the link is over. */
-void muster_shm_ended(struct shm_link *end, const char *what);
+/* A packet over the socket of an open link. May take the descriptor, which is -1 then. */
+void muster_shm_handle_packet(struct shm_link *link, const struct shm_packet *packet, int *fd);
+/* The connection has ended: handles the frames that are still in the ring, then closes the link. */
+void muster_shm_handle_end(struct shm_link *end, const char *what);
 
-/* shm_offer.c: what is offered to the peer. */
+/* shm_offer.c: the sender's part of a get. */
 extern const struct muster_rendezvous_get muster_shm_get_ops;
-/* From now on the peer must not take anything. */
-void muster_shm_release_all(struct shm_link *link);
-/* The link is open: writes the tickets of what was offered before. */
+/* From now on the peer must not get any message. */
+void muster_shm_retract_all(struct shm_link *link);
+/* The link is open: writes the tickets of the offers so far. */
 void muster_shm_write_tickets(struct shm_link *link);
 
-/* Likewise: the pieces of the peer's that are mapped here. */
+/* The receiver's part: allocations of the peer's that are mapped here. */
 void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd);
 void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id);
 void muster_shm_unmap_allocations(struct shm_link *link);
-/* Where the data is mapped; NULL if it is not, or not all of it. */
+/* Where the data is mapped; NULL if not all of it is. */
 const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
                                              const struct shm_offer *offer, uint64_t size_bytes);
 
-/* shm_get.c: takes what is offered, some pieces at a time; false if the link was closed
- * meanwhile. */
+/* shm_get.c: reads offered messages, some pieces at a time. False: the link is closed. */
 bool muster_shm_get_offered(struct shm_link *end);
 
 #endif

@@ -1,5 +1,5 @@
-/* How shared memory links begin: listening, dialling, hellos, and the proof that both ends see one
- * memory. */
+/* How shared memory links open: listening, dialling, hellos, and the proof that both members see
+ * one memory. */
 #include "worker/base/clock.h"
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/shared_memory.h"
@@ -64,7 +64,7 @@ static void open_path(struct shm_path *path)
     struct shm_link *link = path->link;
     muster_pending_remove(&path->pending);
     link->dialler.redial_ns = MUSTER_NEVER;
-    muster_shm_bind(link, path);
+    muster_shm_set_rings(link, path);
     muster_shm_write_tickets(link);
     DL_APPEND2(path->shm->open, link, prev_open, next_open);
     muster_link_opened(link->link);
@@ -76,8 +76,7 @@ static struct sockaddr_un socket_address(const char *name, socklen_t *ret_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(name);
-    memcpy(address.sun_path + 1, name,
-           length); /* the first byte stays 0: the abstract name space */
+    memcpy(address.sun_path + 1, name, length); /* after a 0 byte: the abstract name space */
     *ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
     return address;
 }
@@ -101,11 +100,12 @@ static bool find_address(const struct shm_link *link, struct shm_address *ret_ad
 static bool send_hello(struct shm_path *path)
 {
     int memory_fd = -1;
-    if (muster_shared_memory_create("muster-link", SHM_REGION_BYTES, &memory_fd) != MUSTER_OK) {
+    if (muster_shared_memory_create("muster-link", SHM_MEMORY_BYTES, &memory_fd) != MUSTER_OK) {
         return false;
     }
     AUTO_CLOSE int passed = memory_fd;
-    path->memory_fd = fcntl(passed, F_DUPFD_CLOEXEC, 0); /* another thread may start a program */
+    path->memory_fd =
+        fcntl(passed, F_DUPFD_CLOEXEC, 0); /* close-on-exec: another thread may start a program */
     if (path->memory_fd < 0 || !muster_shm_map(path, 0)) {
         return false;
     }
@@ -129,7 +129,7 @@ void muster_shm_dial(struct shm_link *link)
     const struct sockaddr_un remote = socket_address(address.name, &size);
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) != 0) {
-        if (fd >= 0 && errno == EAGAIN) { /* many are calling it */
+        if (fd >= 0 && errno == EAGAIN) { /* its backlog is full */
             link->dialler.redial_ns = muster_clock_after_ms(MUSTER_REDIAL_MS);
         } else {
             muster_link_try_next(link->link, strerror(errno));
@@ -160,7 +160,7 @@ static void confirm(struct shm_path *path, const struct shm_packet *answer)
     }
 }
 
-static void answered(struct shm_path *path, const struct shm_packet *packet)
+static void handle_answer(struct shm_path *path, const struct shm_packet *packet)
 {
     struct muster_link *link = path->link->link;
     if (packet->kind != SHM_ANSWER || packet->word > MUSTER_REFUSED_VERBS) {
@@ -202,7 +202,7 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
     muster_pending_await_proof(pending);
     path->link = end;
     end->path = path;
-    if (!muster_shm_prove(path)) {
+    if (!muster_shm_verify_memory(path)) {
         (void)muster_shm_answer(pending, MUSTER_REFUSED_MEMORY);
         muster_link_try_next(link, "what it passes is not shared memory");
         return;
@@ -215,7 +215,7 @@ void muster_shm_admit(struct muster_pending_connection *pending, struct muster_l
     }
 }
 
-static void greeted(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
+static void handle_hello(struct shm_path *path, const struct shm_packet *packet, int *memory_fd)
 {
     if (packet->kind != SHM_HELLO) {
         muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE);
@@ -226,7 +226,7 @@ static void greeted(struct shm_path *path, const struct shm_packet *packet, int 
     muster_pending_check_hello(&path->pending, packet->hello);
 }
 
-static void confirmed(struct shm_path *path, const struct shm_packet *packet)
+static void handle_confirmation(struct shm_path *path, const struct shm_packet *packet)
 {
     if (packet->kind == SHM_CONFIRM) {
         open_path(path);
@@ -237,10 +237,10 @@ static void confirmed(struct shm_path *path, const struct shm_packet *packet)
 
 /* Packets ------------------------------------------------------------------------------------ */
 
-static void hung_up(struct shm_path *path)
+static void handle_end(struct shm_path *path)
 {
     switch (path->pending.phase) {
-    case MUSTER_PHASE_DIALLING: /* connect() does not wait */
+    case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
         break;
     case MUSTER_PHASE_GREETING:
         muster_pending_handle_close(&path->pending, path->link->link);
@@ -254,34 +254,34 @@ static void hung_up(struct shm_path *path)
         muster_link_try_next(path->link->link, "it does not confirm that it sees the same memory");
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_ended(path->link,
-                         errno == 0 ? "it closed the connection without goodbye" : strerror(errno));
+        muster_shm_handle_end(path->link, errno == 0 ? "it closed the connection without goodbye"
+                                                     : strerror(errno));
     }
 }
 
-static void packet_came(struct shm_path *path, const struct shm_packet *packet, int *fd)
+static void handle_packet(struct shm_path *path, const struct shm_packet *packet, int *fd)
 {
     switch (path->pending.phase) {
-    case MUSTER_PHASE_DIALLING: /* connect() does not wait */
+    case MUSTER_PHASE_DIALLING: /* never: connect() on such a socket is done at once */
         break;
     case MUSTER_PHASE_GREETING:
-        answered(path, packet);
+        handle_answer(path, packet);
         break;
     case MUSTER_PHASE_HELLO:
-        greeted(path, packet, fd);
+        handle_hello(path, packet, fd);
         break;
     case MUSTER_PHASE_PARKED:
-        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE); /* it has to wait for us */
+        muster_pending_refuse(&path->pending, MUSTER_REJECTED_GARBAGE); /* it was answered "wait" */
         break;
     case MUSTER_PHASE_PROVING:
-        confirmed(path, packet);
+        handle_confirmation(path, packet);
         break;
     case MUSTER_PHASE_OPEN:
-        muster_shm_packet_came(path->link, packet, fd);
+        muster_shm_handle_packet(path->link, packet, fd);
     }
 }
 
-bool muster_shm_packets(struct shm_path *path)
+bool muster_shm_receive_packets(struct shm_path *path)
 {
     const struct muster_watch *watch = &path->pending.watch;
     for (int i = 0; i < SHM_PACKETS_MAX && !watch->retired; i++) {
@@ -292,10 +292,10 @@ bool muster_shm_packets(struct shm_path *path)
             return true;
         }
         if (got < 0) {
-            hung_up(path);
+            handle_end(path);
             return false;
         }
-        packet_came(path, &packet, &fd);
+        handle_packet(path, &packet, &fd);
     }
     return !watch->retired;
 }
@@ -303,7 +303,7 @@ bool muster_shm_packets(struct shm_path *path)
 void muster_shm_path_ready(struct muster_watch *watch, uint32_t events)
 {
     (void)events;
-    (void)muster_shm_packets((struct shm_path *)watch);
+    (void)muster_shm_receive_packets((struct shm_path *)watch);
 }
 
 /* Listening ---------------------------------------------------------------------------------- */

@@ -1,27 +1,26 @@
 /*
- * Large messages, straight from the sender's memory to where the receiver wants them.
+ * Rendezvous by get: the receiver reads a large message out of the sender's memory.
  *
- * The sender offers: where the data is, and a ticket, which it also writes into a slot of the
- * link's memory. The receiver reads piece by piece: out of a mapping, if the data is in memory of
- * muster_alloc(), else by process_vm_readv(). When all of it is read it looks whether the ticket
- * still stands in the slot. The sender takes it away before the data may change: so what was read
- * is what was sent, or it is not delivered. Nobody waits for the other for that.
+ * The sender's offer says where the data is, and has a ticket, which the sender also writes to a
+ * slot of the link's memory. The receiver reads piece by piece: from a mapping if the data is in
+ * memory of muster_alloc(), else by process_vm_readv(). After each piece, and at the end, it checks
+ * that the slot still has the ticket. The sender clears the slot before the data may change. So
+ * either what was read is what was sent, or it is not delivered; and neither waits for the other.
  *
- * Where the kernel forbids reading, the receiver asks for the message instead.
+ * Where the kernel forbids process_vm_readv(), the receiver grants the message instead.
  *
- * This is the receiver; shm_offer.c has the sender, and what is mapped.
+ * This is the receiver; shm_offer.c has the sender, and the mappings.
  */
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/shm/shm.h"
 
-#include <poll.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <utlist.h>
 
-enum { PIECES_MAX = 4 }; /* in one go, then other links have their turn */
+enum { PIECES_IN_A_ROW = 4 }; /* then other links have their turn */
 
-/* False if it does not say where the data is: the peer may write what it likes. */
+/* False if the payload is no valid offer: the peer may write anything. */
 static bool read_offer(const struct muster_unexpected *get, struct shm_offer *ret_offer)
 {
     if (get->frame.length != sizeof *ret_offer) {
@@ -31,12 +30,12 @@ static bool read_offer(const struct muster_unexpected *get, struct shm_offer *re
     return ret_offer->slot < SHM_OFFERS_MAX;
 }
 
-/* A piece of the data, without the lock. */
+/* A piece of the data, to be read without the lock. */
 struct reading {
     struct shm_link *link;
     struct muster_transfer *receive;
     const struct shm_offer *offer;
-    const unsigned char *mapped; /* the data, or NULL: read from the address */
+    const unsigned char *mapped; /* the data; NULL: to be read by process_vm_readv() */
     uint64_t offset;
     size_t size;
 };
@@ -52,23 +51,24 @@ static bool read_process(const struct reading *reading, void *to)
            (ssize_t)reading->size;
 }
 
-/* What has been read until now is what was sent. */
+/* Whether all that has been read so far is what was sent. */
 static bool is_offered(const struct shm_link *link, const struct shm_offer *offer)
 {
-    muster_ring_fence(); /* the data was read before the ticket is */
+    muster_ring_fence(); /* the data is read before the ticket */
     return atomic_load_explicit(&link->path->theirs->offers[offer->slot], memory_order_relaxed) ==
            offer->ticket;
 }
 
-static void add_span(const struct reading *reading, enum muster_timeline_stage stage,
-                     int64_t started_ns)
+static void trace_piece(const struct reading *reading, enum muster_timeline_stage stage,
+                        int64_t started_ns)
 {
     muster_link_add_part(
         reading->link->link, reading->receive,
         (struct muster_link_part){stage, started_ns, reading->offset, reading->size});
 }
 
-/* Of memory that is read by a system call nothing is consumed that was withdrawn before. */
+/* Data that is copied is checked before it is consumed. Data in a mapping is consumed where it is,
+ * and checked before the message is completed. */
 static bool read_piece(const struct reading *reading)
 {
     struct muster_transfer *receive = reading->receive;
@@ -85,21 +85,14 @@ static bool read_piece(const struct reading *reading)
         memcpy(to, from, reading->size);
     }
     if (receive->consume == NULL || reading->mapped == NULL) {
-        add_span(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);
+        trace_piece(reading, MUSTER_TIMELINE_RECEIVE_SEGMENT, started_ns);
     }
     if (receive->consume != NULL) {
         started_ns = muster_link_clock(reading->link->link);
         receive->consume(receive, reading->offset, from, reading->size);
-        add_span(reading, MUSTER_TIMELINE_REDUCE, started_ns);
+        trace_piece(reading, MUSTER_TIMELINE_REDUCE, started_ns);
     }
     return true;
-}
-
-/* Another process may have the number of one that is dead; its socket tells. */
-static bool peer_lives(const struct shm_path *path)
-{
-    struct pollfd look = {.fd = path->pending.watch.fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) == 0 || (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 
 static size_t piece_size(const struct muster_transfer *receive)
@@ -110,8 +103,8 @@ static size_t piece_size(const struct muster_transfer *receive)
     return left < most ? (size_t)left : most;
 }
 
-static void take_piece(struct shm_link *link, struct muster_unexpected *get,
-                       const struct shm_offer *offer, struct muster_transfer *receive)
+static void get_piece(struct shm_link *link, struct muster_unexpected *get,
+                      const struct shm_offer *offer, struct muster_transfer *receive)
 {
     struct muster_fabric *fabric = link->link->fabric;
     struct reading reading = {.link = link,
@@ -135,32 +128,34 @@ static void take_piece(struct shm_link *link, struct muster_unexpected *get,
     }
     receive->moved_bytes += reading.size;
     if (receive->moved_bytes < receive->size_bytes) {
-        DL_DELETE(link->match.gets, get); /* the others have their turn */
+        DL_DELETE(link->match.gets, get); /* other messages have their turn */
         DL_APPEND(link->match.gets, get);
-    } else if (is_offered(link, offer) && (reading.mapped != NULL || peer_lives(link->path))) {
+    } else if (is_offered(link, offer) &&
+               (reading.mapped != NULL || !muster_pending_is_closed(&link->path->pending))) {
+        /* The socket was asked because another process may have the PID of a dead peer. */
         muster_match_get_done(&link->match, get);
     } else {
         muster_match_get_failed(&link->match, get);
     }
 }
 
-/* The descriptor of a piece is on its way before the offer, over the socket. False if the link is
- * over. */
-static bool fetch_piece(struct shm_link *link, const struct shm_offer *offer,
-                        const struct muster_transfer *receive)
+/* The descriptor of an allocation is sent over the socket before the offer. False: the link is
+ * closed. */
+static bool receive_allocation(struct shm_link *link, const struct shm_offer *offer,
+                               const struct muster_transfer *receive)
 {
-    if (offer->region == 0 || receive->moved_bytes > 0 ||
+    if (offer->allocation == 0 || receive->moved_bytes > 0 ||
         muster_shm_find_mapping(link, offer, receive->size_bytes) != NULL) {
         return true;
     }
-    return muster_shm_packets(link->path);
+    return muster_shm_receive_packets(link->path);
 }
 
 bool muster_shm_get_offered(struct shm_link *end)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    for (int i = 0; i < PIECES_MAX; i++) {
+    for (int i = 0; i < PIECES_IN_A_ROW; i++) {
         muster_fabric_yield(link->fabric);
         if (link->end != end || link->opened != opened || link->state != MUSTER_LINK_OPEN) {
             return false;
@@ -173,10 +168,10 @@ bool muster_shm_get_offered(struct shm_link *end)
         struct muster_transfer *receive = muster_match_get_receive(&end->match, get);
         if (receive == NULL || !read_offer(get, &offer)) {
             muster_match_get_failed(&end->match, get);
-        } else if (!fetch_piece(end, &offer, receive)) {
+        } else if (!receive_allocation(end, &offer, receive)) {
             return false;
         } else {
-            take_piece(end, get, &offer, receive);
+            get_piece(end, get, &offer, receive);
         }
     }
     if (end->match.gets != NULL) {

@@ -1,16 +1,17 @@
-/* The memory of a shared memory link: how it is mapped, and that it is the dialler's. */
+/* The memory of a shared memory link: mapped, and verified to be the dialler's. */
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/shared_memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* Each ring twice in a row, so that what stands over its end is in one piece. */
+/* Each ring is mapped twice, one mapping behind the other, so that data that wraps is contiguous.
+ */
 static bool map_rings(unsigned char *base, int fd)
 {
     for (int i = 0; i < 4; i++) {
-        unsigned char *at = base + SHM_HEAD_BYTES + (size_t)i * SHM_RING_BYTES;
-        off_t offset = SHM_HEAD_BYTES + (off_t)(i / 2) * SHM_RING_BYTES;
+        unsigned char *at = base + SHM_HEADER_BYTES + (size_t)i * SHM_RING_BYTES;
+        off_t offset = SHM_HEADER_BYTES + (off_t)(i / 2) * SHM_RING_BYTES;
         if (mmap(at, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) ==
             MAP_FAILED) {
             return false;
@@ -28,7 +29,7 @@ bool muster_shm_map(struct shm_path *path, uint32_t side)
         return false;
     }
     path->mapped = base; /* from now on free_path() unmaps it */
-    bool mapped = mmap(base, SHM_HEAD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+    bool mapped = mmap(base, SHM_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
                        0) != MAP_FAILED &&
                   map_rings(base, fd);
     struct shm_memory *memory = (struct shm_memory *)base;
@@ -40,19 +41,19 @@ bool muster_shm_map(struct shm_path *path, uint32_t side)
     return mapped;
 }
 
-void muster_shm_bind(struct shm_link *link, const struct shm_path *path)
+void muster_shm_set_rings(struct shm_link *link, const struct shm_path *path)
 {
-    unsigned char *data[2] = {path->mapped + SHM_HEAD_BYTES,
-                              path->mapped + SHM_HEAD_BYTES + 2 * (size_t)SHM_RING_BYTES};
+    unsigned char *data[2] = {path->mapped + SHM_HEADER_BYTES,
+                              path->mapped + SHM_HEADER_BYTES + 2 * (size_t)SHM_RING_BYTES};
     muster_ring_init(&link->out, &path->mine->written, &path->theirs->read, data[path->side],
                      SHM_RING_BYTES);
     muster_ring_init(&link->in, &path->mine->read, &path->theirs->written, data[1 - path->side],
                      SHM_RING_BYTES);
 }
 
-bool muster_shm_prove(struct shm_path *path)
+bool muster_shm_verify_memory(struct shm_path *path)
 {
-    return muster_shared_memory_check(path->memory_fd, SHM_REGION_BYTES) == MUSTER_OK &&
+    return muster_shared_memory_check(path->memory_fd, SHM_MEMORY_BYTES) == MUSTER_OK &&
            muster_shm_map(path, 1) &&
            memcmp(path->theirs->nonce, path->nonce, SHM_NONCE_BYTES) == 0;
 }

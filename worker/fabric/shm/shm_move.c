@@ -1,5 +1,5 @@
-/* Messages through the rings: frames as on a byte stream, without checksums, one after the other,
- * each rounded up to a cache line. A frame is copied in and out as a whole. */
+/* Messages through the rings: frames without checksums, each rounded up to a cache line. A frame is
+ * written and consumed as a whole. */
 #include "worker/fabric/shm/shm.h"
 #include "worker/fabric/wire/whole_frames.h"
 
@@ -7,42 +7,42 @@
 #include <string.h>
 #include <utlist.h>
 
-enum { FRAMES_MAX = 32 }; /* taken in one go, then other links have their turn */
+enum { FRAMES_MAX = 32 }; /* received in a row, then other links have their turn */
 
-enum taken {
-    TAKEN_NOTHING = 0,
-    TAKEN_FRAME = 1,
-    TAKEN_LAST = 2, /* the link is over */
+enum received {
+    RECEIVED_NOTHING = 0,
+    RECEIVED_FRAME = 1,
+    LINK_CLOSED = 2,
 };
 
-static size_t room_for(uint32_t payload)
+static size_t ring_bytes(uint32_t payload)
 {
     return (MUSTER_FRAME_SIZE + payload + MUSTER_CACHE_LINE - 1) & -(size_t)MUSTER_CACHE_LINE;
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
-/* Wakes the peer if it sleeps for that. */
-static void tell(struct shm_link *link, uint32_t what)
+/* Wakes the peer if it sleeps and waits for that. */
+static void wake_peer(struct shm_link *link, uint32_t what)
 {
     struct shm_side *theirs = link->path->theirs;
-    /* Either this sees that the peer sleeps, or the peer, which says so before it looks for the
-     * last time, sees what was written. */
+    /* The peer stores `sleeping` before it polls for the last time, and this thread has written
+     * before it loads `sleeping`: one of the two sees the other. */
     muster_ring_fence();
     if ((atomic_load_explicit(&theirs->sleeping, memory_order_relaxed) & what) == 0 ||
         atomic_exchange(&theirs->sleeping, 0) == 0) {
         return;
     }
     const struct shm_packet packet = {.kind = SHM_WAKE};
-    /* If the socket is full of packets the peer has something to wake for. */
+    /* If the socket is full, the peer is woken by the packets in it. */
     (void)muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1);
 }
 
-static bool put(struct shm_link *link, const unsigned char *header, const unsigned char *data,
-                uint32_t size)
+static bool write_frame(struct shm_link *link, const unsigned char *header,
+                        const unsigned char *data, uint32_t size)
 {
     size_t room;
-    unsigned char *to = muster_ring_reserve(&link->out, room_for(size), &room);
+    unsigned char *to = muster_ring_reserve(&link->out, ring_bytes(size), &room);
     if (to == NULL) {
         atomic_store_explicit(&link->blocked, link->out.seen, memory_order_relaxed);
         if (room == MUSTER_RING_BROKEN) {
@@ -55,17 +55,17 @@ static bool put(struct shm_link *link, const unsigned char *header, const unsign
     if (size > 0) {
         memcpy(to + MUSTER_FRAME_SIZE, data, size);
     }
-    muster_ring_advance(&link->out, room_for(size));
+    muster_ring_advance(&link->out, ring_bytes(size));
     return true;
 }
 
-static bool put_control(struct shm_link *link)
+static bool write_control(struct shm_link *link)
 {
     struct muster_frame_queue *control = &link->match.control;
     while (control->start < control->end) {
         const unsigned char *header = control->bytes + control->start;
         uint32_t size = muster_frame_length(header);
-        if (!put(link, header, header + MUSTER_FRAME_SIZE, size)) {
+        if (!write_frame(link, header, header + MUSTER_FRAME_SIZE, size)) {
             return false;
         }
         control->start += MUSTER_FRAME_SIZE + size;
@@ -73,16 +73,17 @@ static bool put_control(struct shm_link *link)
     return true;
 }
 
-static bool put_data(struct shm_link *link)
+static bool write_data(struct shm_link *link)
 {
     struct muster_match *match = &link->match;
     link->has_next = link->has_next || muster_match_next(match, &link->next_out);
     if (!link->has_next ||
-        !put(link, link->next_out.header, link->next_out.data, link->next_out.size)) {
+        !write_frame(link, link->next_out.header, link->next_out.data, link->next_out.size)) {
         return false;
     }
     const struct muster_outgoing out = link->next_out;
-    link->has_next = false; /* the done function may post the next message, and so come back here */
+    link->has_next =
+        false; /* first: the done function may post the next message, which leads here */
     muster_match_sent(match, &out);
     return true;
 }
@@ -90,133 +91,132 @@ static bool put_data(struct shm_link *link)
 void muster_shm_flush(struct shm_link *link)
 {
     uint64_t before = link->out.done;
-    atomic_store_explicit(&link->blocked, SHM_ROOM, memory_order_relaxed);
-    if (put_control(link)) {
-        while (put_data(link)) {
+    atomic_store_explicit(&link->blocked, SHM_NOT_BLOCKED, memory_order_relaxed);
+    if (write_control(link)) {
+        while (write_data(link)) {
         }
     }
     if (link->out.done != before) {
-        tell(link, SHM_SLEEPS_FOR_DATA);
+        wake_peer(link, SHM_WAITS_FOR_DATA);
     }
 }
 
 void muster_shm_flush_control(struct shm_link *link)
 {
-    (void)put_control(link);
-    tell(link, SHM_SLEEPS_FOR_DATA);
+    (void)write_control(link);
+    wake_peer(link, SHM_WAITS_FOR_DATA);
 }
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
-static enum taken lose(struct shm_link *end, const char *what)
+static enum received close_link(struct shm_link *end, const char *what)
 {
     struct muster_link *link = end->link;
     muster_link_fail(link, end->parting ? MUSTER_LINK_PEER_LEFT : MUSTER_LINK_LOST, what);
-    return TAKEN_LAST;
+    return LINK_CLOSED;
 }
 
-static enum taken lose_by_rule(struct shm_link *end)
+static enum received reject(struct shm_link *end)
 {
     muster_whole_frame_reject(end->link, end->parting);
-    return TAKEN_LAST;
+    return LINK_CLOSED;
 }
 
-/* The peer may write into the ring what it likes at any time: the header is copied first, then
- * checked. */
-static enum taken take_frame(struct shm_link *end)
+/* The peer may change the ring at any time, so the header is copied before it is checked. */
+static enum received receive_frame(struct shm_link *end)
 {
     unsigned char header[MUSTER_FRAME_SIZE];
     struct muster_frame frame;
     size_t there = muster_ring_available(&end->in);
     if (there == 0) {
-        return TAKEN_NOTHING;
+        return RECEIVED_NOTHING;
     }
     if (there == MUSTER_RING_BROKEN || there < sizeof header) {
-        return lose(end, "the counts of its ring cannot be");
+        return close_link(end, "the counts of its ring cannot be");
     }
     const unsigned char *front = muster_ring_front(&end->in);
     memcpy(header, front, sizeof header);
     if (muster_frame_decode_unchecked(header, &frame) != MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject(end);
     }
-    if (room_for(frame.length) > there) {
-        return lose(end, "the counts of its ring cannot be");
+    if (ring_bytes(frame.length) > there) {
+        return close_link(end, "the counts of its ring cannot be");
     }
     if (muster_whole_frame_consume(&end->match, &end->arrival, &frame, front + MUSTER_FRAME_SIZE) !=
         MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject(end);
     }
-    muster_ring_advance(&end->in, room_for(frame.length));
+    muster_ring_advance(&end->in, ring_bytes(frame.length));
     if (muster_whole_frame_complete(&end->match, &end->arrival) != MUSTER_OK) {
-        return lose_by_rule(end);
+        return reject(end);
     }
-    return frame.kind == MUSTER_FRAME_GOODBYE ? TAKEN_LAST : TAKEN_FRAME;
+    return frame.kind == MUSTER_FRAME_GOODBYE ? LINK_CLOSED : RECEIVED_FRAME;
 }
 
-/* Up to so many; TAKEN_LAST if the link is over, or was closed meanwhile. */
-static enum taken take_frames(struct shm_link *end, int most)
+/* Up to so many. LINK_CLOSED also if the link was closed while this thread let others in. */
+static enum received receive_frames(struct shm_link *end, int most)
 {
     struct muster_link *link = end->link;
     uint64_t opened = link->opened;
-    enum taken taken = TAKEN_FRAME;
-    for (int i = 0; i < most && taken == TAKEN_FRAME; i++) {
+    enum received received = RECEIVED_FRAME;
+    for (int i = 0; i < most && received == RECEIVED_FRAME; i++) {
         muster_fabric_yield(link->fabric);
         if (link->end != end || link->opened != opened || link->state != MUSTER_LINK_OPEN) {
-            return TAKEN_LAST;
+            return LINK_CLOSED;
         }
-        taken = take_frame(end);
+        received = receive_frame(end);
     }
-    return taken;
+    return received;
 }
 
 bool muster_shm_receive(struct shm_link *link)
 {
     uint64_t before = link->in.done;
-    enum taken taken = take_frames(link, FRAMES_MAX);
-    if (taken == TAKEN_LAST) {
+    enum received received = receive_frames(link, FRAMES_MAX);
+    if (received == LINK_CLOSED) {
         return false;
     }
-    if (taken == TAKEN_FRAME) {
+    if (received == RECEIVED_FRAME) {
         muster_link_mark(link->link);
     }
     if (link->in.done != before) {
-        tell(link, SHM_SLEEPS_FOR_ROOM);
+        wake_peer(link, SHM_WAITS_FOR_ROOM);
     }
     return true;
 }
 
-void muster_shm_ended(struct shm_link *end, const char *what)
+void muster_shm_handle_end(struct shm_link *end, const char *what)
 {
-    enum taken taken = TAKEN_FRAME;
-    while (taken == TAKEN_FRAME) {
-        taken = take_frames(end, FRAMES_MAX);
+    enum received received = RECEIVED_FRAME;
+    while (received == RECEIVED_FRAME) {
+        received = receive_frames(end, FRAMES_MAX);
     }
-    if (taken == TAKEN_NOTHING) {
-        (void)lose(end, what);
+    if (received == RECEIVED_NOTHING) {
+        (void)close_link(end, what);
     }
 }
 
 /* Descriptors -------------------------------------------------------------------------------- */
 
-static void keep_descriptor(struct shm_link *link, const struct shm_packet *packet, int *fd)
+static void store_descriptor(struct shm_link *link, const struct shm_packet *packet, int *fd)
 {
     const struct muster_fabric *fabric = link->link->fabric;
     if (packet->generation < fabric->generation || link->descriptor_count == SHM_DESCRIPTORS_MAX) {
-        return; /* whoever waits for one too many comes to its deadline */
+        return; /* one too many: its receiver waits until its deadline */
     }
     link->descriptors[link->descriptor_count++] = (struct shm_descriptor){
         .generation = packet->generation, .tag = packet->word, .fd = TAKE_FD(*fd)};
     muster_link_notify(link->link);
 }
 
-void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *packet, int *fd)
+void muster_shm_handle_packet(struct shm_link *link, const struct shm_packet *packet, int *fd)
 {
     switch (packet->kind) {
     case SHM_WAKE:
         muster_link_mark(link->link);
         break;
     case SHM_DESCRIPTOR:
-        keep_descriptor(link, packet, fd);
+        store_descriptor(link, packet, fd);
         break;
     case SHM_ALLOCATION:
         muster_shm_map_allocation(link, packet, *fd);
@@ -225,6 +225,6 @@ void muster_shm_packet_came(struct shm_link *link, const struct shm_packet *pack
         muster_shm_unmap_allocation(link, packet->word);
         break;
     default:
-        (void)lose(link, "it sends a greeting over an open link");
+        (void)close_link(link, "it sends a greeting over an open link");
     }
 }

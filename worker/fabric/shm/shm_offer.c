@@ -1,5 +1,5 @@
-/* Large messages that stay where they are: the sender's offers, and the memory that the peer maps
- * to read them. shm_get.c has the receiver, and how the two agree. */
+/* Rendezvous by get: the sender's offers, and the mappings of allocations at the receiver.
+ * shm_get.c has the protocol, and the rest of the receiver. */
 #include "worker/fabric/shm/shm.h"
 #include "worker/memory/allocation_registry.h"
 #include "worker/memory/shared_memory.h"
@@ -14,8 +14,8 @@ static struct shm_link *link_of(const struct muster_match *match)
 
 /* Offering ----------------------------------------------------------------------------------- */
 
-/* Pieces that were freed meanwhile need not be mapped any more. */
-static void forget_freed(struct shm_link *link)
+/* Has the peer unmap allocations that have been freed. */
+static void unshare_freed(struct shm_link *link)
 {
     uint64_t freed = muster_allocation_freed_count();
     uint32_t kept = 0;
@@ -23,32 +23,33 @@ static void forget_freed(struct shm_link *link)
         return;
     }
     link->freed = freed;
-    for (uint32_t i = 0; i < link->told_count; i++) {
-        const struct shm_packet packet = {.kind = SHM_FREED, .word = link->told[i]};
-        if (muster_allocation_is_live(link->told[i]) ||
+    for (uint32_t i = 0; i < link->shared_count; i++) {
+        const struct shm_packet packet = {.kind = SHM_FREED, .word = link->shared_ids[i]};
+        if (muster_allocation_is_live(link->shared_ids[i]) ||
             !muster_shm_packet_send(link->path->pending.watch.fd, &packet, -1)) {
-            link->told[kept++] = link->told[i];
+            link->shared_ids[kept++] = link->shared_ids[i];
         }
     }
-    link->told_count = kept;
+    link->shared_count = kept;
 }
 
-/* True if the peer can map that piece: its descriptor is on the way, ahead of the offer. */
-static bool tell_piece(struct shm_link *link, const struct muster_allocation *piece)
+/* Sends the descriptor of the allocation, unless the peer has it. True if the peer can map it
+ * before it handles the offer. */
+static bool share_allocation(struct shm_link *link, const struct muster_allocation *allocation)
 {
-    forget_freed(link);
-    for (uint32_t i = 0; i < link->told_count; i++) {
-        if (link->told[i] == piece->id) {
+    unshare_freed(link);
+    for (uint32_t i = 0; i < link->shared_count; i++) {
+        if (link->shared_ids[i] == allocation->id) {
             return true;
         }
     }
     const struct shm_packet packet = {
-        .kind = SHM_ALLOCATION, .word = piece->id, .generation = piece->size_bytes};
-    if (link->told_count == SHM_MAPPINGS_MAX ||
-        !muster_shm_packet_send(link->path->pending.watch.fd, &packet, piece->fd)) {
+        .kind = SHM_ALLOCATION, .word = allocation->id, .generation = allocation->size_bytes};
+    if (link->shared_count == SHM_MAPPINGS_MAX ||
+        !muster_shm_packet_send(link->path->pending.watch.fd, &packet, allocation->fd)) {
         return false;
     }
-    link->told[link->told_count++] = piece->id;
+    link->shared_ids[link->shared_count++] = allocation->id;
     return true;
 }
 
@@ -76,7 +77,7 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
                          unsigned char ret_payload[MUSTER_OFFER_MAX])
 {
     struct shm_link *link = link_of(match);
-    struct muster_allocation piece;
+    struct muster_allocation allocation;
     uint32_t slot = 0;
     while (slot < SHM_OFFERS_MAX && link->offered[slot] != NULL) {
         slot++;
@@ -86,11 +87,12 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     }
     struct shm_offer offer = {
         .ticket = ++link->last_ticket, .address = (uintptr_t)transfer->data, .slot = slot};
-    if (is_open(link) && muster_allocation_find(transfer->data, transfer->size_bytes, &piece) &&
-        tell_piece(link, &piece)) {
-        offer.region = piece.id;
-        offer.offset = (uint64_t)((char *)transfer->data - piece.base);
-        offer.size_bytes = piece.size_bytes;
+    if (is_open(link) &&
+        muster_allocation_find(transfer->data, transfer->size_bytes, &allocation) &&
+        share_allocation(link, &allocation)) {
+        offer.allocation = allocation.id;
+        offer.offset = (uint64_t)((char *)transfer->data - allocation.base);
+        offer.size_bytes = allocation.size_bytes;
     }
     link->offered[slot] = transfer;
     link->tickets[slot] = offer.ticket;
@@ -102,14 +104,14 @@ static uint32_t describe(struct muster_match *match, struct muster_transfer *tra
     return sizeof offer;
 }
 
-static void take_ticket(struct shm_link *link, uint32_t slot)
+static void clear_ticket(struct shm_link *link, uint32_t slot)
 {
     link->offered[slot] = NULL;
     link->tickets[slot] = 0;
     if (is_open(link)) {
         write_ticket(link, slot);
     }
-    /* Before anything that is written to the data from now on. */
+    /* Before anything is written to the data. */
     muster_ring_fence();
 }
 
@@ -118,16 +120,16 @@ static void retract(struct muster_match *match, const struct muster_transfer *tr
     struct shm_link *link = link_of(match);
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
         if (link->offered[slot] == transfer) {
-            take_ticket(link, slot);
+            clear_ticket(link, slot);
         }
     }
 }
 
-void muster_shm_release_all(struct shm_link *link)
+void muster_shm_retract_all(struct shm_link *link)
 {
     for (uint32_t slot = 0; slot < SHM_OFFERS_MAX; slot++) {
         if (link->offered[slot] != NULL) {
-            take_ticket(link, slot);
+            clear_ticket(link, slot);
         }
     }
 }
@@ -139,23 +141,23 @@ const struct muster_rendezvous_get muster_shm_get_ops = {.describe = describe, .
 void muster_shm_map_allocation(struct shm_link *link, const struct shm_packet *packet, int fd)
 {
     void *base = NULL;
-    if (link->piece_count == SHM_MAPPINGS_MAX ||
+    if (link->mapping_count == SHM_MAPPINGS_MAX ||
         muster_shared_memory_check(fd, packet->generation) != MUSTER_OK) {
-        return; /* it is read otherwise, then */
+        return; /* process_vm_readv() is used instead */
     }
     base = mmap(NULL, packet->generation, PROT_READ, MAP_SHARED, fd, 0);
     if (base != MAP_FAILED) {
-        link->pieces[link->piece_count++] = (struct shm_mapping){
+        link->mappings[link->mapping_count++] = (struct shm_mapping){
             .id = packet->word, .base = base, .size_bytes = packet->generation};
     }
 }
 
 void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id)
 {
-    for (uint32_t i = 0; i < link->piece_count; i++) {
-        if (link->pieces[i].id == id) {
-            munmap(link->pieces[i].base, link->pieces[i].size_bytes);
-            link->pieces[i] = link->pieces[--link->piece_count];
+    for (uint32_t i = 0; i < link->mapping_count; i++) {
+        if (link->mappings[i].id == id) {
+            munmap(link->mappings[i].base, link->mappings[i].size_bytes);
+            link->mappings[i] = link->mappings[--link->mapping_count];
             return;
         }
     }
@@ -163,19 +165,20 @@ void muster_shm_unmap_allocation(struct shm_link *link, uint64_t id)
 
 void muster_shm_unmap_allocations(struct shm_link *link)
 {
-    while (link->piece_count > 0) {
-        muster_shm_unmap_allocation(link, link->pieces[0].id);
+    while (link->mapping_count > 0) {
+        muster_shm_unmap_allocation(link, link->mappings[0].id);
     }
 }
 
 const unsigned char *muster_shm_find_mapping(const struct shm_link *link,
                                              const struct shm_offer *offer, uint64_t size_bytes)
 {
-    for (uint32_t i = 0; i < link->piece_count; i++) {
-        const struct shm_mapping *piece = &link->pieces[i];
-        if (offer->region != 0 && piece->id == offer->region &&
-            offer->offset <= piece->size_bytes && size_bytes <= piece->size_bytes - offer->offset) {
-            return piece->base + offer->offset;
+    for (uint32_t i = 0; i < link->mapping_count; i++) {
+        const struct shm_mapping *allocation = &link->mappings[i];
+        if (offer->allocation != 0 && allocation->id == offer->allocation &&
+            offer->offset <= allocation->size_bytes &&
+            size_bytes <= allocation->size_bytes - offer->offset) {
+            return allocation->base + offer->offset;
         }
     }
     return NULL;

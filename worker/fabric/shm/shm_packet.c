@@ -1,4 +1,4 @@
-/* What goes over the sockets of shared memory links, and what their addresses say. */
+/* The packets of shared memory links, and their addresses. */
 #include "worker/fabric/shm/shm.h"
 
 #include <errno.h>
@@ -40,10 +40,10 @@ bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd)
     do {
         sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
-    return sent >= 0; /* a packet goes as a whole */
+    return sent >= 0; /* a packet is sent as a whole */
 }
 
-/* There is room for one descriptor; the kernel closes what a stranger sends beyond. */
+/* There is room for one descriptor. The kernel closes any others that were sent. */
 static int receive_descriptor(struct msghdr *message)
 {
     const struct cmsghdr *header = CMSG_FIRSTHDR(message);
@@ -120,9 +120,9 @@ void muster_shm_address_print(const struct shm_address *address, char ret_text[M
                    address->network, address->name);
 }
 
-/* The characters up to a '/' or the end, if they are of these and fit. Returns what follows; NULL
- * otherwise. */
-static const char *take_part(const char *text, const char *of, char *ret_part, size_t size)
+/* Copies the characters up to a '/' or the end, if they are in the set and fit. Returns what
+ * follows, or NULL. */
+static const char *parse_part(const char *text, const char *of, char *ret_part, size_t size)
 {
     size_t length = strspn(text, of);
     if (length == 0 || length >= size || (text[length] != '/' && text[length] != '\0')) {
@@ -137,15 +137,15 @@ bool muster_shm_address_parse(const char *text, struct shm_address *ret_address)
 {
     static const char scheme[] = "shm://";
     struct shm_address address = {.name = ""};
-    char network[20]; /* no longer than what 64 bits hold */
+    char network[20]; /* at most 19 digits, which fit into 64 bits */
     if (strncmp(text, scheme, sizeof scheme - 1) != 0) {
         return false;
     }
-    text =
-        take_part(text + sizeof scheme - 1, "0123456789abcdef-", address.boot, sizeof address.boot);
-    text = text != NULL ? take_part(text, "0123456789", network, sizeof network) : NULL;
-    text = text != NULL ? take_part(text, "0123456789abcdefghijklmnopqrstuvwxyz-", address.name,
-                                    sizeof address.name)
+    text = parse_part(text + sizeof scheme - 1, "0123456789abcdef-", address.boot,
+                      sizeof address.boot);
+    text = text != NULL ? parse_part(text, "0123456789", network, sizeof network) : NULL;
+    text = text != NULL ? parse_part(text, "0123456789abcdefghijklmnopqrstuvwxyz-", address.name,
+                                     sizeof address.name)
                         : NULL;
     if (text == NULL || *text != '\0') {
         return false;

@@ -118,7 +118,7 @@ static void dial_others(struct tcp_link *link)
 static void give_up(struct tcp_link *link)
 {
     struct tcp_dialling *dialling = &link->dialling;
-    if (dialling->exhausted && link->tcp->pending_list.without_hello > 0 &&
+    if (dialling->exhausted && link->tcp->pending_list.hello_count > 0 &&
         muster_dialler_retry(&link->dialler)) {
         return; /* unidentified connections use some descriptors, but not for long */
     }

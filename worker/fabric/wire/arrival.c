@@ -1,4 +1,5 @@
-/* Where the bytes of a payload go. */
+/* Where the bytes of a payload go: into a receive's data, to its consume function in whole
+ * elements, or into a buffer. */
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/wire/match.h"
 
@@ -25,9 +26,9 @@ unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *r
     return arrival->piece + arrival->carried;
 }
 
-/* Without the lock, as it may take long. */
-static void hand_over(struct muster_match *match, struct muster_transfer *receive, uint64_t offset,
-                      const unsigned char *data, uint32_t size)
+/* Without the lock, since it may take long. */
+static void call_consume(struct muster_match *match, struct muster_transfer *receive,
+                         uint64_t offset, const unsigned char *data, uint32_t size)
 {
     int64_t started_ns = muster_link_clock(match->link);
     muster_fabric_unlock(match->link->fabric);
@@ -39,8 +40,8 @@ static void hand_over(struct muster_match *match, struct muster_transfer *receiv
     muster_fabric_lock(match->link->fabric);
 }
 
-/* Hands over whole elements; an element that has not come as a whole is carried to the next time.
- */
+/* Passes on whole elements. The bytes of an element that has arrived in part are carried over to
+ * the next call. */
 static void consume(struct muster_match *match, struct muster_arrival *arrival, uint32_t size)
 {
     struct muster_transfer *receive = arrival->receive;
@@ -49,7 +50,7 @@ static void consume(struct muster_match *match, struct muster_arrival *arrival, 
     uint32_t whole = there / receive->element_size_bytes * receive->element_size_bytes;
     memcpy(arrival->piece, arrival->carry, arrival->carried);
     if (whole > 0) {
-        hand_over(match, receive, offset, arrival->piece, whole);
+        call_consume(match, receive, offset, arrival->piece, whole);
     }
     arrival->carried = there - whole;
     memcpy(arrival->carry, arrival->piece + whole, arrival->carried);
@@ -73,7 +74,7 @@ void muster_arrival_consume(struct muster_match *match, struct muster_arrival *a
     struct muster_transfer *receive = arrival->receive;
     if (arrival->place == MUSTER_PLACE_CONSUME && arrival->carried == 0 &&
         size % receive->element_size_bytes == 0 && size > 0) {
-        hand_over(match, receive, receive->moved_bytes, data, size);
+        call_consume(match, receive, receive->moved_bytes, data, size);
         receive->moved_bytes += size;
         arrival->remaining -= size;
         return;

@@ -1,3 +1,4 @@
+/* The slots that transports with frames and pending connections have in common. */
 #include "worker/fabric/wire/common_link_operations.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static struct muster_match *match_of(const struct muster_link *link)
     return end->match;
 }
 
-/* The fabric's part --------------------------------------------------------------------------- */
+/* The transport's object ----------------------------------------------------------------------- */
 
 void muster_common_link_stop(void *transport)
 {
@@ -58,7 +59,7 @@ int64_t muster_common_link_timers(void *transport, int64_t now_ns)
 void muster_common_link_open(struct muster_link *link)
 {
     struct muster_pending_connections *pending_list = link->transport;
-    if (muster_dialler_begin(pending_list, link)) {
+    if (muster_pending_begin_link(pending_list, link)) {
         pending_list->ops->connection.dial(link->end);
     }
 }

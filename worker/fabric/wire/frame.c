@@ -1,3 +1,4 @@
+/* Frame headers: encoded, and decoded with all checks. */
 #include "worker/fabric/wire/frame.h"
 
 #include "worker/fabric/wire/bytes.h"

@@ -1,3 +1,4 @@
+/* Hellos and answers: encoded, decoded, and the texts of the verdicts. */
 #include "worker/fabric/wire/hello.h"
 
 #include "worker/fabric/wire/bytes.h"

@@ -1,6 +1,6 @@
 /*
- * The first bytes on a connection: the dialler's hello says who it is, whom it wants, and that it
- * knows the job's link token; the acceptor's answer is a verdict. README.md has the tables.
+ * The first bytes on a connection. The dialler's hello has its UUID, the UUID of the member it
+ * dials, and the job's link token; the acceptor's answer is a verdict. README.md has the tables.
  */
 #ifndef MUSTER_WORKER_FABRIC_WIRE_HELLO_H
 #define MUSTER_WORKER_FABRIC_WIRE_HELLO_H
@@ -18,9 +18,9 @@ struct muster_hello {
     char from[MUSTER_UUID_SIZE];
     char to[MUSTER_UUID_SIZE];
     char token[MUSTER_TOKEN_SIZE];
-    uint32_t ticket;     /* the same in all connections of one opening of a link; 0: none */
-    uint8_t index;       /* of this connection; the first, 0, opens the link */
-    uint8_t connections; /* how many the link is to have */
+    uint32_t ticket;     /* alike in all connections of one opening of a link; 0: none */
+    uint8_t index;       /* of this connection; number 0 opens the link */
+    uint8_t connections; /* that the link is to have */
 };
 
 /* Append only. */
@@ -28,35 +28,36 @@ enum muster_verdict {
     MUSTER_WELCOME = 1,
     MUSTER_REFUSED_VERSION = 2,
     MUSTER_REFUSED_TOKEN = 3,
-    MUSTER_REFUSED_UNKNOWN = 4, /* you are no member here, or want somebody else */
-    MUSTER_REFUSED_CROSSED = 5, /* both have dialled: wait for my call */
-    MUSTER_REFUSED_LOST = 6,    /* this link was lost in this generation */
-    MUSTER_REFUSED_MEMORY = 7,  /* not by shared memory: another transport may do */
-    MUSTER_REFUSED_TLS = 8,     /* you came without TLS, and this member uses it */
-    MUSTER_REFUSED_PLAIN = 9,   /* you came with TLS, and this member does without */
-    MUSTER_WAIT = 10, /* this is who you want; the answer comes when its generation begins here */
-    MUSTER_REFUSED_VERBS = 11, /* not over RDMA: another transport may do */
+    MUSTER_REFUSED_UNKNOWN = 4, /* the dialler is no member here, or dialled another member */
+    MUSTER_REFUSED_CROSSED = 5, /* both members have dialled, and the other connection counts */
+    MUSTER_REFUSED_LOST = 6,    /* the link was lost in this generation */
+    MUSTER_REFUSED_MEMORY = 7,  /* not over shared memory: the next transport is to be tried */
+    MUSTER_REFUSED_TLS = 8,     /* the dialler has no TLS, the acceptor uses it */
+    MUSTER_REFUSED_PLAIN = 9,   /* the dialler has TLS, the acceptor does not use it */
+    MUSTER_WAIT = 10,           /* another verdict follows when the generation begins here */
+    MUSTER_REFUSED_VERBS = 11,  /* not over RDMA: the next transport is to be tried */
 };
 
 void muster_hello_encode(const struct muster_hello *hello,
                          unsigned char ret_bytes[MUSTER_HELLO_SIZE]);
 
-/* False if these first bytes are not a hello's. */
+/* False if a hello does not begin with these bytes. */
 bool muster_hello_begins(const unsigned char *bytes, size_t size);
 
-/* MUSTER_INVALID: not a hello. MUSTER_FATAL: one of another version (answer it). */
+/* MUSTER_INVALID: not a hello. MUSTER_FATAL: a hello of another version, which is to be answered.
+ */
 MUSTER_CHECKED muster_status muster_hello_decode(const unsigned char bytes[MUSTER_HELLO_SIZE],
                                                  struct muster_hello *ret_hello);
 
 void muster_answer_encode(enum muster_verdict verdict, unsigned char ret_bytes[MUSTER_ANSWER_SIZE]);
 MUSTER_CHECKED muster_status muster_answer_decode(const unsigned char bytes[MUSTER_ANSWER_SIZE],
                                                   enum muster_verdict *ret_verdict);
-/* Whether a connection that begins like this carries a plain answer; TLS begins otherwise. */
+/* Whether a plain answer begins with this byte; TLS begins with another one. */
 bool muster_answer_begins(unsigned char first_byte);
-/* "refused: wrong link token", for the dialler's error. */
+/* "refused: wrong link token", for the dialler's error text. */
 const char *muster_verdict_text(enum muster_verdict verdict);
 
-/* Takes as long for a near miss as for a match. */
+/* In constant time. */
 bool muster_token_equal(const char *a, const char *b);
 
 #endif

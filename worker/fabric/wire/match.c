@@ -1,3 +1,5 @@
+/* Matching, the sending side: which frames are sent next, and what each post, grant and withdrawal
+ * leads to. */
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/wire/match_parts.h"
 
@@ -26,7 +28,7 @@ unsigned char *muster_frame_queue_extend(struct muster_frame_queue *queue, size_
     return queue->bytes + queue->end - size;
 }
 
-/* Every frame that goes out carries the credit there is. */
+/* Every frame carries the credit that is owed. */
 static void encode(struct muster_match *match, struct muster_frame *frame, unsigned char *bytes)
 {
     frame->credit = (uint32_t)match->eager_owed_bytes;
@@ -108,7 +110,8 @@ static uint64_t charge_of(const struct muster_transfer *transfer)
     return transfer->size_bytes + MUSTER_EAGER_CHARGE_BYTES;
 }
 
-static bool may_go_eagerly(const struct muster_match *match, const struct muster_transfer *transfer)
+static bool fits_eager_window(const struct muster_match *match,
+                              const struct muster_transfer *transfer)
 {
     return transfer->size_bytes <= MUSTER_EAGER_MAX &&
            match->eager_out_bytes + charge_of(transfer) <= MUSTER_EAGER_WINDOW_BYTES;
@@ -120,6 +123,7 @@ void muster_match_queue_matched(struct muster_match *match, struct muster_unexpe
     muster_link_mark(match->link);
 }
 
+/* A stored grant comes first: its peer has posted the receive. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer)
 {
     struct muster_unexpected *grant =
@@ -132,7 +136,7 @@ void muster_match_post_send(struct muster_match *match, struct muster_transfer *
             queue_offer(match, transfer);
         }
         muster_match_queue_matched(match, grant);
-    } else if (may_go_eagerly(match, transfer)) {
+    } else if (fits_eager_window(match, transfer)) {
         transfer->link_word = MUSTER_WORD_EAGER;
         match->eager_out_bytes += charge_of(transfer);
         muster_transfer_list_append(&match->ready, transfer);
@@ -170,7 +174,8 @@ void muster_match_abort(struct muster_match *match, const struct muster_operatio
     queue_control(match, &frame, reason);
 }
 
-/* An offer may have come when its operation was over there, and then nobody has looked at it. */
+/* Also for a send that waits for a grant: its offer may have arrived after the operation had ended
+ * at the peer, and was dropped there. */
 void muster_match_send_signature(struct muster_match *match,
                                  const struct muster_operation_id *operation)
 {
@@ -190,7 +195,7 @@ void muster_match_goodbye(struct muster_match *match)
     queue_control(match, &frame, NULL);
 }
 
-/* Taking back -------------------------------------------------------------------------------- */
+/* Withdrawing -------------------------------------------------------------------------------- */
 
 static void drop_unexpected(struct muster_match *match, struct muster_unexpected *unexpected)
 {
@@ -213,7 +218,7 @@ static void drop_matched(struct muster_match *match, const struct muster_operati
     }
 }
 
-/* Those of the operation, or with NULL all. */
+/* Of the operation, or all with NULL. */
 static void drop_gets(struct muster_match *match, const struct muster_operation_id *operation)
 {
     struct muster_unexpected *get = NULL;
@@ -227,6 +232,8 @@ static void drop_gets(struct muster_match *match, const struct muster_operation_
     }
 }
 
+/* An EAGER send that no frame has taken gives its part of the window back; offers are retracted
+ * before the caller may change the data; credit for dropped messages goes back to the peer. */
 void muster_match_withdraw(struct muster_match *match, const struct muster_operation_id *operation,
                            struct muster_transfer_list *ret_sends)
 {
@@ -283,10 +290,10 @@ void muster_match_finish(struct muster_match *match, struct muster_transfer_list
     match->control = (struct muster_frame_queue){0};
 }
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
-static void next_segment(struct muster_match *match, struct muster_transfer *transfer,
-                         struct muster_outgoing *outgoing)
+static void segment_frame(struct muster_match *match, struct muster_transfer *transfer,
+                          struct muster_outgoing *outgoing)
 {
     uint64_t offset = transfer->link_word;
     uint64_t left = transfer->size_bytes - offset;
@@ -305,8 +312,8 @@ static void next_segment(struct muster_match *match, struct muster_transfer *tra
     encode(match, &frame, outgoing->header);
 }
 
-static void whole_message(struct muster_match *match, struct muster_transfer *transfer,
-                          struct muster_outgoing *outgoing)
+static void eager_frame(struct muster_match *match, struct muster_transfer *transfer,
+                        struct muster_outgoing *outgoing)
 {
     outgoing->size = (uint32_t)transfer->size_bytes;
     outgoing->data = transfer->data;
@@ -338,11 +345,11 @@ bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_o
     ret_outgoing->started_ns = muster_link_clock(match->link);
     transfer->begun_ns = transfer->begun_ns != 0 ? transfer->begun_ns : ret_outgoing->started_ns;
     if ((transfer->link_word & MUSTER_WORD_EAGER) != 0) {
-        whole_message(match, transfer, ret_outgoing);
+        eager_frame(match, transfer, ret_outgoing);
     } else {
-        next_segment(match, transfer, ret_outgoing);
+        segment_frame(match, transfer, ret_outgoing);
     }
-    /* The others have their turn before this one's next segment. */
+    /* The other sends have their turn before this one's next segment. */
     muster_transfer_list_append(ret_outgoing->last ? &match->draining : &match->ready, transfer);
     return true;
 }

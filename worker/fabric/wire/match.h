@@ -1,14 +1,49 @@
 /*
- * Matching for transports that carry frames: which bytes go out next on a link, and where those
- * that come in belong. A transport moves the bytes and knows nothing of messages.
+ * Matching, for transports that carry frames: which bytes are sent next on a link, and where
+ * received bytes belong. A transport moves the bytes and knows nothing of messages.
  *
- * Small messages go at once, as long as the peer has room for those that it does not await yet (the
- * eager window); the room is given back by credit. All others wait until the receiver grants them,
- * which it does when the receive is posted, or, for small ones, when they are offered. A grant
- * needs no buffer, so a message always arrives once both ends have posted it, however much of other
- * operations is waiting: see README.md for the argument.
+ * The protocols are those of MPI libraries. A small message is sent eagerly if the eager window has
+ * room: the peer buffers it if its receive is not posted yet (an unexpected message), and returns
+ * the room as credit. Other messages go by rendezvous: the sender offers the message, the receiver
+ * grants it when the receive is posted, and the sender sends segments. Between members of one host
+ * the receiver may get the message out of the sender's memory instead.
  *
- * Threads: the fabric's lock; what hands data to consume functions gives it up for that, and says
+ * A send:
+ *
+ *   state      list       event                                  next state
+ *   (new)                 posted, fits into the eager window     EAGER
+ *                         posted, does not fit                   OFFERED, OFFER is sent
+ *                         posted, a GRANT is stored              OFFERED, then as below; OFFER is
+ *                                                                sent first if the grant is by get
+ *   EAGER      ready      the transport takes the EAGER frame    DRAINING
+ *   OFFERED    waiting    GRANT arrives                          GRANTED
+ *                         GRANT by get arrives                   OFFERED: the peer gets it
+ *                         GET_DONE arrives                       done
+ *   GRANTED    ready      the transport takes a SEGMENT          GRANTED; DRAINING if it is the
+ *                                                                last one
+ *   DRAINING   draining   the transport has sent the last frame  done
+ *
+ * A receive, in link->receives until it is done. A message that has arrived first is stored, and is
+ * handled by muster_match_progress() after the receive is posted.
+ *
+ *   state      event                                         next state
+ *   (new)      posted, large                                 GRANTED, GRANT is sent
+ *              posted, large, and the transport can get      POSTED, GRANT by get is sent
+ *              posted, small                                 POSTED
+ *   POSTED     EAGER arrives                                 done, when its payload is there
+ *              OFFER arrives                                 GRANTED, GRANT is sent
+ *              OFFER arrives that says where the data is     GET
+ *   GRANTED    SEGMENT arrives                               GRANTED; done if it is the last one
+ *              OFFER arrives, which has crossed the GRANT    GRANTED
+ *   GET        the transport has read all of the data        done, GET_DONE is sent
+ *              it cannot read, and has read nothing so far   GRANTED, GRANT is sent
+ *              it cannot read any more                       GET, until withdrawn or lost: the
+ *                                                            sender has withdrawn, or is dead
+ *
+ * A message of other size or call ends the transfer with MUSTER_INVALID. Other frames than these
+ * break the rules, and the link is lost. README.md says why this cannot deadlock.
+ *
+ * Threads: the fabric's lock. Functions that call consume functions release it meanwhile, and say
  * so.
  */
 #ifndef MUSTER_WORKER_FABRIC_WIRE_MATCH_H
@@ -18,9 +53,9 @@
 #include "worker/fabric/link.h"
 #include "worker/fabric/wire/unexpected.h"
 
-enum { MUSTER_PIECE_BYTES = 128 * 1024 }; /* handed to consume at most; half of a usual L2 */
+enum { MUSTER_PIECE_BYTES = 128 * 1024 }; /* passed to consume at once; half of a usual L2 cache */
 
-/* Encoded frames in a row. */
+/* Encoded frames, one behind the other. */
 struct muster_frame_queue {
     unsigned char *bytes;
     size_t start, end, room;
@@ -28,43 +63,43 @@ struct muster_frame_queue {
 
 struct muster_match;
 
-/* For transports of one host: the receiver takes large messages itself, out of the sender's memory.
- */
+/* The sender's part of a rendezvous by get: for transports within one host. */
 struct muster_rendezvous_get {
-    /* Says in the offer's payload where the data is. Returns its size; 0: not this one. */
+    /* Writes where the data is, as the payload of the offer. Returns the payload's size; 0: the
+     * peer cannot get this message. */
     uint32_t (*describe)(struct muster_match *match, struct muster_transfer *transfer,
                          unsigned char ret_payload[MUSTER_OFFER_MAX]);
-    /* It is not offered any more: the peer must not take it from now on. */
+    /* The message is not offered any more: from now on the peer must not get it. */
     void (*retract)(struct muster_match *match, const struct muster_transfer *transfer);
 };
 
 struct muster_match {
     struct muster_link *link;
     const struct muster_rendezvous_get *get_ops; /* or NULL */
-    struct muster_unexpected *gets; /* offers whose receive is posted, for the transport to take */
-    struct muster_unexpected_table unexpected;
-    struct muster_unexpected *matched;    /* early ones whose receive has been posted */
-    struct muster_transfer_table waiting; /* sends without a grant */
-    struct muster_transfer_list ready;    /* sends with bytes to go */
-    struct muster_transfer_list draining; /* sends whose last bytes the transport has taken */
-    struct muster_frame_queue control;    /* frames without data, to go before the others */
-    uint64_t eager_out_bytes;             /* sent and not credited */
-    uint64_t eager_owed_bytes;            /* received, dealt with, not credited yet */
-    uint64_t unexpected_bytes;            /* received and not dealt with */
-    bool broken;                          /* the link is to be given up */
-    bool unchecked;                       /* frames need no checksum */
-    bool posting;         /* within a post: sends that are out are reported by the leader */
+    struct muster_unexpected *gets; /* offers of receives in state GET, for the transport */
+    struct muster_unexpected_table unexpected; /* frames that arrived before their transfers */
+    struct muster_unexpected *matched;         /* those whose transfers have been posted since */
+    struct muster_transfer_table waiting;      /* OFFERED sends */
+    struct muster_transfer_list ready;         /* EAGER and GRANTED sends */
+    struct muster_transfer_list draining;
+    struct muster_frame_queue control; /* frames without data, which are sent before the others */
+    uint64_t eager_out_bytes;          /* sent, no credit returned yet */
+    uint64_t eager_owed_bytes;         /* received and delivered, no credit sent yet */
+    uint64_t unexpected_bytes;         /* received and not delivered */
+    bool broken;                       /* the link is to be closed */
+    bool unchecked;                    /* frames need no checksum */
+    bool posting;         /* within a post: the leader calls the done functions of sends */
     uint32_t payload_max; /* of a segment; 0: MUSTER_FRAME_PAYLOAD_MAX */
 };
 
-/* The peer has left: the sends go to ret_sends, whole messages stay. */
+/* The peer has left: moves all sends to ret_sends; whole unexpected messages stay. */
 void muster_match_peer_left(struct muster_match *match, struct muster_transfer_list *ret_sends);
-/* Frees what it holds; the sends go to ret_sends. */
+/* Moves all sends to ret_sends and frees the rest. */
 void muster_match_finish(struct muster_match *match, struct muster_transfer_list *ret_sends);
-/* The slots of struct muster_transport, for the transport to pass on. */
+/* Slots of struct muster_transport, to which a transport passes its own on. */
 void muster_match_post_send(struct muster_match *match, struct muster_transfer *transfer);
 void muster_match_post_receive(struct muster_match *match, struct muster_transfer *transfer);
-/* The transport has already forgotten its outgoing bytes of these sends. */
+/* Called when the transport no longer has frames of these sends. */
 void muster_match_withdraw(struct muster_match *match, const struct muster_operation_id *operation,
                            struct muster_transfer_list *ret_sends);
 void muster_match_abort(struct muster_match *match, const struct muster_operation_id *operation,
@@ -73,12 +108,12 @@ void muster_match_send_signature(struct muster_match *match,
                                  const struct muster_operation_id *operation);
 void muster_match_goodbye(struct muster_match *match);
 void muster_match_begin_generation(struct muster_match *match);
-/* The eager window gets so many bytes back. */
+/* So many bytes of the peer's eager window are free again: credit for it is sent. */
 void muster_match_credit(struct muster_match *match, uint64_t bytes);
 
-/* Going out ---------------------------------------------------------------------------------- */
+/* Sending ------------------------------------------------------------------------------------ */
 
-/* The next frame with data. */
+/* A frame with data. */
 struct muster_outgoing {
     unsigned char header[MUSTER_FRAME_SIZE];
     unsigned char *data; /* only read; borrowed from the transfer until sent or withdrawn */
@@ -89,82 +124,82 @@ struct muster_outgoing {
     int64_t started_ns; /* for the timeline */
 };
 
-/* How many bytes of a ready send have not gone out, and where they begin. */
+/* The number of bytes of a ready send that no frame has taken, and where they begin. */
 uint64_t muster_match_remaining(const struct muster_transfer *transfer, unsigned char **ret_data);
-/* False if there is none. */
+/* Takes the next frame. False if there is none. */
 bool muster_match_next(struct muster_match *match, struct muster_outgoing *ret_outgoing);
-/* It is out: all of it. */
+/* The whole frame has been sent. */
 void muster_match_sent(struct muster_match *match, const struct muster_outgoing *outgoing);
-/* It was taken and will not go out; its transfer is being withdrawn. */
+/* The frame will not be sent, since its transfer is being withdrawn. */
 void muster_match_unsent(struct muster_match *match, const struct muster_outgoing *outgoing);
 
-/* Taking ------------------------------------------------------------------------------------- */
+/* Getting ------------------------------------------------------------------------------------ */
 
-/* The receive that a take is for; NULL if it has ended otherwise. */
+/* The receive of this get; NULL if it has ended otherwise. */
 struct muster_transfer *muster_match_get_receive(const struct muster_match *match,
                                                  const struct muster_unexpected *get);
-/* All of it has been taken: the receive is done, and the sender hears of it. Frees the take. */
+/* All of the data has been read: completes the receive and tells the sender. Frees the get. */
 void muster_match_get_done(struct muster_match *match, struct muster_unexpected *get);
-/* It cannot be taken: it is to be sent, unless a part of it was taken; then the sender has
- * withdrawn it, or is dead, which ends the receive in due course. Frees the take. */
+/* The data cannot be read: has the sender send it, if nothing has been read so far. Otherwise the
+ * sender has withdrawn or is dead, and the receive ends for that reason later. Frees the get. */
 void muster_match_get_failed(struct muster_match *match, struct muster_unexpected *get);
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Receiving ---------------------------------------------------------------------------------- */
 
 enum muster_arrival_place {
     MUSTER_PLACE_NOWHERE = 0,    /* drop the payload */
     MUSTER_PLACE_DATA = 1,       /* into receive->data */
     MUSTER_PLACE_CONSUME = 2,    /* to receive->consume */
-    MUSTER_PLACE_UNEXPECTED = 3, /* into early->data */
+    MUSTER_PLACE_UNEXPECTED = 3, /* into unexpected->data */
     MUSTER_PLACE_TEXT = 4,       /* into text */
 };
 
-/* The frame that is coming in on one path. */
+/* The frame that is arriving on one connection. */
 struct muster_arrival {
     struct muster_frame frame;
     enum muster_arrival_place place;
-    uint32_t remaining; /* bytes of the payload that have not come */
-    int64_t started_ns; /* its header came, for the timeline */
+    uint32_t remaining; /* bytes of the payload that have not arrived */
+    int64_t started_ns; /* when its header arrived, for the timeline */
     struct muster_transfer *receive;
     struct muster_unexpected *unexpected;
     unsigned char *piece; /* the transport's buffer of MUSTER_PIECE_BYTES, aligned; borrowed */
-    uint32_t carried;     /* bytes of an element that has not come as a whole */
+    uint32_t carried;     /* bytes of an element that has arrived in part, in carry */
     unsigned char carry[MUSTER_ELEMENT_MAX_BYTES];
     char text[MUSTER_REASON_SIZE];
 };
 
-/* A header has come. MUSTER_INVALID: the peer breaks the rules, give up the link. */
+/* A header has arrived. MUSTER_INVALID: the peer breaks the rules, the link is to be closed. */
 MUSTER_CHECKED muster_status muster_match_header(struct muster_match *match,
                                                  const struct muster_frame *frame,
                                                  struct muster_arrival *arrival);
 
-/* Where to read the next bytes of the payload to, and how many at most. */
+/* Where the next bytes of the payload go, and how many at most. */
 unsigned char *muster_arrival_buffer(struct muster_arrival *arrival, uint32_t *ret_size);
-/* So many bytes are in that buffer now. Gives up the lock while they are consumed. */
+/* So many bytes have been written there. Releases the lock while they are consumed. */
 void muster_arrival_filled(struct muster_match *match, struct muster_arrival *arrival,
                            uint32_t size);
 
-/* The whole payload is in memory: what is for a consume function is handed over from there. May
- * give up the lock like muster_arrival_filled(). */
+/* The same for a payload that is whole in memory: the consume function is passed the data where it
+ * lies. May release the lock likewise. */
 void muster_arrival_consume(struct muster_match *match, struct muster_arrival *arrival,
                             const unsigned char *data, uint32_t size);
 
-/* All of the payload has come (left is 0). GOODBYE is the transport's to handle. */
+/* All of the payload has arrived (remaining is 0). GOODBYE is handled by the transport. */
 MUSTER_CHECKED muster_status muster_match_arrived(struct muster_match *match,
                                                   struct muster_arrival *arrival);
-/* Early arrivals whose transfers have been posted meanwhile. May give up the lock while they are
- * consumed. Returns false if the link was given up. */
+/* Handles stored frames whose transfers have been posted. May release the lock while they are
+ * consumed. False: the link has been closed. */
 bool muster_match_progress(struct muster_match *match, unsigned char *piece);
 
 /* Forgets the operation. */
 void muster_arrival_withdraw(struct muster_arrival *arrival,
                              const struct muster_operation_id *operation);
-/* The path is closed in the middle. */
+/* The connection is closed in the middle of a frame. */
 void muster_arrival_finish(struct muster_arrival *arrival);
 
 /* Queues ------------------------------------------------------------------------------------- */
 
-/* Room for so many bytes at the end; NULL when memory is out. */
+/* Room for so many bytes at the end; NULL if there is no memory. */
 unsigned char *muster_frame_queue_extend(struct muster_frame_queue *queue, size_t size);
 
 #endif

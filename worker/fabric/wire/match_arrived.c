@@ -1,4 +1,5 @@
-/* Where what comes in belongs: frames, early ones that are due, and what is taken. */
+/* Matching, the receiving side: what each arriving frame leads to, also a stored one whose transfer
+ * has been posted since; and the ends of gets. */
 #include "worker/fabric/link_trace.h"
 #include "worker/fabric/wire/match_parts.h"
 
@@ -6,11 +7,11 @@
 #include <string.h>
 #include <utlist.h>
 
-/* Coming in ---------------------------------------------------------------------------------- */
+/* Frames ------------------------------------------------------------------------------------- */
 
-/* A receive ends with INVALID because the peer says something else. */
-static bool fits(struct muster_match *match, struct muster_transfer *receive,
-                 const struct muster_frame *frame)
+/* Compares the frame with the receive, which ends with MUSTER_INVALID if call or size differ. */
+static bool matches_receive(struct muster_match *match, struct muster_transfer *receive,
+                            const struct muster_frame *frame)
 {
     muster_status status = muster_transfer_check(match->link, receive, &frame->call, frame->total);
     if (status != MUSTER_OK) {
@@ -27,14 +28,14 @@ static bool is_stale(struct muster_match *match, const struct muster_frame *fram
     return stale;
 }
 
-static void place_in(struct muster_arrival *arrival, struct muster_transfer *receive)
+static void place_in_receive(struct muster_arrival *arrival, struct muster_transfer *receive)
 {
     arrival->receive = receive;
     receive->begun_ns = receive->begun_ns != 0 ? receive->begun_ns : arrival->started_ns;
     arrival->place = receive->consume != NULL ? MUSTER_PLACE_CONSUME : MUSTER_PLACE_DATA;
 }
 
-static muster_status eager_header(struct muster_match *match, struct muster_arrival *arrival)
+static muster_status begin_eager(struct muster_match *match, struct muster_arrival *arrival)
 {
     const struct muster_frame *frame = &arrival->frame;
     struct muster_transfer *receive =
@@ -43,8 +44,8 @@ static muster_status eager_header(struct muster_match *match, struct muster_arri
         if (receive->link_word == MUSTER_WORD_GRANTED && receive->size_bytes == frame->total) {
             return muster_error_set(MUSTER_INVALID, "an eager message that was offered before");
         }
-        if (fits(match, receive, frame)) {
-            place_in(arrival, receive);
+        if (matches_receive(match, receive, frame)) {
+            place_in_receive(arrival, receive);
         }
         return MUSTER_OK;
     }
@@ -53,52 +54,55 @@ static muster_status eager_header(struct muster_match *match, struct muster_arri
     }
     uint64_t charge = muster_unexpected_charge(frame);
     if (match->unexpected_bytes + charge > MUSTER_EAGER_WINDOW_BYTES) {
-        return muster_error_set(MUSTER_INVALID, "more early messages than were agreed");
+        return muster_error_set(MUSTER_INVALID,
+                                "more unexpected messages than the eager window allows");
     }
     arrival->unexpected = muster_unexpected_create(frame);
     if (arrival->unexpected == NULL) {
-        return muster_error_set(MUSTER_INVALID, "out of memory for an early message");
+        return muster_error_set(MUSTER_INVALID, "out of memory for an unexpected message");
     }
     arrival->place = MUSTER_PLACE_UNEXPECTED;
     return MUSTER_OK;
 }
 
-static muster_status segment_header(struct muster_match *match, struct muster_arrival *arrival)
+static muster_status begin_segment(struct muster_match *match, struct muster_arrival *arrival)
 {
     const struct muster_frame *frame = &arrival->frame;
     struct muster_transfer *receive =
         muster_transfer_table_find(&match->link->receives, &frame->key);
     if (receive == NULL) {
-        match->link->fabric->figures.stale_dropped++; /* withdrawn, or it has failed */
+        match->link->fabric->figures.stale_dropped++; /* the receive was withdrawn, or has failed */
         return MUSTER_OK;
     }
     if (receive->link_word != MUSTER_WORD_GRANTED || receive->size_bytes != frame->total ||
         receive->moved_bytes != frame->offset) {
         return muster_error_set(MUSTER_INVALID, "a segment that was not granted");
     }
-    place_in(arrival, receive);
+    place_in_receive(arrival, receive);
     return MUSTER_OK;
 }
 
-/* Only on one host may a message be taken instead of sent. */
-static muster_status check_direct(const struct muster_match *match,
-                                  const struct muster_frame *frame)
+/* Only on one host may a message be read out of the sender's memory. */
+static muster_status check_get_frames(const struct muster_match *match,
+                                      const struct muster_frame *frame)
 {
     bool by_get = frame->kind == MUSTER_FRAME_GET_DONE ||
                   (frame->kind == MUSTER_FRAME_OFFER && frame->length > 0) ||
                   (frame->kind == MUSTER_FRAME_GRANT && frame->offset != 0);
     return by_get && match->get_ops == NULL
-               ? muster_error_set(MUSTER_INVALID, "a frame for members of one host")
+               ? muster_error_set(MUSTER_INVALID, "a frame that only members of one host may send")
                : MUSTER_OK;
 }
 
+/* Credit counts at once. Where the payload goes is decided now, for kinds that have one; what the
+ * frame means is handled by muster_match_arrived(), when all of it is there. */
 muster_status muster_match_header(struct muster_match *match, const struct muster_frame *frame,
                                   struct muster_arrival *arrival)
 {
     if (frame->credit > match->eager_out_bytes) {
         return muster_error_set(MUSTER_INVALID, "credit for more than was sent");
     }
-    TRY(check_direct(match, frame));
+    TRY(check_get_frames(match, frame));
     match->eager_out_bytes -= frame->credit;
     arrival->frame = *frame;
     arrival->started_ns = muster_link_clock(match->link);
@@ -109,9 +113,9 @@ muster_status muster_match_header(struct muster_match *match, const struct muste
     arrival->carried = 0;
     switch (frame->kind) {
     case MUSTER_FRAME_EAGER:
-        return eager_header(match, arrival);
+        return begin_eager(match, arrival);
     case MUSTER_FRAME_SEGMENT:
-        return segment_header(match, arrival);
+        return begin_segment(match, arrival);
     case MUSTER_FRAME_ABORT:
     case MUSTER_FRAME_OFFER:
         memset(arrival->text, 0, sizeof arrival->text);
@@ -132,14 +136,16 @@ static muster_status store_unexpected(struct muster_match *match,
 {
     if (unexpected == NULL || !muster_unexpected_insert(&match->unexpected, unexpected)) {
         free(unexpected);
-        return muster_error_set(MUSTER_INVALID, "more than %d early frames", MUSTER_UNEXPECTED_MAX);
+        return muster_error_set(MUSTER_INVALID, "more than %d unexpected frames",
+                                MUSTER_UNEXPECTED_MAX);
     }
     const struct muster_frame frame = unexpected->frame;
-    muster_link_check_signature(match->link, &frame.key, &frame.call); /* may drop what was kept */
+    muster_link_check_signature(match->link, &frame.key,
+                                &frame.call); /* may drop the stored frame */
     return MUSTER_OK;
 }
 
-static void grant(struct muster_match *match, struct muster_transfer *receive)
+static void send_grant(struct muster_match *match, struct muster_transfer *receive)
 {
     receive->link_word = MUSTER_WORD_GRANTED;
     muster_match_queue_about(match, MUSTER_FRAME_GRANT, receive);
@@ -163,12 +169,12 @@ static muster_status handle_offer(struct muster_match *match, const struct muste
         return is_stale(match, frame) ? MUSTER_OK
                                       : store_unexpected(match, copy_offer(frame, payload));
     }
-    if (!fits(match, receive, frame) || receive->link_word != 0) {
+    if (!matches_receive(match, receive, frame) || receive->link_word != 0) {
         return MUSTER_OK;
     }
     struct muster_unexpected *get = frame->length > 0 ? copy_offer(frame, payload) : NULL;
     if (get == NULL) {
-        grant(match, receive);
+        send_grant(match, receive);
         return MUSTER_OK;
     }
     receive->link_word = MUSTER_WORD_GET;
@@ -186,7 +192,7 @@ static muster_status handle_grant(struct muster_match *match, const struct muste
     }
     muster_status status = muster_transfer_check(match->link, send, &frame->call, frame->total);
     if (status == MUSTER_OK && frame->offset == MUSTER_GRANT_BY_GET) {
-        return MUSTER_OK; /* what it takes has been offered */
+        return MUSTER_OK; /* the offer, which is under way, says where the data is */
     }
     muster_transfer_table_remove(&match->waiting, send);
     muster_match_retract_offer(match, send);
@@ -226,12 +232,13 @@ static muster_status handle_eager(struct muster_match *match, struct muster_arri
     }
     match->unexpected_bytes += muster_unexpected_charge(&unexpected->frame);
     if (muster_transfer_table_find(&match->link->receives, &unexpected->frame.key) != NULL) {
-        muster_match_queue_matched(match, unexpected); /* posted while it came in */
+        muster_match_queue_matched(match, unexpected); /* its receive was posted meanwhile */
         return MUSTER_OK;
     }
     return store_unexpected(match, unexpected);
 }
 
+/* The receive is completed first: its done function may post the next one. */
 muster_status muster_match_arrived(struct muster_match *match, struct muster_arrival *arrival)
 {
     struct muster_operation_id operation = muster_key_operation(&arrival->frame.key);
@@ -271,7 +278,7 @@ muster_status muster_match_arrived(struct muster_match *match, struct muster_arr
     return MUSTER_OK;
 }
 
-/* Taking ------------------------------------------------------------------------------------- */
+/* Getting ------------------------------------------------------------------------------------ */
 
 struct muster_transfer *muster_match_get_receive(const struct muster_match *match,
                                                  const struct muster_unexpected *get)
@@ -296,29 +303,29 @@ void muster_match_get_failed(struct muster_match *match, struct muster_unexpecte
     DL_DELETE(match->gets, get);
     free(get);
     if (receive != NULL && receive->moved_bytes == 0) {
-        grant(match, receive);
+        send_grant(match, receive);
     }
 }
 
-/* Early ones that are due -------------------------------------------------------------------- */
+/* Stored frames ------------------------------------------------------------------------------ */
 
-static void deliver(struct muster_match *match, const struct muster_unexpected *unexpected,
-                    unsigned char *piece)
+static void deliver_stored(struct muster_match *match, const struct muster_unexpected *unexpected,
+                           unsigned char *piece)
 {
     struct muster_link *link = match->link;
     struct muster_arrival arrival = {.frame = unexpected->frame};
     struct muster_transfer *receive =
         muster_transfer_table_find(&link->receives, &unexpected->frame.key);
-    if (receive == NULL || !fits(match, receive, &unexpected->frame)) {
+    if (receive == NULL || !matches_receive(match, receive, &unexpected->frame)) {
         return;
     }
     if (receive->link_word == MUSTER_WORD_GRANTED) {
-        match->broken = true; /* it was offered too */
+        match->broken = true; /* an eager message of which an OFFER has arrived, too */
         return;
     }
     arrival.piece = piece;
     arrival.remaining = unexpected->frame.length;
-    place_in(&arrival, receive);
+    place_in_receive(&arrival, receive);
     muster_arrival_consume(match, &arrival, unexpected->data, arrival.remaining);
     complete_receive(match, receive);
 }
@@ -339,7 +346,7 @@ bool muster_match_progress(struct muster_match *match, unsigned char *piece)
         default:
             match->unexpected_bytes -= muster_unexpected_charge(&unexpected->frame);
             muster_match_credit(match, muster_unexpected_charge(&unexpected->frame));
-            deliver(match, unexpected, piece);
+            deliver_stored(match, unexpected, piece);
         }
         free(unexpected);
         match->broken = match->broken || status != MUSTER_OK;

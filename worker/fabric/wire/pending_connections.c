@@ -1,3 +1,4 @@
+/* Pending connections: their records, hellos, deadlines and retries. */
 #include "worker/fabric/wire/pending_connections.h"
 
 #include "worker/base/clock.h"
@@ -12,10 +13,11 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* Who has come less than 100 ms ago may be a member that is about to say so. */
-static const int64_t spared_ns = (MUSTER_HELLO_MS - 100) * INT64_C(1000000);
+/* A connection that was accepted less than 100 ms ago may be a member's, and its hello on the way.
+ */
+static const int64_t protected_ns = (MUSTER_HELLO_MS - 100) * INT64_C(1000000);
 
-static const int64_t say_again_after_ns = INT64_C(60) * 1000 * 1000 * 1000;
+static const int64_t warn_interval_ns = INT64_C(60) * 1000 * 1000 * 1000;
 
 /* Records ------------------------------------------------------------------------------------ */
 
@@ -38,20 +40,20 @@ void *muster_pending_create(struct muster_pending_connections *pending_list, siz
         return NULL;
     }
     DL_APPEND(pending_list->list, pending);
-    pending_list->without_hello += phase == MUSTER_PHASE_HELLO;
+    pending_list->hello_count += phase == MUSTER_PHASE_HELLO;
     return pending;
 }
 
-static void uncount(const struct muster_pending_connection *pending)
+static void leave_phase(const struct muster_pending_connection *pending)
 {
-    pending->all->without_hello -= pending->phase == MUSTER_PHASE_HELLO;
+    pending->all->hello_count -= pending->phase == MUSTER_PHASE_HELLO;
     pending->all->parked_count -= pending->phase == MUSTER_PHASE_PARKED;
 }
 
 bool muster_pending_is_closed(const struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = pending->watch.fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    struct pollfd query = {.fd = pending->watch.fd, .events = POLLRDHUP};
+    return poll(&query, 1, 0) == 1 && (query.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void muster_pending_remove(struct muster_pending_connection *pending)
@@ -59,7 +61,7 @@ void muster_pending_remove(struct muster_pending_connection *pending)
     if (pending->phase == MUSTER_PHASE_OPEN) {
         return;
     }
-    uncount(pending);
+    leave_phase(pending);
     DL_DELETE(pending->all->list, pending);
     pending->phase = MUSTER_PHASE_OPEN;
     pending->deadline_ns = MUSTER_NEVER;
@@ -67,7 +69,7 @@ void muster_pending_remove(struct muster_pending_connection *pending)
 
 void muster_pending_await_proof(struct muster_pending_connection *pending)
 {
-    uncount(pending);
+    leave_phase(pending);
     pending->phase = MUSTER_PHASE_PROVING;
     pending->deadline_ns = muster_clock_after_ms(MUSTER_HELLO_MS);
 }
@@ -78,7 +80,7 @@ void muster_pending_refuse_because(struct muster_pending_connection *pending,
     char from[MUSTER_ADDRESS_SIZE];
     struct muster_pending_connections *pending_list = pending->all;
     muster_address_print_as(pending_list->ops->name, &pending->remote, from);
-    muster_rejections_note(&pending_list->strangers, kind, from, why, muster_clock_ns());
+    muster_rejections_note(&pending_list->rejections, kind, from, why, muster_clock_ns());
     pending_list->fabric->figures.connections_rejected++;
     pending_list->ops->connection.close(pending);
 }
@@ -110,9 +112,9 @@ void muster_pending_refuse_with(struct muster_pending_connection *pending,
     muster_pending_refuse(pending, kind);
 }
 
-/* Whether another call of the same attempt waits already: a caller that tries several addresses at
- * once keeps the one that is told to wait. */
-static bool waits_already(const struct muster_pending_connection *pending)
+/* Whether another connection of the same opening is parked already. A member that dials several
+ * addresses at once keeps the connection that is answered "wait". */
+static bool is_parked_already(const struct muster_pending_connection *pending)
 {
     const struct muster_pending_connection *each = NULL;
     DL_FOREACH(pending->all->list, each)
@@ -127,13 +129,14 @@ static bool waits_already(const struct muster_pending_connection *pending)
     return false;
 }
 
+/* Parks the connection and answers "wait", so that the peer knows that it has found this member. */
 static void park(struct muster_pending_connection *pending)
 {
     struct muster_pending_connections *pending_list = pending->all;
     if (pending->phase == MUSTER_PHASE_PARKED) {
         return;
     }
-    if (waits_already(pending)) {
+    if (is_parked_already(pending)) {
         (void)pending_list->ops->connection.answer(pending, MUSTER_REFUSED_CROSSED);
         pending_list->ops->connection.close(pending);
         return;
@@ -142,16 +145,17 @@ static void park(struct muster_pending_connection *pending)
         muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
         return;
     }
-    uncount(pending);
+    leave_phase(pending);
     pending_list->parked_count++;
     pending->phase = MUSTER_PHASE_PARKED;
     pending->deadline_ns = muster_clock_after_ms(MUSTER_PARKED_MS);
     if (!pending_list->ops->connection.answer(pending, MUSTER_WAIT)) {
-        pending_list->ops->connection.close(pending); /* the caller will notice, and dial again */
+        pending_list->ops->connection.close(pending); /* the peer sees the end, and dials again */
     }
 }
 
-static void judge(struct muster_pending_connection *pending)
+/* The link token is compared before anything else is told, once it is known. */
+static void check_hello(struct muster_pending_connection *pending)
 {
     struct muster_pending_connections *pending_list = pending->all;
     struct muster_fabric *fabric = pending_list->fabric;
@@ -184,7 +188,7 @@ void muster_pending_check_hello(struct muster_pending_connection *pending,
 {
     switch (muster_hello_decode(bytes, &pending->hello)) {
     case MUSTER_OK:
-        judge(pending);
+        check_hello(pending);
         break;
     case MUSTER_FATAL:
         muster_pending_refuse_with(pending, MUSTER_REFUSED_VERSION, MUSTER_REJECTED_VERSION);
@@ -201,29 +205,29 @@ void muster_pending_connections_check_parked(struct muster_pending_connections *
     DL_FOREACH_SAFE(pending_list->list, pending, next)
     {
         if (pending->phase == MUSTER_PHASE_PARKED) {
-            judge(pending);
+            check_hello(pending);
         }
     }
 }
 
-static enum muster_verdict begin_link(struct muster_pending_connections *pending_list,
-                                      struct muster_link *link)
+static enum muster_verdict open_idle_link(struct muster_pending_connections *pending_list,
+                                          struct muster_link *link)
 {
     muster_link_use_transport(link, pending_list);
-    return muster_dialler_begin(pending_list, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
+    return muster_pending_begin_link(pending_list, link) ? MUSTER_WELCOME : MUSTER_REFUSED_LOST;
 }
 
-/* A hello may also come late, when the caller has already taken our call instead: one that finds an
- * open link is turned down. If its sender means it, because the link is dead and we do not know
- * yet, it dials again. */
-static enum muster_verdict verdict_on(struct muster_pending_connections *pending_list,
-                                      struct muster_link *link)
+/* A hello that finds an OPEN link is refused: it has crossed this member's own connection, which
+ * the peer has accepted meanwhile. If the link is dead and only this member does not know yet, the
+ * peer dials again. */
+static enum muster_verdict verdict_for(struct muster_pending_connections *pending_list,
+                                       struct muster_link *link)
 {
     const struct muster_transport *ops = pending_list->ops;
     bool ours = link->transport == pending_list && link->end != NULL;
     switch (link->state) {
     case MUSTER_LINK_IDLE:
-        return begin_link(pending_list, link);
+        return open_idle_link(pending_list, link);
     case MUSTER_LINK_OPENING:
         if (!ours) {
             return ops->connection.elsewhere;
@@ -244,7 +248,7 @@ static enum muster_verdict verdict_on(struct muster_pending_connections *pending
 bool muster_pending_claim_link(struct muster_pending_connection *pending, struct muster_link *link)
 {
     const struct muster_transport *ops = pending->all->ops;
-    enum muster_verdict verdict = verdict_on(pending->all, link);
+    enum muster_verdict verdict = verdict_for(pending->all, link);
     if (verdict != MUSTER_WELCOME) {
         (void)ops->connection.answer(pending, verdict);
         ops->connection.close(pending);
@@ -255,7 +259,7 @@ bool muster_pending_claim_link(struct muster_pending_connection *pending, struct
     return true;
 }
 
-/* The caller will notice, and dial again, too. */
+/* The peer sees the end of the connection, and dials again, too. */
 void muster_pending_answer_failed(struct muster_pending_connection *pending,
                                   struct muster_link *link)
 {
@@ -302,9 +306,10 @@ void muster_pending_handle_close(struct muster_pending_connection *pending,
     }
 }
 
-/* Diallers ----------------------------------------------------------------------------------- */
+/* Opening links ------------------------------------------------------------------------------ */
 
-bool muster_dialler_begin(struct muster_pending_connections *pending_list, struct muster_link *link)
+bool muster_pending_begin_link(struct muster_pending_connections *pending_list,
+                               struct muster_link *link)
 {
     struct muster_dialler *end = calloc(1, pending_list->ops->connection.end_size_bytes);
     if (end == NULL) {
@@ -319,39 +324,9 @@ bool muster_dialler_begin(struct muster_pending_connections *pending_list, struc
     return true;
 }
 
-bool muster_dialler_retry(struct muster_dialler *dialler)
-{
-    if (++dialler->failed_dials >= MUSTER_DIALS_MAX) {
-        return false;
-    }
-    dialler->redial_ns = muster_clock_after_ms((uint32_t)MUSTER_REDIAL_MS << dialler->failed_dials);
-    return true;
-}
-
-void muster_dialler_crossed(struct muster_dialler *dialler)
-{
-    dialler->redial_ns = muster_clock_after_ms(MUSTER_CROSSED_MS);
-}
-
-void muster_dialler_retry_path(struct muster_dialler *dialler)
-{
-    if (dialler->redial_ns == MUSTER_NEVER) {
-        dialler->redial_ns =
-            muster_clock_after_ms((uint32_t)MUSTER_PATH_RETRY_MS << dialler->failed_path_dials);
-        dialler->failed_path_dials += dialler->failed_path_dials < MUSTER_PATH_RETRY_DOUBLINGS;
-    }
-}
-
-void muster_dialler_path_lost(struct muster_dialler *dialler)
-{
-    dialler->failed_path_dials = 0;
-    dialler->redial_ns = MUSTER_NEVER;
-    muster_dialler_retry_path(dialler);
-}
-
 /* Accepting ---------------------------------------------------------------------------------- */
 
-static void push_out_oldest(struct muster_pending_connections *pending_list)
+static void reject_oldest(struct muster_pending_connections *pending_list)
 {
     struct muster_pending_connection *pending = NULL;
     DL_FOREACH(pending_list->list, pending)
@@ -368,14 +343,14 @@ bool muster_pending_make_room(struct muster_pending_connections *pending_list)
     int64_t now_ns = muster_clock_ns();
     struct muster_pending_connection *pending = NULL;
     if (pending_list->fabric->busy) {
-        return false; /* perhaps with this very connection */
+        return false; /* the leader may be using that connection */
     }
     DL_FOREACH(pending_list->list, pending)
     {
         if (pending->phase == MUSTER_PHASE_HELLO) {
             int64_t left_ns = pending->deadline_ns - now_ns;
-            if (!pending->extended && left_ns > spared_ns) {
-                return false; /* it has just come, and the others are younger */
+            if (!pending->extended && left_ns > protected_ns) {
+                return false; /* it has just been accepted, and the others later */
             }
             muster_pending_refuse(pending, MUSTER_REJECTED_TOO_MANY);
             return true;
@@ -391,12 +366,13 @@ static void watch_listeners(struct muster_pending_connections *pending_list, uin
     }
 }
 
-/* Strangers may be what holds the descriptors: they have their time, then there is room. */
-static void note_exhausted(struct muster_pending_connections *pending_list, int error)
+/* Says so only if no connection is in phase HELLO: those are closed at their deadlines, and leave
+ * descriptors. */
+static void note_out_of_descriptors(struct muster_pending_connections *pending_list, int error)
 {
     struct muster_fabric *fabric = pending_list->fabric;
     int64_t now_ns = muster_clock_ns();
-    if (!muster_is_out_of_descriptors(error) || pending_list->without_hello > 0) {
+    if (!muster_is_out_of_descriptors(error) || pending_list->hello_count > 0) {
         return;
     }
     if (!fabric->lost) {
@@ -405,7 +381,7 @@ static void note_exhausted(struct muster_pending_connections *pending_list, int 
                        strerror(error));
     }
     if (now_ns >= pending_list->warn_again_ns) {
-        pending_list->warn_again_ns = now_ns + say_again_after_ns;
+        pending_list->warn_again_ns = now_ns + warn_interval_ns;
         muster_log(MUSTER_LOG_WARN, "no descriptor left for a peer's call (ulimit -n): %s",
                    strerror(error));
     }
@@ -413,16 +389,18 @@ static void note_exhausted(struct muster_pending_connections *pending_list, int 
 
 static void pause_accepting(struct muster_pending_connections *pending_list, int error)
 {
-    note_exhausted(pending_list, error);
+    note_out_of_descriptors(pending_list, error);
     pending_list->accept_again_ns = muster_clock_after_ms(MUSTER_ACCEPT_PAUSE_MS);
     watch_listeners(pending_list, 0);
 }
 
-static bool lacks_room(int error)
+static bool is_shortage(int error)
 {
     return muster_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS;
 }
 
+/* Accepts up to a bound. Where descriptors or memory have run out, a connection without a hello is
+ * closed first; else accepting pauses. */
 static void accept_ready(struct muster_watch *watch, uint32_t events)
 {
     struct muster_pending_connections *pending_list =
@@ -434,10 +412,10 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             int error = errno;
-            if (lacks_room(error) && muster_pending_make_room(pending_list)) {
+            if (is_shortage(error) && muster_pending_make_room(pending_list)) {
                 continue;
             }
-            if (lacks_room(error)) {
+            if (is_shortage(error)) {
                 pause_accepting(pending_list, error);
             }
             return;
@@ -445,8 +423,8 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
         if (!pending_list->fabric->lost) {
             pending_list->fabric->out_of_descriptors[0] = '\0'; /* there is room again */
         }
-        if (pending_list->without_hello >= MUSTER_PENDING_MAX) {
-            push_out_oldest(pending_list);
+        if (pending_list->hello_count >= MUSTER_PENDING_MAX) {
+            reject_oldest(pending_list);
         }
         struct muster_pending_connection *pending =
             pending_list->ops->connection.create(pending_list, fd, &remote);
@@ -459,7 +437,7 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
 
 /* Time --------------------------------------------------------------------------------------- */
 
-static void expire(struct muster_pending_connection *pending)
+static void time_out(struct muster_pending_connection *pending)
 {
     if (pending->phase == MUSTER_PHASE_HELLO) {
         muster_pending_refuse(pending, MUSTER_REJECTED_SLOW);
@@ -470,14 +448,13 @@ static void expire(struct muster_pending_connection *pending)
     }
 }
 
-/* A member that has not looked for seconds, because it computed or had no processor, must not take
- * that for the peer's silence: what lies in the kernel is looked at first. Once only, so that
- * nobody keeps a connection half open by sending a byte now and then. */
-static bool prolong(struct muster_pending_connection *pending)
+/* See muster_pending_connections_timers(): a member that has made no progress for seconds, because
+ * it computed or had no core, must not take that for the peer's silence. */
+static bool extend_deadline(struct muster_pending_connection *pending)
 {
-    struct pollfd look = {.fd = pending->watch.fd,
-                          .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
-    if (pending->extended || poll(&look, 1, 0) != 1) {
+    struct pollfd query = {.fd = pending->watch.fd,
+                           .events = (pending->watch.events & EPOLLOUT) != 0 ? POLLOUT : POLLIN};
+    if (pending->extended || poll(&query, 1, 0) != 1) {
         return false;
     }
     pending->extended = true;
@@ -485,14 +462,14 @@ static bool prolong(struct muster_pending_connection *pending)
     return true;
 }
 
-static int64_t expire_halves(struct muster_pending_connections *pending_list, int64_t now_ns)
+static int64_t handle_deadlines(struct muster_pending_connections *pending_list, int64_t now_ns)
 {
     int64_t due_ns = MUSTER_NEVER;
     struct muster_pending_connection *pending = pending_list->list;
     while (pending != NULL) {
-        if (pending->deadline_ns <= now_ns && !prolong(pending)) {
-            expire(pending);
-            pending = pending_list->list; /* a lost link may have closed others */
+        if (pending->deadline_ns <= now_ns && !extend_deadline(pending)) {
+            time_out(pending);
+            pending = pending_list->list; /* which may have closed others, too */
             due_ns = MUSTER_NEVER;
             continue;
         }
@@ -502,7 +479,7 @@ static int64_t expire_halves(struct muster_pending_connections *pending_list, in
     return due_ns;
 }
 
-static int64_t redial(struct muster_pending_connections *pending_list, int64_t now_ns)
+static int64_t dial_due(struct muster_pending_connections *pending_list, int64_t now_ns)
 {
     int64_t due_ns = MUSTER_NEVER;
     struct muster_dialler *dialler = pending_list->diallers;
@@ -523,8 +500,8 @@ static int64_t redial(struct muster_pending_connections *pending_list, int64_t n
 int64_t muster_pending_connections_timers(struct muster_pending_connections *pending_list,
                                           int64_t now_ns)
 {
-    int64_t due_ns = expire_halves(pending_list, now_ns);
-    int64_t redial_ns = redial(pending_list, now_ns);
+    int64_t due_ns = handle_deadlines(pending_list, now_ns);
+    int64_t redial_ns = dial_due(pending_list, now_ns);
     if (pending_list->accept_again_ns <= now_ns) {
         pending_list->accept_again_ns = MUSTER_NEVER;
         watch_listeners(pending_list, EPOLLIN);
@@ -544,7 +521,7 @@ void muster_pending_connections_init(struct muster_pending_connections *pending_
     pending_list->accept_again_ns = MUSTER_NEVER;
 }
 
-/* The last one to go takes the transport's object along. */
+/* The last one frees the transport's object. */
 static void free_listener(struct muster_watch *watch)
 {
     struct muster_listener *listener = (struct muster_listener *)watch;

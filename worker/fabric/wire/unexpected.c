@@ -1,3 +1,4 @@
+/* A table of frames that have arrived before their transfers were posted. */
 #include "worker/fabric/wire/unexpected.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * What a peer has said about messages that nobody here has posted yet: whole small messages, offers
- * and grants. Bounded by the eager window and by EARLY_MAX; the peer that exceeds them is broken.
+ * Unexpected frames: those that have arrived before their transfers were posted, namely eager
+ * messages, offers and grants. Bounded by the eager window and by MUSTER_UNEXPECTED_MAX; a peer
+ * that exceeds the bounds loses its link.
  *
  * Threads: the fabric's lock.
  */
@@ -10,7 +11,8 @@
 #include "worker/fabric/transfers.h"
 #include "worker/fabric/wire/frame.h"
 
-/* Offers and grants of all that can be posted on a link, and what was withdrawn since. */
+/* Twice the offers and grants of all transfers that a peer can post on a link: some may be of
+ * operations that were withdrawn there. */
 enum { MUSTER_UNEXPECTED_MAX = 65536 };
 
 struct muster_unexpected {
@@ -24,25 +26,25 @@ struct muster_unexpected_table {
     uint32_t count;
 };
 
-/* Room for the frame and its payload; NULL when memory is out. free() it. */
+/* With room for the payload; NULL if there is no memory. To be freed with free(). */
 struct muster_unexpected *muster_unexpected_create(const struct muster_frame *frame);
 
 /* False if the table is full. */
 bool muster_unexpected_insert(struct muster_unexpected_table *table,
                               struct muster_unexpected *unexpected);
-/* True if the whole message is there. */
+/* True if the whole message of this key is there. */
 bool muster_unexpected_holds(const struct muster_unexpected_table *table,
                              const struct muster_message_key *key);
-/* Takes out the one with this key; grant: a grant, else an eager message or an offer. */
+/* Takes out the frame with this key: a grant, or else an eager message or an offer. */
 struct muster_unexpected *muster_unexpected_take(struct muster_unexpected_table *table,
                                                  const struct muster_message_key *key, bool grant);
 
-/* Frees those of one operation (or, with NULL, of generations before this one); returns the eager
- * bytes that are to be credited. */
+/* Frees the frames of one operation; or, with NULL, those of generations before this one. Returns
+ * the bytes of the eager window that are free again. */
 uint64_t muster_unexpected_drop(struct muster_unexpected_table *table,
                                 const struct muster_operation_id *operation, uint64_t generation);
 
-/* What an eager frame counts in the window; 0 for other kinds. */
+/* The bytes of the eager window that a frame uses; 0 unless it is an eager one. */
 uint64_t muster_unexpected_charge(const struct muster_frame *frame);
 
 #endif

@@ -75,9 +75,9 @@ static struct pretender pretend(struct rig *rig, const char *token, bool honest,
     void *base = NULL;
     struct shm_packet answer;
     struct shm_packet hello = hello_of(rig, token);
-    assert_int_equal(muster_shared_memory_create("test", SHM_REGION_BYTES, &pretender.memory_fd),
+    assert_int_equal(muster_shared_memory_create("test", SHM_MEMORY_BYTES, &pretender.memory_fd),
                      MUSTER_OK);
-    assert_int_equal(muster_shared_memory_map(pretender.memory_fd, SHM_REGION_BYTES, &base),
+    assert_int_equal(muster_shared_memory_map(pretender.memory_fd, SHM_MEMORY_BYTES, &base),
                      MUSTER_OK);
     pretender.memory = base;
     memset(hello.nonce, 42, sizeof hello.nonce);
@@ -92,7 +92,7 @@ static void forget(struct pretender *pretender)
 {
     close(pretender->socket);
     close(pretender->memory_fd);
-    munmap(pretender->memory, SHM_REGION_BYTES);
+    munmap(pretender->memory, SHM_MEMORY_BYTES);
 }
 
 /* Writing ------------------------------------------------------------------------------------ */
@@ -127,7 +127,7 @@ static void write_frame(const struct pretender *pretender, const unsigned char *
 {
     struct shm_memory *memory = (struct shm_memory *)pretender->memory;
     uint64_t written = atomic_load(&memory->sides[0].written.bytes);
-    unsigned char *ring = pretender->memory + SHM_HEAD_BYTES;
+    unsigned char *ring = pretender->memory + SHM_HEADER_BYTES;
     for (size_t i = 0; i < size; i++) {
         ring[(written + i) % SHM_RING_BYTES] = bytes[i];
     }
@@ -165,7 +165,7 @@ static void say_randomly(const struct pretender *pretender)
                                 .word = below(3),
                                 .generation = (uint64_t)rand_r(&seed) << below(33)};
     bool has_fd = packet.kind == SHM_DESCRIPTOR || packet.kind == SHM_ALLOCATION;
-    packet.generation = below(2) == 0 ? packet.generation : SHM_REGION_BYTES;
+    packet.generation = below(2) == 0 ? packet.generation : SHM_MEMORY_BYTES;
     (void)muster_shm_packet_send(pretender->socket, &packet, has_fd ? pretender->memory_fd : -1);
 }
 
@@ -253,7 +253,7 @@ static void test_an_offer_that_does_not_say_where_the_data_is_is_not_taken(void 
     }
     unsigned char grant[MUSTER_FRAME_SIZE];
     struct muster_frame answer;
-    memcpy(grant, pretender.memory + SHM_HEAD_BYTES + SHM_RING_BYTES + said, sizeof grant);
+    memcpy(grant, pretender.memory + SHM_HEADER_BYTES + SHM_RING_BYTES + said, sizeof grant);
     assert_int_equal(muster_frame_decode_unchecked(grant, &answer), MUSTER_OK);
     assert_int_equal(answer.kind, MUSTER_FRAME_GRANT);
     assert_int_equal(answer.offset, 0);

@@ -105,7 +105,7 @@ static void expect_exchange(struct buffers buffers)
         const struct shm_link *end = end_of(&rig, rank);
         assert_int_equal(end->in.done < ROUNDS * (uint64_t)LARGE_BYTES / 2, !buffers.unreadable);
         assert_int_equal(end->last_ticket, ROUNDS);
-        assert_true(end->piece_count <= SHM_MAPPINGS_MAX);
+        assert_true(end->mapping_count <= SHM_MAPPINGS_MAX);
     }
     rig_finish(&rig);
 }

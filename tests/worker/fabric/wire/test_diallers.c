@@ -1,6 +1,6 @@
 /* When an end calls again for what its open link lacks. */
 #include "worker/base/clock.h"
-#include "worker/fabric/wire/pending_connections.h"
+#include "worker/fabric/wire/dialler.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
