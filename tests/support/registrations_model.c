@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Nothing is there, and nobody looks. */
+/* The simulated address space: nothing is mapped there. */
 static const uintptr_t space = (uintptr_t)64 << 30;
 
 struct model model;
@@ -135,7 +135,7 @@ void model_begin(uint64_t bound, bool with_watch)
     assert_int_equal(model.users, with_watch);
 }
 
-/* All of it is what the caller's memory is now. */
+/* Checks that all of it is the caller's present memory. */
 static void check_region(const struct region *region, uintptr_t data, size_t size_bytes)
 {
     assert_true(region->begin <= data && data + size_bytes <= region->end);
@@ -152,7 +152,7 @@ size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_
     struct muster_registration *registration =
         muster_registrations_hold(model.registrations, data, size_bytes, *usable, &covered);
     if (registration == NULL) {
-        /* Everything has made room, unless that could not have helped. */
+        /* Everything idle was evicted, unless eviction could not have helped. */
         size_t most = usable->size_bytes + 2 * model.page;
         most = most < BLOCK && is_fake((uintptr_t)data) ? most : BLOCK;
         if (model.refused != EFAULT && model.bound >= most) {

@@ -1,7 +1,7 @@
 /*
- * A device, an address space and a watch for tests of registered memory, all pretended: every page
- * of the address space has a version, which changes when it is unmapped, and the device notes the
- * versions of what it registers. So memory that is not what was registered is seen.
+ * A device, an address space and a watch for tests of registrations, all simulated: every page of
+ * the address space has a version, which changes when it is unmapped, and the device records the
+ * versions of what it registers. So a registration of memory that has changed is detected.
  */
 #ifndef MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
 #define MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
@@ -49,7 +49,7 @@ extern struct model {
         uint32_t version;
     } pieces[PIECES];
     uint32_t last_version;
-    /* The watch: what has gone and, while something is just being unmapped, is not to be told. */
+    /* The watch: what was unmapped; while something is being unmapped, it cannot be reported. */
     struct muster_range log[LOG_MAX];
     uint64_t logged;
     bool busy;
@@ -59,29 +59,29 @@ extern struct model {
     struct region *regions[REGIONS_MAX];
     uint32_t region_count;
     uint64_t bytes, limit_bytes; /* of the device */
-    int refusal;                 /* the errno of all that it refuses now */
+    int refusal;                 /* errno of every refusal now */
     int refused;                 /* in the present call */
-    /* Who uses it. */
+    /* The users. */
     struct muster_usable_range transfers[TRANSFERS];
     struct hold holds[HOLDS];
     uint32_t hold_count;
 } model;
 
-/* All anew, with a watch or without. */
+/* Starts again, with a watch or without. */
 void model_begin(uint64_t bound, bool with_watch);
-/* Releases and destroys all; nothing may be left. */
+/* Releases and destroys everything, and checks that nothing is left. */
 void model_finish(void);
 
-/* Part of the pretended address space. */
+/* A part of the simulated address space. */
 struct muster_usable_range model_memory(size_t offset, size_t size_bytes);
-/* Unmaps those pages that no transfer has; what is watched is told. */
+/* Unmaps those pages that no transfer uses; the watch reports watched ones. */
 void model_unmap(size_t first, size_t count);
 bool model_in_use(uintptr_t begin_address, uintptr_t end_address);
 
-/* Returns how many bytes it was given; 0: none. Checks what it was given. */
+/* Returns how many bytes are covered; 0: none. Checks the registration. */
 size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_t size_bytes);
 void model_release(uint32_t index);
-/* Ends what may be done with the extent, and zeroes it. */
+/* Ends the right to use the range, and zeroes it. */
 void model_end(struct muster_usable_range *usable);
 
 #endif

@@ -36,8 +36,8 @@ struct pair {
     enum ibv_qp_state state;
     uint32_t peer; /* its number */
     struct works sends, receives;
-    uint32_t delivered; /* of the sends; up to here acknowledgements may come */
-    uint32_t in_vain;   /* turns without a peer that answers */
+    uint32_t delivered; /* of the sends: acknowledgements may come up to here */
+    uint32_t in_vain;   /* turns without an answer of the peer */
     struct pair *prev, *next;
 };
 
@@ -55,10 +55,10 @@ static struct {
     bool over;
     unsigned seed;
     uint32_t last; /* number that was given */
-    uint32_t offences;
-    uint32_t roughness; /* 0: what is connected stays so */
-    uint32_t live;      /* so many more connections; then they are stillborn */
-    uint32_t refusals;  /* so many more pairs cannot be connected */
+    uint32_t violations;
+    uint32_t roughness; /* 0: connections stay connected */
+    uint32_t live;      /* connections until they fail before they open at the dialler */
+    uint32_t refusals;  /* further pairs that cannot be connected */
     uint64_t steps;
     struct pair *pairs;
 } pretend = {
@@ -81,11 +81,11 @@ static uint32_t chance(uint32_t of)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* NULL, and an offence, if it may not. */
+/* NULL, and a violation, if that is not allowed. */
 static unsigned char *touch(uint64_t address, uint64_t size, uint32_t key, bool remote)
 {
     unsigned char *found = verbs_pretend_touch(address, size, key, remote);
-    pretend.offences += found == NULL;
+    pretend.violations += found == NULL;
     return found;
 }
 
@@ -174,7 +174,7 @@ static struct pair *find_pair(uint32_t number)
     return NULL;
 }
 
-/* Of a connection that stands: it can be told by either end. */
+/* Of a live connection, from either of its ends. */
 static struct pair *peer_of(const struct pair *pair)
 {
     struct pair *peer = find_pair(pair->peer);
@@ -193,7 +193,7 @@ static void deliver(struct pair *pair, struct pair *peer)
     uint32_t size = size_of(work);
     unsigned char *place = NULL;
     if (peer->receives.first == peer->receives.next) {
-        pretend.offences++; /* the credits say that there is one */
+        pretend.violations++; /* by the credits there is a receive */
         pair->state = IBV_QPS_ERR;
     } else if (!may_read(work) || (!writes && size > into->parts[0].length) ||
                (size > 0 && (place = touch(to, size, key, writes)) == NULL)) {
@@ -205,7 +205,7 @@ static void deliver(struct pair *pair, struct pair *peer)
     }
 }
 
-/* All that is left ends with an error, one at a time. */
+/* What is left ends with an error, one at a time. */
 static bool flush(struct pair *pair)
 {
     bool sends = pair->sends.first != pair->sends.next;
@@ -218,7 +218,7 @@ static bool flush(struct pair *pair)
     return sends || receives;
 }
 
-/* Whoever does not acknowledge is given up. */
+/* A peer that does not acknowledge is given up. */
 static bool try_in_vain(struct pair *pair)
 {
     if (pair->sends.first != pair->sends.next && ++pair->in_vain > LOST_STEPS) {
@@ -228,8 +228,8 @@ static bool try_in_vain(struct pair *pair)
     return pair->sends.first != pair->sends.next;
 }
 
-/* How a connection can fail. Silently: nothing gets through any more, and who sends nothing does
- * not notice. */
+/* How a connection can fail. Silently: nothing gets through any more, and an end that sends nothing
+ * does not notice. */
 enum failure { AT_THE_PEER, AT_THIS_END, AT_BOTH, SILENTLY, FAILURES };
 
 static void spoil(struct pair *pair, struct pair *peer, enum failure how)
@@ -243,7 +243,7 @@ static void spoil(struct pair *pair, struct pair *peer, enum failure how)
     peer->state = how != AT_THIS_END ? IBV_QPS_ERR : peer->state;
 }
 
-/* It is to carry the first that the end which was called has sent. */
+/* It is about to carry the first send of the acceptor. */
 static bool is_born(const struct pair *pair)
 {
     return pair->delivered == 0 && pair->pair.qp_num > pair->peer;
@@ -279,7 +279,8 @@ static bool take_turn(struct pair *pair)
         return true;
     }
     if (back && (!out || chance(3) == 0)) {
-        (void)may_read(&pair->sends.all[pair->sends.first % WORKS_MAX]); /* it might go again */
+        (void)may_read(
+            &pair->sends.all[pair->sends.first % WORKS_MAX]); /* it may be retransmitted */
         end_send(pair, IBV_WC_SUCCESS);
     } else if (out) {
         deliver(pair, peer);
@@ -287,7 +288,7 @@ static bool take_turn(struct pair *pair)
     return out || back;
 }
 
-/* One has its turn, beginning at a random one. */
+/* One queue pair has its turn, beginning at a random one. */
 static bool step(void)
 {
     struct pair *each = NULL;
@@ -316,7 +317,7 @@ static void *be_network(void *unused)
     while (!pretend.over) {
         if (!step()) {
             (void)pthread_cond_wait(&pretend.news, &pretend.mutex);
-        } else if (chance(8) == 0) { /* others may act */
+        } else if (chance(8) == 0) { /* other threads may act */
             verbs_pretend_unlock();
             verbs_pretend_lock();
         }
@@ -373,7 +374,7 @@ static int poll_queue(struct ibv_cq *of, int most, struct ibv_wc *ret_completion
     struct queue *queue = (struct queue *)of;
     int count = 0;
     verbs_pretend_lock();
-    /* Fewer than there are: as if the others had come a little later. */
+    /* Fewer than there are, as if the others had arrived a little later. */
     int some = most > 1 && chance(2) == 0 ? 1 + (int)chance((uint32_t)most) : most;
     while (count < some && queue->first != queue->next) {
         ret_completions[count++] = queue->all[queue->first++ % QUEUE_MAX];
@@ -445,7 +446,7 @@ static int change_pair(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int 
     return refused ? EHOSTUNREACH : 0;
 }
 
-/* Its completions stay in the queue, as those of Soft-RoCE do. */
+/* Its completions stay in the queue, as with Soft-RoCE. */
 static int free_pair(struct ibv_qp *pair)
 {
     struct pair *gone = (struct pair *)pair;
@@ -536,12 +537,12 @@ void verbs_pretend_refuse(uint32_t count)
     verbs_pretend_unlock();
 }
 
-uint32_t verbs_pretend_offences(void)
+uint32_t verbs_pretend_violations(void)
 {
     verbs_pretend_lock();
-    uint32_t offences = pretend.offences;
+    uint32_t violations = pretend.violations;
     verbs_pretend_unlock();
-    return offences;
+    return violations;
 }
 
 uint64_t verbs_pretend_steps(void)

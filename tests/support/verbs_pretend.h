@@ -1,8 +1,8 @@
 /*
- * Two RDMA devices that there are not: stands in for libibverbs, so that the RDMA transport runs on
- * any machine. A thread is their network. It carries what is posted, and brings acknowledgements,
- * in an order of its own: chance decides which queue pair has its turn. What it does to memory it
- * does only through registrations, and counts what breaks the rules.
+ * Two simulated RDMA devices, which replace libibverbs, so that the RDMA transport runs on any
+ * machine. A thread is their network: it carries posted sends and returns acknowledgements, and
+ * chance decides which queue pair has its turn. It touches memory only through registrations, and
+ * counts violations of the rules.
  *
  * For a whole program, before its first fabric; any thread.
  */
@@ -14,41 +14,40 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Devices "pretend0" and "pretend1". False where libibverbs cannot be loaded. */
+/* Devices "pretend0" and "pretend1". False: libibverbs cannot be loaded. */
 bool verbs_pretend_start(unsigned seed);
 void verbs_pretend_stop(void);
 
-/* Moves that many connections, chosen by chance among those that stand, to the state of error, each
- * at one end or at both. Gives how many it were. */
+/* Moves that many connections, chosen by chance, to the error state, each at one end or at both.
+ * Returns how many. */
 uint32_t verbs_pretend_break(uint32_t count);
 
-/* From now on a connection fails with one of so many frames and acknowledgements: at one end, at
- * both, or so that nothing gets through. 0: none does. */
+/* From now on a connection fails once in so many frames and acknowledgements: at one end, at both,
+ * or silently. 0: none fails. */
 void verbs_pretend_roughness(uint32_t one_of);
 
-/* After so many more, connections fail before the end that was called has got anything through: for
- * that end they are open, for the one that called they never are. UINT32_MAX: none does. */
+/* After so many more connections, they fail before anything from the acceptor gets through: they
+ * are open for the acceptor, and never for the dialler. UINT32_MAX: none does. */
 void verbs_pretend_live(uint32_t count);
 
-/* So many more queue pairs cannot be connected. */
+/* The next so many queue pairs cannot be connected. */
 void verbs_pretend_refuse(uint32_t count);
 
-/* Sends of unregistered memory, receives that there are not, writes beyond what may be written. */
-uint32_t verbs_pretend_offences(void);
+/* Violations: sends of unregistered memory, sends without a receive, writes out of bounds. */
+uint32_t verbs_pretend_violations(void);
 
-/* How the devices can read memory of the pretended GPU, from now on: in neither way, or in one or
- * both. */
+/* How the devices can read memory of the simulated GPU from now on: in no way, one way, or both. */
 enum { VERBS_PRETEND_DMABUF = 1, VERBS_PRETEND_PEERMEM = 2 };
 void verbs_pretend_gpu(const struct gpu_pretend *gpu, unsigned ways);
 
-/* Registrations of such memory: how often the devices were asked, how many they have now, and how
- * many they made in one way. */
+/* Registrations of GPU memory: how many were tried, how many exist, and how many were made in one
+ * way. */
 struct verbs_pretend_gpu_figures {
     uint32_t asked, held, by_dmabuf, by_peermem;
 };
 struct verbs_pretend_gpu_figures verbs_pretend_gpu_figures(void);
 
-/* Frames, acknowledgements and flushes that the network has dealt with. */
+/* Frames, acknowledgements and flushes that the network has handled. */
 uint64_t verbs_pretend_steps(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is registered with the pretended devices. */
+/* Memory registered with the simulated devices. */
 #include "tests/support/verbs_pretend.h"
 #include "tests/support/verbs_pretend_parts.h"
 
@@ -11,7 +11,7 @@
 struct region {
     struct ibv_mr region; /* first */
     bool remote;
-    unsigned char *found; /* where its bytes can be touched */
+    unsigned char *found; /* where the CPU can access its bytes */
     bool of_gpu, mapped;
     struct region *prev, *next;
 };
@@ -54,7 +54,7 @@ static struct ibv_mr *add_region(struct ibv_pd *domain, const struct region *wan
     return &made->region;
 }
 
-/* The device may be asked in this way. */
+/* Whether this way of registering is possible. */
 static bool may_be_read(unsigned way, int error)
 {
     verbs_pretend_lock();
@@ -65,7 +65,7 @@ static bool may_be_read(unsigned way, int error)
     return may;
 }
 
-/* Memory of the GPU stays what it is now, whatever is at its address later. */
+/* The registration is of the present GPU memory, whatever is at its address later. */
 static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size_t size, int access)
 {
     struct region wanted = {.region = {.addr = address, .length = size},
@@ -82,7 +82,7 @@ static struct ibv_mr *register_memory(struct ibv_pd *domain, void *address, size
     return add_region(domain, &wanted);
 }
 
-/* The position of the descriptor is where it begins. */
+/* The file position of the descriptor is its begin. */
 static struct ibv_mr *register_dmabuf(struct ibv_pd *domain, uint64_t offset, size_t length,
                                       uint64_t address, int fd, int access)
 {

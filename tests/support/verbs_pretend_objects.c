@@ -1,4 +1,4 @@
-/* What of the pretended devices does nothing: lists, contexts, channels. */
+/* The passive objects of the simulated devices: lists, contexts, channels. */
 #include "tests/support/verbs_pretend_parts.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ static int query_port(struct ibv_context *context, uint8_t number,
     return 0;
 }
 
-/* ::ffff:127.0.0.1: there the other end listens. */
+/* ::ffff:127.0.0.1, where the other end listens. */
 static int query_gid(struct ibv_context *context, uint32_t port, uint32_t index,
                      struct ibv_gid_entry *ret_entry, uint32_t flags, size_t size)
 {

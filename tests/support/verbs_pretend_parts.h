@@ -8,21 +8,21 @@
 
 enum { VERBS_PRETEND_ENTRIES = 8192 }; /* of a completion queue */
 
-/* What is inline in libibverbs' header calls these. */
+/* Called by inline functions of libibverbs' header. */
 extern const struct ibv_context_ops verbs_pretend_ops;
 
-/* Puts into the table what makes objects that do nothing by themselves. */
+/* Fills the table's entries for passive objects. */
 void verbs_pretend_objects(struct muster_verbs_library *table);
 
-/* Puts into the table what registers memory. */
+/* Fills the table's entries for memory. */
 void verbs_pretend_memory(struct muster_verbs_library *table);
 
 /* Of all of them. */
 void verbs_pretend_lock(void);
 void verbs_pretend_unlock(void);
 
-/* Where the devices find these bytes. NULL: they are not registered under that key; remote: not for
- * the peer to write into. Under the lock. */
+/* Where the devices find these bytes. NULL: not registered under that key; with remote: not for the
+ * peer to write. Under the lock. */
 unsigned char *verbs_pretend_touch(uint64_t address, uint64_t size, uint32_t key, bool remote);
 
 #endif

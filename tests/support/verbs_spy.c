@@ -109,7 +109,7 @@ static struct ibv_pd *make_domain(struct ibv_context *context)
 static int free_domain(struct ibv_pd *domain)
 {
     int status = spy.real.dealloc_pd(domain);
-    count(&spy.shared, status == 0 ? -1 : 0); /* while something of it is used it stays */
+    count(&spy.shared, status == 0 ? -1 : 0); /* it stays while one of its objects is in use */
     return status;
 }
 
