@@ -1,4 +1,4 @@
-/* By which method ranks that share memory carry a collective out, and how long that takes. */
+/* Selects the method by which ranks that share memory run a collective, and predicts its time. */
 #include "collectives/select/host_memory.h"
 
 /* Costs that do not depend on the size, of a current processor. Only their order of magnitude

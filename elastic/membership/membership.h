@@ -14,10 +14,12 @@
  *
  *   phase of a job    what it means                        next phase, and what leads to it
  *   FORMING           no generation runs, members join     RUNNING a generation forms
- *                                                          ENDED   nobody is left, all had
- * finished, End RUNNING           one generation runs                  FORMING it is revoked ENDED
- * nobody is left, all finished, End ENDED             all members are gone                 FORMING
- * the Join of a new member
+ *                                                          ENDED   no member is left, all had
+ *                                                                  finished, or an End
+ *   RUNNING           one generation runs                  FORMING it is revoked
+ *                                                          ENDED   no member is left, all have
+ *                                                                  finished, or an End
+ *   ENDED             all members are gone                 FORMING the Join of a new member
  *
  *   phase of a member what it means                        next phase, and what leads to it
  *   ARRIVED           its Join waits for the answer        ACTIVE  a generation forms with it

@@ -35,7 +35,7 @@ struct crew {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint32_t present; /* arrivals at barriers so far */
-    bool failed;      /* a member has failed: nobody waits at a barrier any more */
+    bool failed;      /* a member has failed: barriers no longer wait */
 };
 
 /* Runs the function in `count` threads, in a job of exactly that size. Returns the number of

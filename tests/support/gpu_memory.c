@@ -30,7 +30,7 @@ static void release(void *memory)
     }
 }
 
-static void *as_seen(const void *memory)
+static void *for_library(const void *memory)
 {
     void *seen = gpu->of_alias(memory);
     return seen != NULL ? seen : (void *)memory;
@@ -40,7 +40,7 @@ const struct sweep_memory *gpu_memory(const struct gpu_pretend *of, enum gpu_mem
                                       unsigned kind_there)
 {
     static const struct sweep_memory memory = {
-        .allocate = allocate, .release = release, .as_seen = as_seen};
+        .allocate = allocate, .release = release, .for_library = for_library};
     gpu = of;
     place = where;
     kind = kind_there;

@@ -41,7 +41,7 @@ struct gpu_pretend {
     uint64_t (*count)(enum gpu_pretend_call call); /* those that succeeded */
 };
 
-/* The path of the library, which is complete enough for programs that use a GPU, too. */
+/* The path of the library. It is complete enough to be loaded by programs that use a GPU. */
 const char *gpu_pretend_path(void);
 
 /* Loads the library; aborts the program on failure. before_11_7: as old as before CUDA 11.7,

@@ -1,3 +1,4 @@
+/* The pretended device, address space and unmap watch, and the checks of each call. */
 #include "tests/support/registrations_model.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* The simulated address space: nothing is mapped there. */
+/* The pretended address space. Nothing is mapped there, and nothing reads it. */
 static const uintptr_t space = (uintptr_t)64 << 30;
 
 struct model model;
@@ -31,7 +32,7 @@ static uint32_t version_at(uintptr_t address)
             return model.pieces[i].version;
         }
     }
-    fail_msg("%" PRIxPTR " is nobody's memory", address);
+    fail_msg("%" PRIxPTR " is neither in the pretended space nor in a piece", address);
     return 0;
 }
 
@@ -135,7 +136,7 @@ void model_begin(uint64_t bound, bool with_watch)
     assert_int_equal(model.users, with_watch);
 }
 
-/* Checks that all of it is the caller's present memory. */
+/* The region covers the data, and its pages are those that are mapped there now. */
 static void check_region(const struct region *region, uintptr_t data, size_t size_bytes)
 {
     assert_true(region->begin <= data && data + size_bytes <= region->end);
@@ -152,7 +153,7 @@ size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_
     struct muster_registration *registration =
         muster_registrations_hold(model.registrations, data, size_bytes, *usable, &covered);
     if (registration == NULL) {
-        /* Everything idle was evicted, unless eviction could not have helped. */
+        /* Every idle registration was evicted first, unless that could not have helped. */
         size_t most = usable->size_bytes + 2 * model.page;
         most = most < BLOCK && is_fake((uintptr_t)data) ? most : BLOCK;
         if (model.refused != EFAULT && model.bound >= most) {

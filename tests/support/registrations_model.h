@@ -1,7 +1,7 @@
 /*
- * A device, an address space and a watch for tests of registrations, all simulated: every page of
- * the address space has a version, which changes when it is unmapped, and the device records the
- * versions of what it registers. So a registration of memory that has changed is detected.
+ * A pretended device, address space and unmap watch for tests of registered memory. Every page of
+ * the address space has a version, which changes when the page is unmapped. The device records the
+ * versions of the pages that it registers, so that a stale registration is found.
  */
 #ifndef MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
 #define MUSTER_TESTS_WORKER_FABRIC_VERBS_REGISTRATIONS_MODEL_H
@@ -49,39 +49,40 @@ extern struct model {
         uint32_t version;
     } pieces[PIECES];
     uint32_t last_version;
-    /* The watch: what was unmapped; while something is being unmapped, it cannot be reported. */
+    /* The unmap watch: a log of the unmapped ranges. */
     struct muster_range log[LOG_MAX];
     uint64_t logged;
-    bool busy;
+    bool busy;    /* an unmap is in progress: the log cannot be read */
     bool forgets; /* the log has overflowed */
     uint32_t users;
     /* The device. */
     struct region *regions[REGIONS_MAX];
     uint32_t region_count;
     uint64_t bytes, limit_bytes; /* of the device */
-    int refusal;                 /* errno of every refusal now */
-    int refused;                 /* in the present call */
-    /* The users. */
+    int refusal; /* the errno with which it refuses every registration now; 0: none */
+    int refused; /* the errno of the last refusal in this call; 0: none */
+    /* The users of the registrations. */
     struct muster_usable_range transfers[TRANSFERS];
     struct hold holds[HOLDS];
     uint32_t hold_count;
 } model;
 
-/* Starts again, with a watch or without. */
+/* Resets the model, with an unmap watch or without. */
 void model_begin(uint64_t bound, bool with_watch);
-/* Releases and destroys everything, and checks that nothing is left. */
+/* Releases and destroys everything, and asserts that nothing is left. */
 void model_finish(void);
 
-/* A part of the simulated address space. */
+/* Part of the pretended address space. */
 struct muster_usable_range model_memory(size_t offset, size_t size_bytes);
-/* Unmaps those pages that no transfer uses; the watch reports watched ones. */
+/* Unmaps the pages that no transfer uses; the watched ones are logged. */
 void model_unmap(size_t first, size_t count);
 bool model_in_use(uintptr_t begin_address, uintptr_t end_address);
 
-/* Returns how many bytes are covered; 0: none. Checks the registration. */
+/* Holds a registration of these bytes, checks it, and returns how many of them it covers; 0: there
+ * is no registration. */
 size_t model_hold(const struct muster_usable_range *usable, size_t offset, size_t size_bytes);
 void model_release(uint32_t index);
-/* Ends the right to use the range, and zeroes it. */
+/* Ends the use of the range, and zeroes it. */
 void model_end(struct muster_usable_range *usable);
 
 #endif

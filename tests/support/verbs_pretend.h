@@ -1,8 +1,8 @@
 /*
- * Two simulated RDMA devices, which replace libibverbs, so that the RDMA transport runs on any
- * machine. A thread is their network: it carries posted sends and returns acknowledgements, and
- * chance decides which queue pair has its turn. It touches memory only through registrations, and
- * counts violations of the rules.
+ * Two pretended RDMA devices: they replace the functions of libibverbs, so that the RDMA transport
+ * runs on any machine. A thread is their network. It delivers posted sends and acknowledgements in
+ * a random order: chance decides which queue pair is served next. It accesses memory only through
+ * registrations, and counts violations of the rules.
  *
  * For a whole program, before its first fabric; any thread.
  */
@@ -14,40 +14,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Devices "pretend0" and "pretend1". False: libibverbs cannot be loaded. */
+/* Devices "pretend0" and "pretend1". False where libibverbs cannot be loaded. */
 bool verbs_pretend_start(unsigned seed);
 void verbs_pretend_stop(void);
 
-/* Moves that many connections, chosen by chance, to the error state, each at one end or at both.
- * Returns how many. */
+/* Moves up to `count` established connections, chosen at random, to the error state, each at one
+ * end or at both. Returns how many it moved. */
 uint32_t verbs_pretend_break(uint32_t count);
 
-/* From now on a connection fails once in so many frames and acknowledgements: at one end, at both,
- * or silently. 0: none fails. */
+/* From now on one of `one_of` frames and acknowledgements makes its connection fail: at one end, at
+ * both, or silently, so that nothing is delivered any more. 0: none does. */
 void verbs_pretend_roughness(uint32_t one_of);
 
-/* After so many more connections, they fail before anything from the acceptor gets through: they
- * are open for the acceptor, and never for the dialler. UINT32_MAX: none does. */
+/* After `count` more connections, each new one fails silently before the first frame of the
+ * accepting end is delivered: it is open at that end, and never at the connecting end. UINT32_MAX:
+ * none fails so. */
 void verbs_pretend_live(uint32_t count);
 
-/* The next so many queue pairs cannot be connected. */
+/* The next `count` queue pairs cannot be connected. */
 void verbs_pretend_refuse(uint32_t count);
 
-/* Violations: sends of unregistered memory, sends without a receive, writes out of bounds. */
+/* Violations so far: sends from unregistered memory, frames without a posted receive, writes to
+ * memory that is not registered for them. */
 uint32_t verbs_pretend_violations(void);
 
-/* How the devices can read memory of the simulated GPU from now on: in no way, one way, or both. */
+/* Sets by which of these ways the devices can register memory of the pretended GPU. */
 enum { VERBS_PRETEND_DMABUF = 1, VERBS_PRETEND_PEERMEM = 2 };
 void verbs_pretend_gpu(const struct gpu_pretend *gpu, unsigned ways);
 
-/* Registrations of GPU memory: how many were tried, how many exist, and how many were made in one
+/* Registrations of such memory: attempts, those that exist now, and those that were made by each
  * way. */
 struct verbs_pretend_gpu_figures {
-    uint32_t asked, held, by_dmabuf, by_peermem;
+    uint32_t attempts, held, by_dmabuf, by_peermem;
 };
 struct verbs_pretend_gpu_figures verbs_pretend_gpu_figures(void);
 
-/* Frames, acknowledgements and flushes that the network has handled. */
+/* Frames, acknowledgements and flushes that the network has processed. */
 uint64_t verbs_pretend_steps(void);
 
 #endif

@@ -31,8 +31,8 @@ void test_workers_init(struct test_workers *workers, struct test_service *servic
                        const char *program);
 
 /* Setup and teardown of a test: a service with these arguments (`extra` as in test_service_start())
- * and no workers; then no workers and no service. False, -1: the service does not serve, or did not
- * end well. */
+ * and no workers; then no workers and no service. False or -1: the service does not serve, or did
+ * not exit with status 0. */
 bool test_workers_set_up(struct test_workers *workers, struct test_service *service,
                          const char *const *extra, const char *job, const char *program);
 int test_workers_tear_down(struct test_workers *workers);
@@ -42,7 +42,7 @@ int test_workers_start(struct test_workers *workers, const char *host);
 
 void test_workers_signal(struct test_workers *workers, uint32_t index, int number);
 
-/* Creates the stop file, which tells all workers to finish. */
+/* Creates the stop file: all workers finish. */
 void test_workers_finish(struct test_workers *workers);
 
 /* Waits for the end of one. Returns its exit status, or -N if signal N killed it; -1: it has not

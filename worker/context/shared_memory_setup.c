@@ -70,7 +70,7 @@ static muster_status send_descriptor(const struct setup *setup, uint32_t peer, i
     TRY(muster_fabric_shares_memory(setup->context->fabric, setup->context->generation, peer,
                                     setup->deadline_ns, &shares));
     return shares
-               ? muster_fabric_give_descriptor(setup->context->fabric, setup->context->generation,
+               ? muster_fabric_send_descriptor(setup->context->fabric, setup->context->generation,
                                                peer, tag_of(setup), fd, setup->deadline_ns)
                : MUSTER_OK;
 }
@@ -87,8 +87,8 @@ static muster_status receive_descriptor(const struct setup *setup,
     if (!shares) {
         return MUSTER_OK;
     }
-    TRY(muster_fabric_take_descriptor(setup->context->fabric, setup->context->generation, first,
-                                      tag_of(setup), setup->deadline_ns, &fd));
+    TRY(muster_fabric_receive_descriptor(setup->context->fabric, setup->context->generation, first,
+                                         tag_of(setup), setup->deadline_ns, &fd));
     if (muster_group_memory_open(options, fd, memory) != MUSTER_OK) {
         *memory = NULL;
     }

@@ -287,13 +287,13 @@ static muster_status start_lanes(const struct muster_operation *operation,
     struct muster_fabric *fabric = operation->fabric;
     muster_status status = MUSTER_OK;
     if (operation->peer_count > 0) {
-        muster_fabric_hold(fabric);
+        muster_fabric_begin_posting(fabric);
     }
     for (uint32_t i = 0; i < count && status == MUSTER_OK; i++) {
         status = start_rounds(&lanes[i]);
     }
     if (operation->peer_count > 0) {
-        muster_fabric_release(fabric);
+        muster_fabric_end_posting(fabric);
     }
     return status;
 }

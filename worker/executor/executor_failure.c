@@ -134,7 +134,7 @@ muster_status muster_operation_end_failed(struct muster_operation *operation, mu
         (void)muster_error_set(status, "%s", own_reason);
     }
     if ((status == MUSTER_REJOIN || status == MUSTER_RETRY) &&
-        muster_fabric_exhausted(operation->fabric, launch->generation, lost_reason)) {
+        muster_fabric_out_of_descriptors(operation->fabric, launch->generation, lost_reason)) {
         return muster_error_set(MUSTER_FATAL, "%s", lost_reason);
     }
     if (status == MUSTER_RETRY) {

@@ -1,8 +1,9 @@
-/* Descriptors that members of one host hand each other: over links that share memory. */
+/* Descriptors that members of one host send each other, over links that share memory. */
 #include "worker/base/thread.h"
 #include "worker/fabric/link.h"
 
-/* What is asked of a link again and again until it says yes. Under the lock; RETRY: not yet. */
+/* One attempt over an open link, under the lock. MUSTER_RETRY: it is repeated when the link
+ * changes. */
 typedef muster_status (*attempt)(struct muster_link *link, void *request);
 
 struct request {
@@ -39,13 +40,13 @@ static muster_status check_peer(const struct muster_fabric *fabric, uint64_t gen
     return MUSTER_OK;
 }
 
-/* One go; clears `noticed` before it looks, so that what changes later is noticed. */
+/* Clears `notified` first, so that a change during the attempt leads to another one. */
 static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
                                   struct muster_observer *observer, attempt function,
                                   struct request *request)
 {
     AUTO_LOCK(&fabric->lock);
-    observer->noticed = false;
+    observer->notified = false;
     TRY(check_peer(fabric, request->generation, peer));
     struct muster_link *link = fabric->links[peer];
     muster_link_open(link);
@@ -58,10 +59,10 @@ static muster_status attempt_once(struct muster_fabric *fabric, uint32_t peer,
                                   link->rank, link->peer.host);
 }
 
-static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t deadline_ns,
-                            attempt function, struct request *request)
+static muster_status retry_until(struct muster_fabric *fabric, uint32_t peer, int64_t deadline_ns,
+                                 attempt function, struct request *request)
 {
-    struct muster_observer observer = {.noticed = false};
+    struct muster_observer observer = {.notified = false};
     muster_mutex_lock(&fabric->lock);
     observe(fabric, &observer);
     muster_mutex_unlock(&fabric->lock);
@@ -69,7 +70,7 @@ static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t
     do {
         status = attempt_once(fabric, peer, &observer, function, request);
     } while (status == MUSTER_RETRY &&
-             (status = muster_fabric_wait(fabric, request->generation, &observer.noticed,
+             (status = muster_fabric_wait(fabric, request->generation, &observer.notified,
                                           deadline_ns)) == MUSTER_OK);
     muster_mutex_lock(&fabric->lock);
     stop_observing(fabric, &observer);
@@ -77,7 +78,7 @@ static muster_status insist(struct muster_fabric *fabric, uint32_t peer, int64_t
     return status;
 }
 
-static muster_status say_whether(struct muster_link *link, void *request)
+static muster_status query_sharing(struct muster_link *link, void *request)
 {
     ((struct request *)request)->shares = link->ops->shares_memory;
     return MUSTER_OK;
@@ -92,46 +93,46 @@ static muster_status require_memory(const struct muster_link *link)
     return MUSTER_OK;
 }
 
-static muster_status give(struct muster_link *link, void *request)
+static muster_status send_one(struct muster_link *link, void *request)
 {
-    const struct request *asked = request;
+    const struct request *wanted = request;
     TRY(require_memory(link));
-    return link->ops->give_descriptor(link, asked->generation, asked->tag, asked->fd);
+    return link->ops->send_descriptor(link, wanted->generation, wanted->tag, wanted->fd);
 }
 
-static muster_status take(struct muster_link *link, void *request)
+static muster_status receive_one(struct muster_link *link, void *request)
 {
-    struct request *asked = request;
+    struct request *wanted = request;
     TRY(require_memory(link));
-    asked->fd = link->ops->take_descriptor(link, asked->generation, asked->tag);
-    return asked->fd >= 0 ? MUSTER_OK
-                          : muster_error_set(MUSTER_RETRY, "rank %u (host %s) has given none",
-                                             link->rank, link->peer.host);
+    wanted->fd = link->ops->receive_descriptor(link, wanted->generation, wanted->tag);
+    return wanted->fd >= 0 ? MUSTER_OK
+                           : muster_error_set(MUSTER_RETRY, "rank %u (host %s) has sent none",
+                                              link->rank, link->peer.host);
 }
 
 muster_status muster_fabric_shares_memory(struct muster_fabric *fabric, uint64_t generation,
                                           uint32_t peer, int64_t deadline_ns, bool *ret_shares)
 {
     struct request request = {.generation = generation};
-    TRY(insist(fabric, peer, deadline_ns, say_whether, &request));
+    TRY(retry_until(fabric, peer, deadline_ns, query_sharing, &request));
     *ret_shares = request.shares;
     return MUSTER_OK;
 }
 
-muster_status muster_fabric_give_descriptor(struct muster_fabric *fabric, uint64_t generation,
+muster_status muster_fabric_send_descriptor(struct muster_fabric *fabric, uint64_t generation,
                                             uint32_t peer, uint64_t tag, int fd,
                                             int64_t deadline_ns)
 {
     struct request request = {.generation = generation, .tag = tag, .fd = fd};
-    return insist(fabric, peer, deadline_ns, give, &request);
+    return retry_until(fabric, peer, deadline_ns, send_one, &request);
 }
 
-muster_status muster_fabric_take_descriptor(struct muster_fabric *fabric, uint64_t generation,
-                                            uint32_t peer, uint64_t tag, int64_t deadline_ns,
-                                            int *ret_fd)
+muster_status muster_fabric_receive_descriptor(struct muster_fabric *fabric, uint64_t generation,
+                                               uint32_t peer, uint64_t tag, int64_t deadline_ns,
+                                               int *ret_fd)
 {
     struct request request = {.generation = generation, .tag = tag};
-    TRY(insist(fabric, peer, deadline_ns, take, &request));
+    TRY(retry_until(fabric, peer, deadline_ns, receive_one, &request));
     *ret_fd = request.fd;
     return MUSTER_OK;
 }

@@ -1,3 +1,4 @@
+/* Withdrawn and aborted operations: a window of bits for each context, and a ring of aborts. */
 #include "worker/fabric/ended_operations.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The fabric: creation and destruction, generations, what its user asks of links. */
 #include "worker/fabric/fabric.h"
 
 #include "worker/base/cleanup.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMBERS_MAX = 1 << 20, REACH_LOOK_MS = 20 };
+enum { MEMBERS_MAX = 1 << 20, CONNECT_POLL_MS = 20 };
 
 /* Beginning and end -------------------------------------------------------------------------- */
 
@@ -37,6 +38,7 @@ static muster_status start_transports(struct muster_fabric *fabric,
     return MUSTER_OK;
 }
 
+/* Progress comes before the transports, which register descriptors with it. */
 muster_status muster_fabric_create(const struct muster_fabric_options *options,
                                    struct muster_fabric **ret_fabric)
 {
@@ -95,7 +97,8 @@ static void stop_transports(struct muster_fabric *fabric)
     fabric->transport_count = 0;
 }
 
-static bool all_said_goodbye(const struct muster_fabric *fabric)
+/* Links that are not OPEN any more need no goodbye. */
+static bool all_goodbyes_done(const struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         const struct muster_link *link = fabric->links[i];
@@ -106,7 +109,7 @@ static bool all_said_goodbye(const struct muster_fabric *fabric)
     return true;
 }
 
-static void say_goodbye(struct muster_fabric *fabric, uint32_t linger_ms)
+static void send_goodbyes(struct muster_fabric *fabric, uint32_t linger_ms)
 {
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
@@ -115,7 +118,7 @@ static void say_goodbye(struct muster_fabric *fabric, uint32_t linger_ms)
         }
     }
     int64_t deadline_ns = muster_clock_after_ms(linger_ms);
-    while (!all_said_goodbye(fabric) && muster_clock_ns() < deadline_ns) {
+    while (!all_goodbyes_done(fabric) && muster_clock_ns() < deadline_ns) {
         muster_progress_turn(fabric, deadline_ns);
     }
 }
@@ -127,10 +130,10 @@ void muster_fabric_destroy(struct muster_fabric *fabric, uint32_t linger_ms)
     }
     muster_mutex_lock(&fabric->lock);
     fabric->leading = true;
-    fabric->parting = true;
+    fabric->closing = true;
     HASH_CLEAR(hh, fabric->by_member);
     if (!fabric->killed) {
-        say_goodbye(fabric, linger_ms);
+        send_goodbyes(fabric, linger_ms);
     }
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         if (fabric->links[i] != NULL) {
@@ -156,7 +159,7 @@ void muster_fabric_kill(struct muster_fabric *fabric)
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_fail(link, MUSTER_LINK_LOST, "this fabric was killed");
-            close_link(link); /* one that had left keeps what has arrived */
+            close_link(link); /* one whose peer has left still has an end */
         }
     }
     stop_transports(fabric);
@@ -215,9 +218,10 @@ static muster_status check_begin(const struct muster_fabric *fabric, uint64_t ge
     return MUSTER_OK;
 }
 
-/* Links that are named again keep their end; those that were lost may try again. */
-static muster_status name_link(struct muster_fabric *fabric, const struct muster_peer *peer,
-                               uint32_t rank)
+/* Creates the link to a new peer. A link to a peer of the last generation keeps its end, unless it
+ * was lost or the peer left: then it may open again. */
+static muster_status update_link(struct muster_fabric *fabric, const struct muster_peer *peer,
+                                 uint32_t rank)
 {
     struct muster_link *link = muster_fabric_find_link(fabric, peer->member);
     if (link == NULL) {
@@ -251,7 +255,7 @@ static void drop_link(struct muster_link *link)
     fabric->retired_links = link;
 }
 
-static void drop_unnamed(struct muster_fabric *fabric)
+static void drop_old_links(struct muster_fabric *fabric)
 {
     struct muster_link *link = NULL;
     struct muster_link *next = NULL;
@@ -263,19 +267,19 @@ static void drop_unnamed(struct muster_fabric *fabric)
     }
 }
 
-static muster_status name_links(struct muster_fabric *fabric, const struct muster_peer *peers,
-                                uint32_t count)
+static muster_status update_links(struct muster_fabric *fabric, const struct muster_peer *peers,
+                                  uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(peers[i].member, fabric->member) != 0) {
-            TRY(name_link(fabric, &peers[i], i));
+            TRY(update_link(fabric, &peers[i], i));
             fabric->links[i] = muster_fabric_find_link(fabric, peers[i].member);
         }
     }
     return MUSTER_OK;
 }
 
-static void find_host(struct muster_fabric *fabric, const struct muster_peer *peers, uint32_t count)
+static void set_host(struct muster_fabric *fabric, const struct muster_peer *peers, uint32_t count)
 {
     fabric->host[0] = '\0';
     for (uint32_t i = 0; i < count; i++) {
@@ -285,9 +289,9 @@ static void find_host(struct muster_fabric *fabric, const struct muster_peer *pe
     }
 }
 
-/* Of how many members on this host it is which, and what they have there. */
-static struct muster_spin_host find_place(const struct muster_fabric *fabric,
-                                          const struct muster_peer *peers, uint32_t count)
+/* How many members this host has, which of them this one is, and the cores that they share. */
+static struct muster_spin_host describe_host(const struct muster_fabric *fabric,
+                                             const struct muster_peer *peers, uint32_t count)
 {
     struct muster_spin_host place = {.cores = muster_cores_usable(),
                                      .quota_millis = muster_cores_quota_millis("")};
@@ -303,6 +307,10 @@ static struct muster_spin_host find_place(const struct muster_fabric *fabric,
     return place;
 }
 
+/* Checked before anything changes. The number is set before links are updated, because a link
+ * records the last generation that had its peer; links that died unnoticed are found (refresh)
+ * before they count as links of the new generation; pending connections are accepted
+ * (begin_generation) when all links are there. */
 muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint64_t generation,
                                              const struct muster_peer *peers, uint32_t count)
 {
@@ -318,15 +326,15 @@ muster_status muster_fabric_begin_generation(struct muster_fabric *fabric, uint6
     fabric->link_count = count;
     fabric->generation = generation;
     fabric->lost = false;
-    fabric->exhausted[0] = '\0';
+    fabric->out_of_descriptors[0] = '\0';
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->refresh(fabric->transports[i].self);
     }
-    muster_ended_operations_begin(&fabric->operations, generation);
-    find_host(fabric, peers, count);
-    TRY(name_links(fabric, peers, count));
-    drop_unnamed(fabric);
-    const struct muster_spin_host place = find_place(fabric, peers, count);
+    muster_ended_operations_begin(&fabric->ended, generation);
+    set_host(fabric, peers, count);
+    TRY(update_links(fabric, peers, count));
+    drop_old_links(fabric);
+    const struct muster_spin_host place = describe_host(fabric, peers, count);
     muster_spin_policy_init(&fabric->spin_policy, &muster_spin_on_links, &place);
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         fabric->transports[i].ops->begin_generation(fabric->transports[i].self);
@@ -358,44 +366,46 @@ bool muster_fabric_lost_peer(struct muster_fabric *fabric, uint64_t generation, 
     return true;
 }
 
-bool muster_fabric_exhausted(struct muster_fabric *fabric, uint64_t generation, char *ret_reason)
+bool muster_fabric_out_of_descriptors(struct muster_fabric *fabric, uint64_t generation,
+                                      char *ret_reason)
 {
     AUTO_LOCK(&fabric->lock);
-    if (fabric->exhausted[0] == '\0' || generation != fabric->generation) {
+    if (fabric->out_of_descriptors[0] == '\0' || generation != fabric->generation) {
         return false;
     }
-    memcpy(ret_reason, fabric->exhausted, MUSTER_REASON_SIZE);
+    memcpy(ret_reason, fabric->out_of_descriptors, MUSTER_REASON_SIZE);
     return true;
 }
 
-/* How many links are open; *ret_trying: some may yet be. */
-static uint32_t open_all(struct muster_fabric *fabric, uint64_t generation, bool *ret_trying)
+/* Returns the number of open links; *ret_opening: some are about to open. */
+static uint32_t open_links(struct muster_fabric *fabric, uint64_t generation, bool *ret_opening)
 {
     uint32_t open = 0;
     AUTO_LOCK(&fabric->lock);
-    *ret_trying = false;
+    *ret_opening = false;
     for (uint32_t i = 0; generation == fabric->generation && i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
         if (link != NULL) {
             muster_link_open(link);
             open += link->state == MUSTER_LINK_OPEN;
-            *ret_trying = *ret_trying || link->state == MUSTER_LINK_OPENING;
+            *ret_opening = *ret_opening || link->state == MUSTER_LINK_OPENING;
         }
     }
     return open;
 }
 
-uint32_t muster_fabric_reach(struct muster_fabric *fabric, uint64_t generation, int64_t deadline_ns)
+uint32_t muster_fabric_connect_all(struct muster_fabric *fabric, uint64_t generation,
+                                   int64_t deadline_ns)
 {
     const bool never = false;
     for (;;) {
-        bool trying = false;
-        uint32_t open = open_all(fabric, generation, &trying);
-        int64_t next_ns = muster_clock_after_ms(REACH_LOOK_MS);
+        bool opening = false;
+        uint32_t open = open_links(fabric, generation, &opening);
+        int64_t next_ns = muster_clock_after_ms(CONNECT_POLL_MS);
         muster_status status =
-            trying ? muster_fabric_wait(fabric, generation, &never,
-                                        next_ns < deadline_ns ? next_ns : deadline_ns)
-                   : MUSTER_OK;
+            opening ? muster_fabric_wait(fabric, generation, &never,
+                                         next_ns < deadline_ns ? next_ns : deadline_ns)
+                    : MUSTER_OK;
         if (status != MUSTER_RETRY || muster_clock_ns() >= deadline_ns) {
             return open;
         }
@@ -408,186 +418,4 @@ muster_status muster_fabric_check(struct muster_fabric *fabric, uint64_t generat
     return generation <= fabric->revoked || generation < fabric->generation
                ? muster_fabric_over(fabric, generation)
                : MUSTER_OK;
-}
-
-/* Posting ------------------------------------------------------------------------------------ */
-
-static muster_status check_transfer(const struct muster_fabric *fabric,
-                                    const struct muster_transfer *transfer)
-{
-    if (transfer->key.generation > fabric->generation) {
-        return muster_error_set(MUSTER_INVALID, "generation %" PRIu64 " has not begun",
-                                transfer->key.generation);
-    }
-    if (transfer->key.generation <= fabric->revoked ||
-        transfer->key.generation < fabric->generation) {
-        return muster_fabric_over(fabric, transfer->key.generation);
-    }
-    if (transfer->peer >= fabric->link_count || fabric->links[transfer->peer] == NULL) {
-        return muster_error_set(MUSTER_INVALID, "rank %u: no other member of generation %" PRIu64,
-                                transfer->peer, fabric->generation);
-    }
-    if (transfer->element_size_bytes == 0 ||
-        transfer->element_size_bytes > MUSTER_ELEMENT_MAX_BYTES ||
-        transfer->size_bytes % transfer->element_size_bytes != 0) {
-        return muster_error_set(MUSTER_INVALID, "%" PRIu64 " bytes of elements of %u bytes",
-                                transfer->size_bytes, transfer->element_size_bytes);
-    }
-    return MUSTER_OK;
-}
-
-static muster_status check_call(struct muster_fabric *fabric,
-                                const struct muster_operation_id *operation,
-                                const struct muster_call *call)
-{
-    const struct muster_signature *known =
-        muster_signatures_note(&fabric->calls, operation, call, MUSTER_SIGNATURE_HERE);
-    if (known == NULL) {
-        return MUSTER_OK;
-    }
-    if (known->rank == MUSTER_SIGNATURE_HERE || known->rank >= fabric->link_count) {
-        return muster_error_set(MUSTER_INVALID, "one operation is called in two ways here");
-    }
-    return muster_link_compare_calls(fabric->links[known->rank], call, &known->call);
-}
-
-static muster_status check_operation(struct muster_fabric *fabric,
-                                     const struct muster_transfer *transfer)
-{
-    struct muster_operation_id operation = muster_key_operation(&transfer->key);
-    const char *reason = muster_ended_operations_aborted(&fabric->operations, &operation);
-    if (reason != NULL) {
-        return muster_error_set(MUSTER_INVALID, "%s", reason);
-    }
-    if (muster_ended_operations_withdrawn(&fabric->operations, &operation)) {
-        return muster_error_set(MUSTER_INVALID, "operation %" PRIu64 " of context %u was withdrawn",
-                                operation.sequence, operation.context);
-    }
-    return check_call(fabric, &operation, transfer->call);
-}
-
-static muster_status check_link(struct muster_link *link, const struct muster_transfer *transfer)
-{
-    if (link->state == MUSTER_LINK_IDLE) {
-        muster_link_open(link);
-    }
-    bool over = link->state == MUSTER_LINK_LOST || link->state == MUSTER_LINK_PEER_LEFT;
-    bool here = over && link->end != NULL && transfer->direction == MUSTER_RECEIVE &&
-                link->ops->has_arrived(link, &transfer->key);
-    if (over && !here) {
-        return muster_error_set(MUSTER_REJOIN, "%s", link->reason);
-    }
-    uint32_t posted = transfer->direction == MUSTER_SEND ? link->sends : link->receives.count;
-    if (posted >= MUSTER_POSTED_MAX) {
-        return muster_error_set(MUSTER_INVALID, "more than %d transfers posted to rank %u",
-                                MUSTER_POSTED_MAX, link->rank);
-    }
-    return MUSTER_OK;
-}
-
-muster_status muster_fabric_post_locked(struct muster_fabric *fabric,
-                                        struct muster_transfer *transfer)
-{
-    TRY(check_transfer(fabric, transfer));
-    TRY(check_operation(fabric, transfer));
-    struct muster_link *link = fabric->links[transfer->peer];
-    TRY(check_link(link, transfer));
-    transfer->state = MUSTER_TRANSFER_POSTED;
-    transfer->status = MUSTER_OK;
-    transfer->moved_bytes = 0;
-    transfer->link_word = 0;
-    transfer->posted_ns = muster_timeline_clock(fabric->timeline);
-    transfer->begun_ns = 0;
-    if (transfer->direction == MUSTER_SEND) {
-        link->sends++;
-        link->ops->post_send(link, transfer);
-    } else {
-        muster_transfer_table_insert(&link->receives, transfer);
-        link->ops->post_receive(link, transfer);
-    }
-    return MUSTER_OK;
-}
-
-void muster_fabric_hold(struct muster_fabric *fabric)
-{
-    muster_mutex_lock(&fabric->lock);
-}
-
-void muster_fabric_release(struct muster_fabric *fabric)
-{
-    if (fabric->leading) {
-        muster_fabric_wake(fabric);
-    }
-    muster_mutex_unlock(&fabric->lock);
-}
-
-muster_status muster_fabric_post(struct muster_fabric *fabric, struct muster_transfer *transfer)
-{
-    muster_fabric_hold(fabric);
-    muster_status status = muster_fabric_post_locked(fabric, transfer);
-    muster_fabric_release(fabric);
-    return status;
-}
-
-bool muster_fabric_reads_gpu(struct muster_fabric *fabric, uint64_t generation,
-                             const uint32_t *ranks, size_t count)
-{
-    AUTO_LOCK(&fabric->lock);
-    bool reads = fabric->generation == generation;
-    for (size_t i = 0; i < count && reads; i++) {
-        const struct muster_link *link = fabric->links[ranks[i]];
-        reads = link->state == MUSTER_LINK_OPEN && link->ops->reads_gpu;
-    }
-    return reads;
-}
-
-/* Taking back -------------------------------------------------------------------------------- */
-
-void muster_fabric_withdraw(struct muster_fabric *fabric, uint64_t generation, uint32_t context,
-                            uint64_t sequence)
-{
-    struct muster_operation_id operation = {
-        .generation = generation, .context = context, .sequence = sequence};
-    AUTO_LOCK(&fabric->lock);
-    muster_fabric_quiesce(fabric);
-    struct muster_transfer_list taken = {0};
-    for (uint32_t i = 0; i < fabric->link_count; i++) {
-        struct muster_link *link = fabric->links[i];
-        if (link != NULL && link->end != NULL) {
-            muster_transfer_table_move(&link->receives, &operation, &taken);
-            uint32_t before = taken.count;
-            link->ops->withdraw(link, &operation, &taken);
-            link->sends -= taken.count - before;
-        }
-    }
-    muster_transfer_list_move(&fabric->completed, &operation, &taken);
-    struct muster_transfer *transfer = NULL;
-    while ((transfer = muster_transfer_list_pop(&taken)) != NULL) {
-        transfer->state = MUSTER_TRANSFER_IDLE;
-    }
-    if (generation == fabric->generation) {
-        muster_ended_operations_withdraw(&fabric->operations, &operation);
-    }
-}
-
-void muster_fabric_abort(struct muster_fabric *fabric, uint32_t peer, uint64_t generation,
-                         uint32_t context, uint64_t sequence, const char *reason)
-{
-    struct muster_operation_id operation = {
-        .generation = generation, .context = context, .sequence = sequence};
-    AUTO_LOCK(&fabric->lock);
-    if (generation != fabric->generation || peer >= fabric->link_count ||
-        fabric->links[peer] == NULL) {
-        return;
-    }
-    struct muster_link *link = fabric->links[peer];
-    if (link->state == MUSTER_LINK_IDLE) {
-        muster_link_open(link);
-    }
-    if (link->end != NULL) {
-        link->ops->abort(link, &operation, reason);
-    }
-    if (fabric->leading) {
-        muster_fabric_wake(fabric);
-    }
 }

@@ -1,4 +1,4 @@
-/* What transports call: a link's states, and the ends of transfers. */
+/* What transports call: the states of a link, and the completion of transfers. */
 #include "worker/fabric/link.h"
 #include "worker/fabric/link_trace.h"
 
@@ -91,15 +91,15 @@ void muster_link_notify(const struct muster_link *link)
 {
     struct muster_fabric *fabric = link->fabric;
     for (struct muster_observer *each = fabric->observers; each != NULL; each = each->next) {
-        each->noticed = true;
+        each->notified = true;
     }
     if (fabric->observers != NULL) {
         muster_progress_wake_all(fabric);
     }
 }
 
-static void end_all(struct muster_link *link, struct muster_transfer_list *transfers,
-                    muster_status status, const char *reason)
+static void complete_all(struct muster_link *link, struct muster_transfer_list *transfers,
+                         muster_status status, const char *reason)
 {
     struct muster_transfer *transfer = NULL;
     while ((transfer = muster_transfer_list_pop(transfers)) != NULL) {
@@ -108,8 +108,8 @@ static void end_all(struct muster_link *link, struct muster_transfer_list *trans
     }
 }
 
-/* What was posted while another transport tried to open the link. */
-static void post_again(struct muster_link *link, struct muster_transfer_list *sends)
+/* Posts the transfers of a link again, to the transport that is tried next. */
+static void repost(struct muster_link *link, struct muster_transfer_list *sends)
 {
     struct muster_transfer_list receives = {0};
     struct muster_transfer *transfer = NULL;
@@ -136,12 +136,14 @@ void muster_link_try_next(struct muster_link *link, const char *what)
         muster_link_fail(link, MUSTER_LINK_LOST, what);
     }
     if (link->state == MUSTER_LINK_OPENING || link->state == MUSTER_LINK_OPEN) {
-        post_again(link, &sends);
+        repost(link, &sends);
     } else {
-        end_all(link, &sends, MUSTER_REJOIN, link->reason);
+        complete_all(link, &sends, MUSTER_REJOIN, link->reason);
     }
 }
 
+/* The state and the loss are recorded first, then the transport's end is closed, and the transfers
+ * are completed last: their done functions find the link as it is from now on. */
 void muster_link_fail(struct muster_link *link, enum muster_link_state state, const char *what)
 {
     if (link->state == MUSTER_LINK_PEER_LEFT || link->state == MUSTER_LINK_LOST) {
@@ -170,15 +172,15 @@ void muster_link_fail(struct muster_link *link, enum muster_link_state state, co
     }
     muster_transfer_table_splice(&link->receives, &ended);
     muster_link_notify(link);
-    end_all(link, &ended, MUSTER_REJOIN, link->reason);
+    complete_all(link, &ended, MUSTER_REJOIN, link->reason);
 }
 
-bool muster_is_exhausted(int error)
+bool muster_is_out_of_descriptors(int error)
 {
     return error == EMFILE || error == ENFILE;
 }
 
-void muster_link_exhausted(struct muster_link *link, const char *what)
+void muster_link_out_of_descriptors(struct muster_link *link, const char *what)
 {
     struct muster_fabric *fabric = link->fabric;
     char reason[MUSTER_REASON_SIZE];
@@ -187,14 +189,14 @@ void muster_link_exhausted(struct muster_link *link, const char *what)
     bool first = !fabric->lost;
     muster_link_fail(link, MUSTER_LINK_LOST, reason);
     if (first) {
-        memcpy(fabric->exhausted, link->reason, MUSTER_REASON_SIZE);
+        memcpy(fabric->out_of_descriptors, link->reason, MUSTER_REASON_SIZE);
     }
 }
 
 /* Transfers ---------------------------------------------------------------------------------- */
 
-static void count_done(struct muster_link *link, struct muster_transfer *transfer,
-                       muster_status status)
+static void record_completion(struct muster_link *link, struct muster_transfer *transfer,
+                              muster_status status)
 {
     struct muster_fabric_figures *figures = &link->fabric->figures;
     transfer->status = status;
@@ -213,9 +215,9 @@ static void count_done(struct muster_link *link, struct muster_transfer *transfe
 void muster_transfer_complete(struct muster_link *link, struct muster_transfer *transfer,
                               muster_status status)
 {
-    count_done(link, transfer, status);
+    record_completion(link, transfer, status);
     transfer->state = MUSTER_TRANSFER_DONE;
-    link->fabric->reported = true;
+    link->fabric->completed_any = true;
     if (transfer->done != NULL) {
         transfer->done(transfer);
     }
@@ -223,7 +225,7 @@ void muster_transfer_complete(struct muster_link *link, struct muster_transfer *
 
 void muster_transfer_complete_later(struct muster_link *link, struct muster_transfer *transfer)
 {
-    count_done(link, transfer, MUSTER_OK);
+    record_completion(link, transfer, MUSTER_OK);
     muster_transfer_list_append(&link->fabric->completed, transfer);
 }
 
@@ -253,13 +255,14 @@ muster_status muster_transfer_check(const struct muster_link *link,
     return MUSTER_OK;
 }
 
+/* On all links, since the operation may have transfers with other peers. */
 void muster_link_aborted(struct muster_link *link, const struct muster_operation_id *operation,
                          const char *reason)
 {
     struct muster_fabric *fabric = link->fabric;
     if (operation->generation < fabric->generation ||
-        muster_ended_operations_withdrawn(&fabric->operations, operation) ||
-        !muster_ended_operations_abort(&fabric->operations, operation, reason)) {
+        muster_ended_operations_withdrawn(&fabric->ended, operation) ||
+        !muster_ended_operations_abort(&fabric->ended, operation, reason)) {
         return;
     }
     for (uint32_t i = 0; i < fabric->link_count; i++) {
@@ -270,7 +273,7 @@ void muster_link_aborted(struct muster_link *link, const struct muster_operation
         struct muster_transfer_list ended = {0};
         each->ops->withdraw(each, operation, &ended);
         muster_transfer_table_move(&each->receives, operation, &ended);
-        end_all(each, &ended, MUSTER_INVALID, reason);
+        complete_all(each, &ended, MUSTER_INVALID, reason);
     }
 }
 
@@ -283,19 +286,20 @@ uint32_t muster_fabric_own_rank(const struct muster_fabric *fabric)
     return rank;
 }
 
+/* The peer is told first, with this member's rank; then the transfers here end. */
 void muster_link_check_signature(struct muster_link *link, const struct muster_message_key *key,
                                  const struct muster_call *call)
 {
     struct muster_operation_id operation = muster_key_operation(key);
     if (key->generation != link->fabric->generation) {
-        return; /* the peer may have another rank then */
+        return; /* the peer may have another rank in another generation */
     }
-    const struct muster_signature *known =
-        muster_signatures_note(&link->fabric->calls, &operation, call, link->rank);
-    if (known == NULL || muster_link_compare_calls(link, &known->call, call) == MUSTER_OK) {
+    const struct muster_signature *other =
+        muster_signatures_note(&link->fabric->signatures, &operation, call, link->rank);
+    if (other == NULL || muster_link_compare_calls(link, &other->call, call) == MUSTER_OK) {
         return;
     }
-    /* The operation may be over here: then nobody else would tell the peer. */
+    /* The operation may have ended here; then no transfer of it would tell the peer. */
     char reason[MUSTER_REASON_SIZE];
     (void)snprintf(reason, sizeof reason, "rank %u says: %s", muster_fabric_own_rank(link->fabric),
                    muster_last_error());
@@ -309,14 +313,14 @@ bool muster_fabric_stale(const struct muster_fabric *fabric, const struct muster
     struct muster_operation_id operation = muster_key_operation(key);
     return key->generation < fabric->generation ||
            (key->generation == fabric->generation &&
-            (muster_ended_operations_withdrawn(&fabric->operations, &operation) ||
-             muster_ended_operations_aborted(&fabric->operations, &operation) != NULL));
+            (muster_ended_operations_withdrawn(&fabric->ended, &operation) ||
+             muster_ended_operations_aborted(&fabric->ended, &operation) != NULL));
 }
 
 uint32_t muster_link_segment_bytes(const struct muster_link *link, uint32_t most,
                                    uint32_t element_size_bytes)
 {
-    uint32_t asked = link->fabric->segment_bytes;
-    uint32_t bytes = asked < most ? asked : most;
+    uint32_t bound = link->fabric->segment_bytes;
+    uint32_t bytes = bound < most ? bound : most;
     return bytes / element_size_bytes * element_size_bytes;
 }

@@ -1,3 +1,4 @@
+/* What the fabric adds to the timeline. */
 #include "worker/fabric/link_trace.h"
 
 static struct muster_timeline_event span_of(const struct muster_link *link,
@@ -10,7 +11,7 @@ static struct muster_timeline_event span_of(const struct muster_link *link,
                                           .message = transfer->key.ordinal};
 }
 
-/* From its first byte, if that was seen; before, it waited for the other end. */
+/* The span begins with the first byte, if that was observed; the time before is waiting time. */
 void muster_link_trace_message(const struct muster_link *link,
                                const struct muster_transfer *transfer)
 {

@@ -8,7 +8,7 @@
 #include "worker/fabric/link.h"
 #include "worker/trace/timeline.h"
 
-/* A part of a message that has been moved, or reduced. */
+/* A part of a message that has been moved or reduced. */
 struct muster_link_part {
     enum muster_timeline_stage stage;
     int64_t started_ns; /* muster_link_clock() */
@@ -16,13 +16,13 @@ struct muster_link_part {
     uint64_t bytes;
 };
 
-/* link_trace.c. There is a timeline. */
+/* Where there is a timeline. */
 void muster_link_trace_message(const struct muster_link *link,
                                const struct muster_transfer *transfer);
 void muster_link_trace_part(const struct muster_link *link, const struct muster_transfer *transfer,
                             const struct muster_link_part *part);
 
-/* Now, or 0 where there is no timeline. */
+/* The time now; 0 where there is no timeline. */
 static inline int64_t muster_link_clock(const struct muster_link *link)
 {
     return muster_timeline_clock(link->fabric->timeline);
@@ -37,7 +37,7 @@ static inline void muster_link_add_message(const struct muster_link *link,
     }
 }
 
-/* The part is done. Any thread that may look at the transfer. */
+/* The part is done. Any thread that may read the transfer. */
 static inline void muster_link_add_part(const struct muster_link *link,
                                         const struct muster_transfer *transfer,
                                         struct muster_link_part part)

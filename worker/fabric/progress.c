@@ -1,6 +1,7 @@
 /*
- * Progress: one of the waiting threads leads, the others sleep until their operation has finished,
- * the generation is revoked, or the leader leaves and one of them takes over.
+ * Progress. One of the waiting threads is the leader: it moves bytes, handles events, and calls
+ * done functions. The others sleep until their operation has finished, the generation is revoked,
+ * or the leader has finished and one of them becomes the leader.
  */
 #include "worker/base/clock.h"
 #include "worker/base/core_move.h"
@@ -17,18 +18,19 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_MAX = 64,                /* taken from epoll at a time */
-    TURNS_WITHOUT_EVENTS = 8,       /* while there is other work */
-    RELAXES = 16,                   /* between two looks at descriptors */
-    PATIENCE_NS = 50 * 1000 * 1000, /* then the peers that are waited for are told of the call */
+    EVENTS_MAX = 64,          /* taken from epoll at a time */
+    TURNS_WITHOUT_EVENTS = 8, /* while there is other work; then descriptors are polled */
+    RELAXES = 16,             /* between two polls of descriptors */
+    SIGNATURES_DELAY_NS =
+        50 * 1000 * 1000, /* of a wait, until it sends its signature to the peers */
 };
 
 struct muster_waiter {
     const bool *finished;
     uint64_t generation;
-    const struct muster_operation_id *operation; /* NULL: waits for something else */
-    int64_t patience_ns, announce_ns;            /* 0: it has just begun to wait */
-    pthread_cond_t woken;                        /* while it follows a leader */
+    const struct muster_operation_id *operation;    /* NULL: waits for something else */
+    int64_t signatures_delay_ns, signatures_due_ns; /* 0: the wait has just begun */
+    pthread_cond_t woken;                           /* while another thread is the leader */
     struct muster_waiter *next, *previous;
 };
 
@@ -43,7 +45,7 @@ void muster_fabric_wake(struct muster_fabric *fabric)
     }
     uint64_t one = 1;
     ssize_t written = write(fabric->wake_fd, &one, sizeof one);
-    (void)written; /* it cannot fail before 2^64 - 1 wakes were not read */
+    (void)written; /* cannot fail: the counter holds 2^64 - 2 wakes */
 }
 
 static void wake_ready(struct muster_watch *watch, uint32_t events)
@@ -99,7 +101,8 @@ void muster_watch_retire(struct muster_fabric *fabric, struct muster_watch *watc
     if (watch->retired) {
         return;
     }
-    /* Closing takes it out only when nobody else holds the open file, as a child of fork() does. */
+    /* Closing alone does not remove it while another process, a child of fork(), has the open file.
+     */
     (void)epoll_ctl(fabric->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     close(watch->fd);
     watch->fd = -1;
@@ -118,7 +121,7 @@ static void reap(struct muster_fabric *fabric)
     struct muster_link **place = &fabric->retired_links;
     while (*place != NULL) {
         struct muster_link *link = *place;
-        if (link->dirty) { /* the list of marked links still leads to it */
+        if (link->dirty) { /* it is still in the list of marked links */
             place = &link->next;
             continue;
         }
@@ -139,32 +142,32 @@ void muster_fabric_lock(struct muster_fabric *fabric)
 {
     muster_mutex_lock(&fabric->lock);
     fabric->busy = false;
-    if (fabric->wanted > 0) {
+    if (fabric->quiescing > 0) {
         pthread_cond_broadcast(&fabric->idle);
     }
 }
 
 void muster_fabric_yield(struct muster_fabric *fabric)
 {
-    while (fabric->wanted > 0) {
+    while (fabric->quiescing > 0) {
         pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
 }
 
 void muster_fabric_quiesce(struct muster_fabric *fabric)
 {
-    fabric->wanted++;
+    fabric->quiescing++;
     while (fabric->busy) {
-        muster_fabric_wake(fabric); /* it may only be looking */
+        muster_fabric_wake(fabric); /* the leader may be spinning */
         pthread_cond_wait(&fabric->idle, &fabric->lock);
     }
-    fabric->wanted--;
+    fabric->quiescing--;
     pthread_cond_broadcast(&fabric->idle);
 }
 
 /* A turn ------------------------------------------------------------------------------------- */
 
-static void report_completed(struct muster_fabric *fabric)
+static void call_done_functions(struct muster_fabric *fabric)
 {
     struct muster_transfer *transfer = NULL;
     while ((transfer = muster_transfer_list_pop(&fabric->completed)) != NULL) {
@@ -175,7 +178,7 @@ static void report_completed(struct muster_fabric *fabric)
     }
 }
 
-/* Each link that is marked now has one go; those it marks meanwhile have theirs next turn. */
+/* Links that are marked meanwhile make progress in the next turn. */
 static void progress_marked(struct muster_fabric *fabric)
 {
     if (atomic_exchange(&fabric->woken, false)) {
@@ -206,9 +209,9 @@ static int64_t run_timers(struct muster_fabric *fabric)
     return due_ns;
 }
 
-/* Memory that peers write to ------------------------------------------------------------------- */
+/* Polling -------------------------------------------------------------------------------------- */
 
-static void take_news(struct muster_fabric *fabric)
+static void mark_updated_links(struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         if (fabric->transports[i].ops->mark_updated != NULL) {
@@ -217,7 +220,7 @@ static void take_news(struct muster_fabric *fabric)
     }
 }
 
-static bool has_news(const struct muster_fabric *fabric)
+static bool poll_transports(const struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         if (fabric->transports[i].ops->poll != NULL &&
@@ -228,19 +231,19 @@ static bool has_news(const struct muster_fabric *fabric)
     return false;
 }
 
-static void doze(struct muster_fabric *fabric, bool dozing)
+static void arm_wakeups(struct muster_fabric *fabric, bool armed)
 {
     for (uint32_t i = 0; i < fabric->transport_count; i++) {
         if (fabric->transports[i].ops->arm_wakeups != NULL) {
-            fabric->transports[i].ops->arm_wakeups(fabric->transports[i].self, dozing);
+            fabric->transports[i].ops->arm_wakeups(fabric->transports[i].self, armed);
         }
     }
 }
 
-static bool look(const struct muster_fabric *fabric)
+static bool poll_memory(const struct muster_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->spin_policy.polls_of_memory; i++) {
-        if (has_news(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
+        if (poll_transports(fabric) || atomic_load_explicit(&fabric->woken, memory_order_relaxed)) {
             return true;
         }
     }
@@ -255,15 +258,16 @@ static void relax(void)
     }
 }
 
-/* Looks for a while, without the lock. True if there is something to do; events may have been taken
- * then. */
-static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t until_ns,
-                             struct epoll_event *events, int *ret_count)
+/* Polls memory and descriptors without the lock, as the spin policy says, and yields in between.
+ * True if there is work; *ret_count events may have been taken from epoll then. The policy is told
+ * how long each yield took, and whether the wait ended before its sleep. */
+static bool spin(struct muster_fabric *fabric, bool moves, int64_t until_ns,
+                 struct epoll_event *events, int *ret_count)
 {
     int64_t now_ns = muster_clock_ns();
-    int64_t look_ns = fabric->spin_policy.poll_ns;
-    int64_t end_ns = now_ns + look_ns < until_ns ? now_ns + look_ns : until_ns;
-    int64_t give_way_ns = now_ns + fabric->spin_policy.pause;
+    int64_t spin_ns = fabric->spin_policy.poll_ns;
+    int64_t end_ns = now_ns + spin_ns < until_ns ? now_ns + spin_ns : until_ns;
+    int64_t yield_ns = now_ns + fabric->spin_policy.pause;
     bool found = false;
     muster_fabric_yield(fabric);
     muster_fabric_unlock(fabric);
@@ -271,22 +275,22 @@ static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t u
         (void)muster_core_move(fabric->spin_policy.index);
     }
     while (!found && now_ns < end_ns) {
-        found = look(fabric);
+        found = poll_memory(fabric);
         if (!found) {
             *ret_count = epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, 0);
             found = *ret_count != 0;
             now_ns = muster_clock_ns();
         }
-        if (!found && now_ns < give_way_ns) {
+        if (!found && now_ns < yield_ns) {
             relax();
             continue;
         }
         if (!found) {
             int64_t before_ns = now_ns;
-            sched_yield(); /* to a peer that has to share this core */
+            sched_yield(); /* to a peer that shares this core */
             now_ns = muster_clock_ns();
             muster_spin_policy_note_yield(&fabric->spin_policy, now_ns - before_ns);
-            give_way_ns = now_ns + fabric->spin_policy.pause;
+            yield_ns = now_ns + fabric->spin_policy.pause;
         }
     }
     muster_fabric_lock(fabric);
@@ -296,7 +300,7 @@ static bool look_for_a_while(struct muster_fabric *fabric, bool moves, int64_t u
     return found;
 }
 
-/* Sleeps for so long; negative: until something comes. */
+/* Sleeps until there is an event, at most for this time; negative: without limit. */
 static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
                      struct epoll_event *events)
 {
@@ -305,14 +309,14 @@ static int sleep_for(const struct muster_fabric *fabric, int64_t left_ns,
     if (got >= 0 || (errno != ENOSYS && errno != EPERM)) {
         return got;
     }
-    /* A kernel before Linux 5.11, or a filter of system calls that is as old: whole milliseconds,
-     * rounded up, which lets nobody turn in circles before its time. */
+    /* Before Linux 5.11, or with a filter of system calls that is as old, the unit is milliseconds.
+     * Rounded up, so that the leader does not poll in a loop before the time has come. */
     int64_t left_ms = left_ns / MUSTER_NS_PER_MS + (left_ns % MUSTER_NS_PER_MS > 0);
     int most_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
     return epoll_wait(fabric->epoll_fd, events, EVENTS_MAX, left_ns < 0 ? -1 : most_ms);
 }
 
-/* Sleeps until the time, unless somebody wakes it. Called without the lock. */
+/* Sleeps until the time, an event or a wake. Called without the lock. */
 static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct epoll_event *events)
 {
     int64_t now_ns = muster_clock_ns();
@@ -323,20 +327,23 @@ static int sleep_until(struct muster_fabric *fabric, int64_t until_ns, struct ep
     return got;
 }
 
-static void take_events(struct muster_fabric *fabric, int64_t until_ns)
+/* Waits for events, at most until the time, and handles them. Before the leader sleeps it arms the
+ * wake-ups and polls once more: either it sees what was written, or the writer sees that it sleeps.
+ */
+static void handle_events(struct muster_fabric *fabric, int64_t until_ns)
 {
     struct epoll_event events[EVENTS_MAX];
     int count = 0;
     enum muster_spin_action action =
         until_ns == 0 ? MUSTER_SPIN_SLEEP : muster_spin_policy_begin_wait(&fabric->spin_policy);
     if (action == MUSTER_SPIN_SLEEP ||
-        !look_for_a_while(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
-        doze(fabric, true);
-        int64_t sleep_ns = has_news(fabric) ? 0 : until_ns;
+        !spin(fabric, action == MUSTER_SPIN_MOVE, until_ns, events, &count)) {
+        arm_wakeups(fabric, true);
+        int64_t sleep_ns = poll_transports(fabric) ? 0 : until_ns;
         muster_mutex_unlock(&fabric->lock);
         count = sleep_until(fabric, sleep_ns, events);
         muster_mutex_lock(&fabric->lock);
-        doze(fabric, false);
+        arm_wakeups(fabric, false);
     }
     assert(count >= 0 || errno == EINTR);
     for (int i = 0; i < count; i++) {
@@ -347,26 +354,28 @@ static void take_events(struct muster_fabric *fabric, int64_t until_ns)
     }
 }
 
+/* Links come before descriptors: memory is polled in every turn, descriptors only when there was no
+ * work, or in every eighth turn. The leader sleeps only if nothing has been completed and no link
+ * is marked. */
 void muster_progress_turn(struct muster_fabric *fabric, int64_t deadline_ns)
 {
     reap(fabric);
-    fabric->reported = false;
-    take_news(fabric);
-    bool worked = fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL ||
-                  atomic_load(&fabric->woken);
+    fabric->completed_any = false;
+    mark_updated_links(fabric);
+    bool worked = fabric->completed_any || fabric->dirty != NULL ||
+                  fabric->completed.first != NULL || atomic_load(&fabric->woken);
     if (worked) {
         progress_marked(fabric);
-        report_completed(fabric);
+        call_done_functions(fabric);
     }
     fabric->turns = worked ? fabric->turns + 1 : 0;
     if (!worked || fabric->turns % TURNS_WITHOUT_EVENTS == 0) {
         int64_t due_ns = run_timers(fabric);
-        /* A timer's call that is refused at once ends transfers, maybe those that are waited for.
-         */
-        bool more =
-            worked || fabric->reported || fabric->dirty != NULL || fabric->completed.first != NULL;
-        take_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
-        report_completed(fabric);
+        /* A timer may have dialled and been refused at once, which completes transfers. */
+        bool more = worked || fabric->completed_any || fabric->dirty != NULL ||
+                    fabric->completed.first != NULL;
+        handle_events(fabric, more ? 0 : due_ns < deadline_ns ? due_ns : deadline_ns);
+        call_done_functions(fabric);
     }
     wake_finished(fabric);
 }
@@ -383,7 +392,8 @@ muster_status muster_fabric_over(const struct muster_fabric *fabric, uint64_t ge
                             (unsigned long long)generation, (unsigned long long)fabric->generation);
 }
 
-static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, int64_t deadline_ns)
+static void wait_for_leader(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                            int64_t deadline_ns)
 {
     muster_condition_init(&waiter->woken);
     waiter->next = fabric->waiters;
@@ -404,8 +414,11 @@ static void follow(struct muster_fabric *fabric, struct muster_waiter *waiter, i
     pthread_cond_destroy(&waiter->woken);
 }
 
-/* Tells the peers that the operation still waits for how it is called here. */
-static void announce(struct muster_fabric *fabric, const struct muster_operation_id *operation)
+/* Sends the operation's signature to the peers that it waits for. Members whose calls differ may
+ * each wait for a message that its peer never sends; signatures break such a deadlock, because the
+ * members with equal calls run one schedule, and a schedule is proven to have no deadlock. */
+static void send_signatures(struct muster_fabric *fabric,
+                            const struct muster_operation_id *operation)
 {
     for (uint32_t i = 0; i < fabric->link_count; i++) {
         struct muster_link *link = fabric->links[i];
@@ -419,22 +432,22 @@ static void announce(struct muster_fabric *fabric, const struct muster_operation
     }
 }
 
-/* Returns when to be called again. */
-static int64_t announce_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
-                                 int64_t now_ns)
+/* After SIGNATURES_DELAY_NS, and again after twice the time. Returns when to be called again. */
+static int64_t send_signatures_when_due(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                                        int64_t now_ns)
 {
     if (waiter->operation == NULL) {
         return MUSTER_NEVER;
     }
-    if (waiter->announce_ns == 0) {
-        waiter->patience_ns = PATIENCE_NS;
-        waiter->announce_ns = now_ns + PATIENCE_NS;
-    } else if (now_ns >= waiter->announce_ns) {
-        announce(fabric, waiter->operation);
-        waiter->patience_ns *= 2;
-        waiter->announce_ns = now_ns + waiter->patience_ns;
+    if (waiter->signatures_due_ns == 0) {
+        waiter->signatures_delay_ns = SIGNATURES_DELAY_NS;
+        waiter->signatures_due_ns = now_ns + SIGNATURES_DELAY_NS;
+    } else if (now_ns >= waiter->signatures_due_ns) {
+        send_signatures(fabric, waiter->operation);
+        waiter->signatures_delay_ns *= 2;
+        waiter->signatures_due_ns = now_ns + waiter->signatures_delay_ns;
     }
-    return waiter->announce_ns;
+    return waiter->signatures_due_ns;
 }
 
 static muster_status wait_locked(struct muster_fabric *fabric, struct muster_waiter *waiter,
@@ -451,10 +464,10 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
         if (now_ns >= deadline_ns) {
             return muster_error_set(MUSTER_RETRY, "the deadline has passed");
         }
-        int64_t due_ns = announce_when_due(fabric, waiter, now_ns);
+        int64_t due_ns = send_signatures_when_due(fabric, waiter, now_ns);
         int64_t until_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
         if (fabric->leading) {
-            follow(fabric, waiter, until_ns);
+            wait_for_leader(fabric, waiter, until_ns);
         } else {
             fabric->leading = true;
             muster_progress_turn(fabric, until_ns);
@@ -463,8 +476,8 @@ static muster_status wait_locked(struct muster_fabric *fabric, struct muster_wai
     }
 }
 
-static muster_status wait_for(struct muster_fabric *fabric, struct muster_waiter *waiter,
-                              int64_t deadline_ns)
+static muster_status drive(struct muster_fabric *fabric, struct muster_waiter *waiter,
+                           int64_t deadline_ns)
 {
     muster_mutex_lock(&fabric->lock);
     muster_status status = wait_locked(fabric, waiter, deadline_ns);
@@ -479,7 +492,7 @@ muster_status muster_fabric_wait(struct muster_fabric *fabric, uint64_t generati
                                  const bool *finished, int64_t deadline_ns)
 {
     struct muster_waiter waiter = {.finished = finished, .generation = generation};
-    return wait_for(fabric, &waiter, deadline_ns);
+    return drive(fabric, &waiter, deadline_ns);
 }
 
 muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
@@ -489,7 +502,7 @@ muster_status muster_fabric_wait_in(struct muster_fabric *fabric,
     const struct muster_operation_id id = muster_key_operation(operation);
     struct muster_waiter waiter = {
         .finished = finished, .generation = operation->generation, .operation = &id};
-    return wait_for(fabric, &waiter, deadline_ns);
+    return drive(fabric, &waiter, deadline_ns);
 }
 
 /* Beginning and end -------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /*
- * Remembers how operations are called: by a transfer posted here, or by what a peer has sent ahead.
- * So members that disagree find out even if no message of the one meets a message of the other: two
- * roots of one broadcast only send.
+ * A cache of signatures: the calls by which operations were started, from a transfer posted here or
+ * from a peer's unexpected message. With it members that call one operation with different
+ * arguments find out even if none of their messages match: two roots of one broadcast only send.
  *
- * Bounded: an operation gives way to another one in its place. A disagreement about it is then
- * found only where its messages meet.
+ * Bounded: an operation replaces an older one in its slot. A disagreement about the older one is
+ * then found only where two of its messages match.
  */
 #ifndef MUSTER_WORKER_FABRIC_SIGNATURES_H
 #define MUSTER_WORKER_FABRIC_SIGNATURES_H
@@ -13,22 +13,22 @@
 
 enum { MUSTER_SIGNATURES_MAX = 64 };
 
-/* As a rank: this member itself. */
+/* In place of a rank: this member. */
 #define MUSTER_SIGNATURE_HERE UINT32_MAX
 
 struct muster_signature {
     struct muster_operation_id operation; /* sequence 0: unused */
     struct muster_call call;
-    uint32_t rank; /* who calls so */
+    uint32_t rank; /* of the caller */
 };
 
 struct muster_signatures {
-    struct muster_signature known[MUSTER_SIGNATURES_MAX];
+    struct muster_signature slots[MUSTER_SIGNATURES_MAX];
 };
 
-/* Notes that this rank calls the operation so. NULL, or what is known if that differs and one of
- * the two is this member. */
-const struct muster_signature *muster_signatures_note(struct muster_signatures *calls,
+/* Stores the call of this rank. Returns the stored signature if it differs and one of the two is
+ * this member's, else NULL. */
+const struct muster_signature *muster_signatures_note(struct muster_signatures *signatures,
                                                       const struct muster_operation_id *operation,
                                                       const struct muster_call *call,
                                                       uint32_t rank);

@@ -1,3 +1,4 @@
+/* Lists of transfers, and tables of them by key. */
 #include "worker/fabric/transfers.h"
 
 bool muster_key_equal(const struct muster_message_key *a, const struct muster_message_key *b)

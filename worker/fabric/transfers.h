@@ -2,7 +2,7 @@
  * Lists of transfers, and tables of them by key. They link the caller's own records (next,
  * previous), so that posting allocates nothing; a transfer is in one list or table at a time.
  *
- * Threads: whoever holds the lock that the list's owner names.
+ * Threads: under the lock of the list's owner.
  */
 #ifndef MUSTER_WORKER_FABRIC_TRANSFERS_H
 #define MUSTER_WORKER_FABRIC_TRANSFERS_H
@@ -21,7 +21,7 @@ struct muster_transfer_table {
     uint32_t count;
 };
 
-/* Names one operation: what withdraw and abort are about. */
+/* Identifies one operation, for withdrawing and aborting it. */
 struct muster_operation_id {
     uint64_t generation;
     uint64_t sequence;
@@ -38,13 +38,13 @@ void muster_transfer_list_append(struct muster_transfer_list *list,
                                  struct muster_transfer *transfer);
 void muster_transfer_list_remove(struct muster_transfer_list *list,
                                  struct muster_transfer *transfer);
-/* The first one, taken out; NULL if there is none. */
+/* Takes out the first one; NULL if there is none. */
 struct muster_transfer *muster_transfer_list_pop(struct muster_transfer_list *list);
 /* Moves all transfers of the operation from one list to the end of another. */
 void muster_transfer_list_move(struct muster_transfer_list *list,
                                const struct muster_operation_id *operation,
                                struct muster_transfer_list *target);
-/* Moves everything. */
+/* Moves all transfers to the end of another list. */
 void muster_transfer_list_splice(struct muster_transfer_list *list,
                                  struct muster_transfer_list *target);
 
@@ -54,7 +54,7 @@ void muster_transfer_table_remove(struct muster_transfer_table *table,
                                   struct muster_transfer *transfer);
 struct muster_transfer *muster_transfer_table_find(const struct muster_transfer_table *table,
                                                    const struct muster_message_key *key);
-/* One of the operation; NULL if there is none. */
+/* Any transfer of the operation; NULL if there is none. */
 struct muster_transfer *muster_transfer_table_any(const struct muster_transfer_table *table,
                                                   const struct muster_operation_id *operation);
 void muster_transfer_table_move(struct muster_transfer_table *table,

@@ -46,7 +46,7 @@ muster_status muster_session_count_failed_generation(struct muster_session *sess
 void muster_session_count_reachable(struct muster_session *session)
 {
     if (session->failed_generations >= FAILED_BEFORE_COUNT) {
-        session->reachable_members = muster_fabric_reach(
+        session->reachable_members = muster_fabric_connect_all(
             session->fabric, session->generation.number, muster_clock_after_ms(COUNT_REACHABLE_MS));
     }
 }

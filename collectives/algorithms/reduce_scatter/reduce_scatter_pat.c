@@ -37,7 +37,8 @@ static void move(const struct muster_pat *pat, struct muster_builder *builder,
     }
 }
 
-/* Copies this rank's own input of such a node to where the sums of the nodes below are received. */
+/* Copies this rank's own input for the node in each of the `roots` subtrees to SCRATCH at `at`,
+ * where the sums of the nodes below are received. */
 static void load(const struct muster_pat *pat, struct muster_builder *builder, uint32_t node,
                  uint64_t at, uint32_t roots)
 {

@@ -241,10 +241,10 @@ static void without_a_free_descriptor_a_call_fails_at_once(void **state)
     stop(&server); /* it could not accept a connection without descriptors */
     struct muster_retry_policy long_one = retry_policy(5000, 20000);
     assert_int_equal(muster_client_create(server.url, NULL, &client), MUSTER_OK);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     muster_status status =
         muster_client_call(client, MUSTER_RPC_JOIN, json_object(), &long_one, &answer, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     assert_int_equal(status, MUSTER_FATAL);
     assert_non_null(strstr(muster_last_error(), server.url));
     assert_non_null(strstr(muster_last_error(), "no descriptor left"));

@@ -229,7 +229,7 @@ static void shm_progress(struct muster_link *link)
 
 /* Descriptors --------------------------------------------------------------------------------- */
 
-static muster_status shm_give_descriptor(struct muster_link *link, uint64_t generation,
+static muster_status shm_send_descriptor(struct muster_link *link, uint64_t generation,
                                          uint64_t tag, int fd)
 {
     const struct shm_link *end = link->end;
@@ -242,7 +242,7 @@ static muster_status shm_give_descriptor(struct muster_link *link, uint64_t gene
     return MUSTER_OK;
 }
 
-static int shm_take_descriptor(struct muster_link *link, uint64_t generation, uint64_t tag)
+static int shm_receive_descriptor(struct muster_link *link, uint64_t generation, uint64_t tag)
 {
     struct shm_link *end = link->end;
     for (uint32_t i = 0; i < end->descriptor_count; i++) {
@@ -329,8 +329,8 @@ const struct muster_transport muster_shm_transport = {
     .goodbye_done = shm_goodbye_done,
     .peer_left = shm_peer_left,
     .close = shm_close,
-    .give_descriptor = shm_give_descriptor,
-    .take_descriptor = shm_take_descriptor,
+    .send_descriptor = shm_send_descriptor,
+    .receive_descriptor = shm_receive_descriptor,
     .connection =
         {
             .elsewhere = MUSTER_REFUSED_MEMORY,

@@ -44,7 +44,7 @@ bool muster_shm_packet_send(int socket, const struct shm_packet *packet, int fd)
 }
 
 /* There is room for one descriptor; the kernel closes what a stranger sends beyond. */
-static int take_descriptor(struct msghdr *message)
+static int receive_descriptor(struct msghdr *message)
 {
     const struct cmsghdr *header = CMSG_FIRSTHDR(message);
     int fd = -1;
@@ -84,7 +84,7 @@ int muster_shm_packet_receive(int socket, struct shm_packet *ret_packet, int *re
         errno = got == 0 ? 0 : errno;
         return -1;
     }
-    AUTO_CLOSE int fd = take_descriptor(&message);
+    AUTO_CLOSE int fd = receive_descriptor(&message);
     if (!is_whole(&in, got, fd >= 0) || (message.msg_flags & MSG_TRUNC) != 0) {
         errno = EPROTO;
         return -1;

@@ -37,7 +37,7 @@ static void note_error(struct tcp_link *link, const struct muster_socket_address
     char address[MUSTER_ADDRESS_SIZE];
     muster_address_print(remote, address);
     link->dialling.refused = link->dialling.refused || error == ECONNREFUSED;
-    link->dialling.exhausted = link->dialling.exhausted || muster_is_exhausted(error);
+    link->dialling.exhausted = link->dialling.exhausted || muster_is_out_of_descriptors(error);
     note_failure(link, address, strerror(error));
 }
 
@@ -50,7 +50,8 @@ static int dial_address(struct tcp_link *link, const struct muster_socket_addres
     const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     int fd = socket(address->storage.ss_family, type, 0);
     int failed = fd < 0 ? errno : 0;
-    if (muster_is_exhausted(failed) && muster_pending_make_room(&link->tcp->pending_list)) {
+    if (muster_is_out_of_descriptors(failed) &&
+        muster_pending_make_room(&link->tcp->pending_list)) {
         fd = socket(address->storage.ss_family, type, 0);
         failed = fd < 0 ? errno : 0;
     }
@@ -122,7 +123,7 @@ static void give_up(struct tcp_link *link)
         return; /* unidentified connections use some descriptors, but not for long */
     }
     if (dialling->exhausted) {
-        muster_link_exhausted(link->link, dialling->failures);
+        muster_link_out_of_descriptors(link->link, dialling->failures);
         return;
     }
     if (dialling->crossed) {

@@ -157,7 +157,7 @@ static void judge(struct muster_pending_connection *pending)
     struct muster_fabric *fabric = pending_list->fabric;
     const struct muster_hello *hello = &pending->hello;
     bool for_us = strcmp(hello->to, fabric->member) == 0;
-    if (fabric->parting) {
+    if (fabric->closing) {
         pending_list->ops->connection.close(pending);
         return;
     }
@@ -396,11 +396,11 @@ static void note_exhausted(struct muster_pending_connections *pending_list, int 
 {
     struct muster_fabric *fabric = pending_list->fabric;
     int64_t now_ns = muster_clock_ns();
-    if (!muster_is_exhausted(error) || pending_list->without_hello > 0) {
+    if (!muster_is_out_of_descriptors(error) || pending_list->without_hello > 0) {
         return;
     }
     if (!fabric->lost) {
-        (void)snprintf(fabric->exhausted, sizeof fabric->exhausted,
+        (void)snprintf(fabric->out_of_descriptors, sizeof fabric->out_of_descriptors,
                        "this process has no descriptor left for a peer's call (ulimit -n): %s",
                        strerror(error));
     }
@@ -420,7 +420,7 @@ static void pause_accepting(struct muster_pending_connections *pending_list, int
 
 static bool lacks_room(int error)
 {
-    return muster_is_exhausted(error) || error == ENOMEM || error == ENOBUFS;
+    return muster_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS;
 }
 
 static void accept_ready(struct muster_watch *watch, uint32_t events)
@@ -443,7 +443,7 @@ static void accept_ready(struct muster_watch *watch, uint32_t events)
             return;
         }
         if (!pending_list->fabric->lost) {
-            pending_list->fabric->exhausted[0] = '\0'; /* there is room again */
+            pending_list->fabric->out_of_descriptors[0] = '\0'; /* there is room again */
         }
         if (pending_list->without_hello >= MUSTER_PENDING_MAX) {
             push_out_oldest(pending_list);

@@ -144,11 +144,11 @@ static char *pass_memory(struct rig *rig, uint32_t rank, void *user)
         RIG_EXPECT(muster_shared_memory_create("test", REGION_BYTES, &fd) == MUSTER_OK);
         RIG_EXPECT(muster_shared_memory_map(fd, REGION_BYTES, &base) == MUSTER_OK);
         rig_fill(base, REGION_BYTES, TAG);
-        RIG_EXPECT(muster_fabric_give_descriptor(fabric, rig->generation, 1, TAG, fd,
+        RIG_EXPECT(muster_fabric_send_descriptor(fabric, rig->generation, 1, TAG, fd,
                                                  deadline_ns) == MUSTER_OK);
     } else {
-        RIG_EXPECT(muster_fabric_take_descriptor(fabric, rig->generation, 0, TAG, deadline_ns,
-                                                 &fd) == MUSTER_OK);
+        RIG_EXPECT(muster_fabric_receive_descriptor(fabric, rig->generation, 0, TAG, deadline_ns,
+                                                    &fd) == MUSTER_OK);
         RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES + 1) == MUSTER_INVALID);
         RIG_EXPECT(muster_shared_memory_check(fd, REGION_BYTES) == MUSTER_OK);
         RIG_EXPECT(muster_shared_memory_map(fd, REGION_BYTES, &base) == MUSTER_OK);
@@ -176,12 +176,12 @@ static void test_a_descriptor_that_nobody_gives_ends_at_the_deadline(void **stat
     int fd = -1;
     rig_init(&rig, &memory_only, 2);
     expect_exchange(&rig, true);
-    assert_int_equal(muster_fabric_take_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
-                                                   muster_clock_after_ms(10), &fd),
+    assert_int_equal(muster_fabric_receive_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
+                                                      muster_clock_after_ms(10), &fd),
                      MUSTER_RETRY);
     muster_fabric_kill(rig.fabrics[1]);
-    assert_int_equal(muster_fabric_take_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
-                                                   muster_clock_after_ms(RIG_PATIENCE_MS), &fd),
+    assert_int_equal(muster_fabric_receive_descriptor(rig.fabrics[0], rig.generation, 1, TAG,
+                                                      muster_clock_after_ms(RIG_PATIENCE_MS), &fd),
                      MUSTER_REJOIN);
     assert_int_equal(fd, -1);
     rig_finish(&rig);
@@ -194,7 +194,7 @@ static void test_no_descriptor_goes_over_tcp(void **state)
     struct rig rig;
     rig_init(&rig, &tcp, 2);
     expect_exchange(&rig, false);
-    assert_int_equal(muster_fabric_give_descriptor(rig.fabrics[0], rig.generation, 1, TAG, 0,
+    assert_int_equal(muster_fabric_send_descriptor(rig.fabrics[0], rig.generation, 1, TAG, 0,
                                                    muster_clock_after_ms(RIG_PATIENCE_MS)),
                      MUSTER_INVALID);
     rig_finish(&rig);

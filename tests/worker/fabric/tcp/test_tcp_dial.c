@@ -248,7 +248,7 @@ static char *expect_exhausted(struct rig *rig, uint32_t rank, void *user)
     }
     rig_post(rig, rank, &tally, &send);
     RIG_EXPECT(rig_wait(rig, rank, &tally) == MUSTER_REJOIN);
-    RIG_EXPECT(muster_fabric_exhausted(rig->fabrics[rank], rig->generation, reason));
+    RIG_EXPECT(muster_fabric_out_of_descriptors(rig->fabrics[rank], rig->generation, reason));
     RIG_EXPECT(strstr(reason, "no descriptor left") != NULL);
     RIG_EXPECT(strstr(reason, rig->peers[1].addresses[0]) != NULL);
     return NULL;
@@ -262,11 +262,11 @@ static void a_process_without_descriptors_blames_itself(void **state)
     char reason[MUSTER_REASON_SIZE];
     rig_init(&rig, &tcp, 2);
     rig_begin(&rig);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, expect_exhausted, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     rig_begin(&rig);
-    assert_false(muster_fabric_exhausted(rig.fabrics[0], rig.generation, reason));
+    assert_false(muster_fabric_out_of_descriptors(rig.fabrics[0], rig.generation, reason));
     rig_run(&rig, rig_exchange, NULL);
     rig_finish(&rig);
 }

@@ -23,11 +23,12 @@ static void await_exhausted(struct rig *rig, bool wanted)
 {
     char reason[MUSTER_REASON_SIZE];
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
-    while (muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason) != wanted &&
+    while (muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason) != wanted &&
            muster_clock_ns() < deadline_ns) {
         rig_look(rig, 0, 5);
     }
-    assert_int_equal(muster_fabric_exhausted(rig->fabrics[0], rig->generation, reason), wanted);
+    assert_int_equal(muster_fabric_out_of_descriptors(rig->fabrics[0], rig->generation, reason),
+                     wanted);
     assert_true(!wanted || strstr(reason, "no descriptor left for a peer's call") != NULL);
 }
 
@@ -39,9 +40,9 @@ static void a_connection_for_which_there_is_no_descriptor_is_accepted_later(void
     rig_init(&rig, &tcp, 2);
     int fd = stranger_connect(&rig, 0); /* to the kernel, so far */
     assert_true(fd >= 0);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     await_exhausted(&rig, true);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     await_exhausted(&rig, false);
     close(fd);
     stranger_await_refused(&rig, 1);
@@ -67,9 +68,9 @@ static void unidentified_connections_make_room_for_members(void **state)
         rig_look(&rig, 0, 5);
         rig_look(&rig, 1, 5);
     } while (muster_clock_ns() < until_ns);
-    descriptors_take_away(&before);
+    descriptors_exhaust(&before);
     rig_run(&rig, rig_exchange, NULL);
-    descriptors_give_back(&before);
+    descriptors_restore(&before);
     assert_true(muster_fabric_figures(rig.fabrics[0]).connections_rejected +
                     muster_fabric_figures(rig.fabrics[1]).connections_rejected >=
                 2);
