@@ -1,5 +1,4 @@
-/* Links of several TCP connections: everything that other links do, and connections that are cut.
- */
+/* Links of several TCP connections: the suite, and connections that are cut. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/saboteur.h"
 
@@ -12,7 +11,7 @@
 
 enum { CONNECTIONS = 4, TIMES = 4 };
 
-static void connections_that_are_cut_are_opened_again_and_nothing_is_lost(void **state)
+static void connections_that_are_cut_are_reopened_and_nothing_is_lost(void **state)
 {
     (void)state;
     const struct rig_transport transport = {
@@ -61,7 +60,8 @@ static void a_link_is_lost_with_its_last_connection(void **state)
     (void)pthread_barrier_destroy(&open);
 }
 
-/* Moves both ranks until each has so many connections more than its first, and has lost so many. */
+/* Drives both ranks until each has opened at least so many further connections, and lost so many.
+ */
 static bool await_figures(const struct rig *rig, uint32_t opened, uint32_t lost)
 {
     int64_t deadline_ns = muster_clock_after_ms(RIG_PATIENCE_MS);
@@ -117,7 +117,7 @@ int main(void)
     const struct rig_transport transport = {
         .name = "tcp, 3 connections", .transports = "tcp", .options.tcp_connections = 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_that_are_cut_are_opened_again_and_nothing_is_lost),
+        cmocka_unit_test(connections_that_are_cut_are_reopened_and_nothing_is_lost),
         cmocka_unit_test(a_link_is_lost_with_its_last_connection),
         cmocka_unit_test(a_link_that_has_lost_connections_outlives_a_generation),
         cmocka_unit_test(too_many_connections_are_refused),

@@ -57,7 +57,7 @@ static struct {
     bool over;
     unsigned seed;
     uint32_t last; /* the last number of a queue pair */
-    uint32_t offences;
+    uint32_t violations;
     uint32_t roughness; /* of verbs_pretend_roughness() */
     uint32_t live;      /* of verbs_pretend_live(): connections that may still deliver */
     uint32_t refusals;  /* of verbs_pretend_refuse() */
@@ -83,11 +83,11 @@ static uint32_t chance(uint32_t of)
 
 /* Memory --------------------------------------------------------------------------------------- */
 
-/* As verbs_pretend_touch(); NULL counts as an offence. */
+/* As verbs_pretend_touch(); NULL counts as a violation. */
 static unsigned char *touch(uint64_t address, uint64_t size, uint32_t key, bool remote)
 {
     unsigned char *found = verbs_pretend_touch(address, size, key, remote);
-    pretend.offences += found == NULL;
+    pretend.violations += found == NULL;
     return found;
 }
 
@@ -195,7 +195,7 @@ static void deliver(struct pair *pair, struct pair *peer)
     uint32_t size = size_of(work);
     unsigned char *place = NULL;
     if (peer->receives.first == peer->receives.next) {
-        pretend.offences++; /* flow control by credits must prevent it */
+        pretend.violations++; /* flow control by credits must prevent it */
         pair->state = IBV_QPS_ERR;
     } else if (!may_read(work) || (!writes && size > into->parts[0].length) ||
                (size > 0 && (place = touch(to, size, key, writes)) == NULL)) {
@@ -540,12 +540,12 @@ void verbs_pretend_refuse(uint32_t count)
     verbs_pretend_unlock();
 }
 
-uint32_t verbs_pretend_offences(void)
+uint32_t verbs_pretend_violations(void)
 {
     verbs_pretend_lock();
-    uint32_t offences = pretend.offences;
+    uint32_t violations = pretend.violations;
     verbs_pretend_unlock();
-    return offences;
+    return violations;
 }
 
 uint64_t verbs_pretend_steps(void)

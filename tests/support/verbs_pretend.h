@@ -36,7 +36,7 @@ void verbs_pretend_refuse(uint32_t count);
 
 /* Violations so far: sends from unregistered memory, frames without a posted receive, writes to
  * memory that is not registered for them. */
-uint32_t verbs_pretend_offences(void);
+uint32_t verbs_pretend_violations(void);
 
 /* Sets by which of these ways the devices can register memory of the pretended GPU. */
 enum { VERBS_PRETEND_DMABUF = 1, VERBS_PRETEND_PEERMEM = 2 };

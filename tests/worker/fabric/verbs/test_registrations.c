@@ -1,4 +1,4 @@
-/* Registered memory, case by case, with a pretended device, address space and watch. */
+/* The cache of registrations, case by case, with a simulated device, address space and watch. */
 #include "tests/support/registrations_model.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void test_memory_is_registered_in_blocks_clipped_to_the_extent(void **state)
+static void test_memory_is_registered_in_blocks_clipped_to_the_usable_range(void **state)
 {
     (void)state;
     model_begin(UINT64_MAX, true);
@@ -21,7 +21,7 @@ static void test_memory_is_registered_in_blocks_clipped_to_the_extent(void **sta
     assert_int_equal(model_hold(&usable, BLOCK - 100, 5000), 5000);
     assert_int_equal(model.regions[1]->begin, space + BLOCK);
     assert_int_equal(model.regions[1]->end, space + BLOCK + 2 * model.page);
-    assert_int_equal(model_hold(&usable, BLOCK - 100, 5000), 5000); /* twice at a time */
+    assert_int_equal(model_hold(&usable, BLOCK - 100, 5000), 5000); /* held twice */
     assert_int_equal(model.region_count, 2);
     model_finish();
 }
@@ -49,7 +49,7 @@ static void test_only_watched_memory_stays_registered_after_its_transfer(void **
     model_finish();
 }
 
-static void test_without_a_watch_nothing_stays(void **state)
+static void test_without_a_watch_nothing_stays_registered(void **state)
 {
     (void)state;
     model_begin(UINT64_MAX, false);
@@ -59,14 +59,15 @@ static void test_without_a_watch_nothing_stays(void **state)
     model_end(&ended);
     assert_int_equal(model.region_count, 1); /* held */
     model_unmap(0, 1);
-    assert_true(model_hold(&usable, 0, BLOCK) > 0); /* another: that one is not what is there now */
+    assert_true(model_hold(&usable, 0, BLOCK) >
+                0); /* a new one: the old one is not of the present memory */
     assert_int_equal(model.region_count, 2);
     model_release(0);
     assert_int_equal(model.region_count, 1);
     model_finish();
 }
 
-static void test_a_piece_is_registered_once_until_it_is_freed(void **state)
+static void test_an_allocation_is_registered_once_until_it_is_freed(void **state)
 {
     (void)state;
     model_begin(UINT64_MAX, true);
@@ -85,7 +86,7 @@ static void test_a_piece_is_registered_once_until_it_is_freed(void **state)
             model_end(&usable);
         }
     }
-    /* Up to four blocks have a part of it. */
+    /* It lies in up to four blocks. */
     assert_true(model.region_count >= 3 && model.region_count <= 4);
     assert_int_equal(muster_registrations_figures(model.registrations).misses, model.region_count);
     muster_free(model.pieces[0].memory);
@@ -96,7 +97,7 @@ static void test_a_piece_is_registered_once_until_it_is_freed(void **state)
     model_finish();
 }
 
-static void test_what_was_not_held_for_the_longest_time_makes_room(void **state)
+static void test_the_least_recently_held_registration_is_evicted(void **state)
 {
     (void)state;
     model_begin(2 * BLOCK, true);
@@ -107,7 +108,7 @@ static void test_what_was_not_held_for_the_longest_time_makes_room(void **state)
     assert_true(model_hold(&ranges[2], 0, 1) == 0); /* both are held */
     model_release(1);
     model_release(0);
-    assert_true(model_hold(&ranges[2], 0, 1) > 0); /* the second one went */
+    assert_true(model_hold(&ranges[2], 0, 1) > 0); /* the second one was evicted */
     assert_true(model_hold(&ranges[0], 0, 1) > 0);
     struct muster_registrations_figures figures = muster_registrations_figures(model.registrations);
     assert_int_equal(figures.hits, 1);
@@ -116,7 +117,7 @@ static void test_what_was_not_held_for_the_longest_time_makes_room(void **state)
     model_finish();
 }
 
-static void test_a_device_that_has_no_memory_left_gets_some_back(void **state)
+static void test_a_device_without_memory_gets_some_back(void **state)
 {
     (void)state;
     model_begin(4 * BLOCK, true);
@@ -129,7 +130,7 @@ static void test_a_device_that_has_no_memory_left_gets_some_back(void **state)
     }
     assert_int_equal(muster_registrations_figures(model.registrations).evictions, 1);
     model.limit_bytes = UINT64_MAX;
-    model.refusal = EFAULT; /* more room would not help */
+    model.refusal = EFAULT; /* eviction would not help */
     assert_true(model_hold(&ranges[0], 0, 1) == 0);
     assert_int_equal(model.region_count, 2);
     model_finish();
@@ -149,12 +150,12 @@ static void test_the_bound_is_a_share_of_what_may_be_locked_and_of_the_memory(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_registered_in_blocks_clipped_to_the_extent),
+        cmocka_unit_test(test_memory_is_registered_in_blocks_clipped_to_the_usable_range),
         cmocka_unit_test(test_only_watched_memory_stays_registered_after_its_transfer),
-        cmocka_unit_test(test_without_a_watch_nothing_stays),
-        cmocka_unit_test(test_a_piece_is_registered_once_until_it_is_freed),
-        cmocka_unit_test(test_what_was_not_held_for_the_longest_time_makes_room),
-        cmocka_unit_test(test_a_device_that_has_no_memory_left_gets_some_back),
+        cmocka_unit_test(test_without_a_watch_nothing_stays_registered),
+        cmocka_unit_test(test_an_allocation_is_registered_once_until_it_is_freed),
+        cmocka_unit_test(test_the_least_recently_held_registration_is_evicted),
+        cmocka_unit_test(test_a_device_without_memory_gets_some_back),
         cmocka_unit_test(test_the_bound_is_a_share_of_what_may_be_locked_and_of_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

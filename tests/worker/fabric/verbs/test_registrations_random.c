@@ -1,5 +1,5 @@
-/* Registered memory with a pretended device, address space and watch: all sequences of a few steps,
- * then random ones by seed; MUSTER_SEED=N runs that seed alone. */
+/* The cache of registrations with a simulated device, address space and watch: all sequences of a
+ * few steps, then random ones by seed; MUSTER_SEED=N runs that seed alone. */
 #include "tests/support/registrations_model.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ static uint32_t below(uint64_t bound)
     return (uint32_t)(next_random() % bound);
 }
 
-/* Two extents that share a page, one that cannot be watched; a device and a bound that are full
- * soon. */
+/* Two ranges that share a page, one that cannot be watched; a device and a bound that are soon
+ * full. */
 static bool small_step(int step)
 {
     const struct muster_usable_range ranges[] = {model_memory(10, 5000),

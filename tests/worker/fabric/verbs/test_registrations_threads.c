@@ -1,7 +1,7 @@
 /*
- * Registered memory of threads that map, unmap and give back their memory all the time, on this
- * kernel, with its watch. Each page begins with a number that no other memory ever had; a pretended
- * device notes those of what it registers, as a real one keeps the pages. MUSTER_SEED=N repeats a
+ * The cache of registrations with threads that map, unmap and release memory all the time, on this
+ * kernel and with its watch. Each page begins with a number that is used once; a simulated device
+ * records the numbers of what it registers, as a real one keeps the pages. MUSTER_SEED=N repeats a
  * run, as far as a race can be repeated.
  */
 #include "worker/base/clock.h"
@@ -27,7 +27,7 @@ enum {
     BUFFERS = 3,
     PAGES = 4,             /* of a buffer, at most */
     BOUND_PAGES = 12,      /* less than all have at a time */
-    ONE_OF_MANY_STAYS = 4, /* so often a buffer is used again */
+    ONE_OF_MANY_STAYS = 4, /* how often a buffer is reused */
 };
 
 struct region {
@@ -90,7 +90,7 @@ static void map_anew(struct buffer *buffer, size_t pages)
     }
 }
 
-/* As an operation that sends the buffer; the lock is given up in the middle, as while bytes move.
+/* Like an operation that sends the buffer; the lock is released in the middle, as while bytes move.
  */
 static void use(const struct buffer *buffer)
 {
@@ -150,7 +150,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
+static void test_held_registrations_are_of_the_present_memory(void **state)
 {
     (void)state;
     const struct muster_registrar registrar = {
@@ -180,7 +180,7 @@ static void test_what_is_handed_out_is_what_the_memory_is_now(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_handed_out_is_what_the_memory_is_now),
+        cmocka_unit_test(test_held_registrations_are_of_the_present_memory),
     };
     page = (size_t)sysconf(_SC_PAGESIZE);
     struct buffer buffer = {0};

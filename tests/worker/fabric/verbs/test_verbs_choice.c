@@ -1,4 +1,4 @@
-/* Which port of which RDMA device is used, and what is said where there is none. */
+/* The choice of port and GID, and the error texts where there is none. */
 #include "worker/fabric/verbs/verbs_choice.h"
 
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void add_gid(struct muster_verbs_port *port, uint32_t index, enum muster_
     }
 }
 
-/* As an adapter of two ports has it, of which the first has no cable. */
+/* An adapter with two ports, of which the first has no cable. */
 static struct muster_verbs_ports *adapter(void)
 {
     static struct muster_verbs_ports ports;
@@ -93,7 +93,7 @@ static void the_port_that_is_up_is_used_by_its_routed_address(void **state)
     expect_choice(adapter(), anything, "mlx5_1", 3);
 }
 
-static void the_address_of_highest_worth_is_taken(void **state)
+static void the_gid_with_the_highest_score_is_used(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
@@ -110,7 +110,7 @@ static void the_address_of_highest_worth_is_taken(void **state)
     expect_refusal(ports, anything, "mlx5_1 has no GID", "ip addr add");
 }
 
-static void wishes_narrow_the_choice(void **state)
+static void a_selection_narrows_the_choice(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
@@ -121,7 +121,7 @@ static void wishes_narrow_the_choice(void **state)
     expect_choice(ports, (struct muster_verbs_selection){.port = 2, .gid = -1}, "mlx5_1", 0);
 }
 
-static void what_there_is_not_is_said_with_the_remedy(void **state)
+static void errors_name_what_is_missing_and_the_remedy(void **state)
 {
     (void)state;
     struct muster_verbs_ports *ports = adapter();
@@ -152,9 +152,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_port_that_is_up_is_used_by_its_routed_address),
-        cmocka_unit_test(the_address_of_highest_worth_is_taken),
-        cmocka_unit_test(wishes_narrow_the_choice),
-        cmocka_unit_test(what_there_is_not_is_said_with_the_remedy),
+        cmocka_unit_test(the_gid_with_the_highest_score_is_used),
+        cmocka_unit_test(a_selection_narrows_the_choice),
+        cmocka_unit_test(errors_name_what_is_missing_and_the_remedy),
         cmocka_unit_test(many_ports_are_listed_as_far_as_there_is_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
