@@ -194,7 +194,7 @@ void muster_verbs_timed_out(struct muster_pending_connection *pending)
 
 static bool is_ours(const char *address)
 {
-    return muster_link_has_scheme(address, VERBS_SCHEME);
+    return muster_address_has_scheme(address, VERBS_SCHEME);
 }
 
 /* Of the peer's addresses over RDMA, modulo how many there are. */
