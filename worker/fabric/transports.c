@@ -1,4 +1,4 @@
-/* The registry: one row for each transport. Nothing else knows all of them. */
+/* The registry of transports, one row each. No other file knows all transports. */
 #include "worker/fabric/transports.h"
 
 #include "worker/fabric/address/address.h"
